@@ -1,0 +1,1 @@
+"""Skillwire: serve Agent Skills over MCP, and take them in again."""

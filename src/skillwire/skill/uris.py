@@ -1,0 +1,164 @@
+"""SkillUri: where a skill or one of its files is, with nothing in it that could leave its directory.
+
+A URI that passed `parse_uri` has a scheme, an authority and path segments; each segment, decoded once,
+is a plain file name. `..`, `.`, empty segments, encoded slashes, backslashes and NUL cannot occur (FMT-9),
+so what the type lets through may be joined to a directory. The authority is a name, never a host to look
+up (FMT-6).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NewType
+from urllib.parse import quote, unquote_to_bytes
+
+from skillwire.errors import FormatError
+from skillwire.issues import Issue
+from skillwire.limits import DEFAULT_LIMITS
+
+SkillUri = NewType("SkillUri", str)
+"""A string that `parse_uri` accepted or `make_uri` wrote."""
+
+SCHEME = "skill"
+SKILL_FILE = "SKILL.md"
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+# RFC 3986: reg-name = *( unreserved / pct-encoded / sub-delims ); pchar adds ":" and "@".
+_REG_NAME = re.compile(r"(?:[A-Za-z0-9\-._~!$&'()*+,;=]|%[0-9A-Fa-f]{2})+")
+_SAFE_IN_REG_NAME = "!$&'()*+,;="
+_SAFE_IN_SEGMENT = _SAFE_IN_REG_NAME + ":@"
+_SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True)
+class UriParts:
+    """A URI taken apart. `authority` is decoded for `skill:`, as written for any other scheme."""
+
+    scheme: str
+    authority: str
+    segments: tuple[str, ...]
+
+
+def split_uri(text: str) -> UriParts:
+    """Take a URI apart and check every part of it, or raise a `FormatError`."""
+    if len(text) > DEFAULT_LIMITS.uri_bytes:
+        raise _refused(text, f"the URI has more than {DEFAULT_LIMITS.uri_bytes} characters", "shorten it")
+    match = _SCHEME.match(text)
+    if match is None:
+        raise _refused(text, "the URI has no scheme", f"write it as {SCHEME}://NAME/{SKILL_FILE}")
+    scheme = match[1].lower()
+    if scheme == "file":
+        # SEC-3: refused by scheme, whatever the number of slashes.
+        raise _refused(text, "a file: URI never names a skill", f"use a {SCHEME}:// URI")
+    rest = text[match.end() :]
+    if not rest.startswith("//"):
+        raise _refused(text, "the URI has no authority", f"write it as {scheme}://NAME/{SKILL_FILE}")
+    if "?" in rest or "#" in rest:
+        raise _refused(text, "the URI has a query or a fragment", "leave it out, or encode ? as %3F and # as %23")
+    raw_authority, *raw_segments = rest[2:].split("/")
+    if scheme == SCHEME:
+        if not _REG_NAME.fullmatch(_encode_non_ascii(raw_authority)):
+            raise _refused(
+                text,
+                "the first segment is not a valid reg-name",
+                "use letters, digits and hyphens, and percent-encode the rest",
+            )
+        authority = _decode_segment(text, raw_authority)
+    else:
+        authority = raw_authority
+        if not authority or _has_forbidden(authority):
+            raise _refused(text, "the URI's authority is empty or not plain", "name the server's own prefix first")
+    return UriParts(scheme, authority, tuple(_decode_segment(text, raw) for raw in raw_segments))
+
+
+def parse_uri(text: str) -> SkillUri:
+    """The URI in its canonical spelling, or a `FormatError`."""
+    parts = split_uri(text)
+    return _join(parts.scheme, parts.authority, parts.segments)
+
+
+def make_uri(path: Iterable[str]) -> SkillUri:
+    """The `skill://` URI of a path given as plain segments (FMT-3), or a `FormatError`."""
+    first, *rest = path
+    for segment in (first, *rest):
+        _check_segment(segment, segment)
+    return _join(SCHEME, first, rest)
+
+
+def child_uri(parent: SkillUri, name: str) -> SkillUri:
+    """The URI of `name` in the directory `parent`."""
+    _check_segment(name, name)
+    return SkillUri(f"{parent}/{quote(name, safe=_SAFE_IN_SEGMENT)}")
+
+
+def skill_root(uri: SkillUri) -> SkillUri:
+    """The directory of a `SKILL.md` URI: the same without `/SKILL.md` (FMT-4)."""
+    root, slash, name = uri.rpartition("/")
+    if not slash or name != SKILL_FILE:
+        raise _refused(uri, f"the URI does not end in /{SKILL_FILE}", f"name the skill by its {SKILL_FILE}")
+    return SkillUri(root)
+
+
+def skill_name_in(uri: SkillUri) -> str:
+    """The last segment of the skill path, which must equal the frontmatter's name (FMT-3)."""
+    parts = split_uri(skill_root(uri))
+    return parts.segments[-1] if parts.segments else parts.authority
+
+
+def is_inside(uri: SkillUri, root: SkillUri) -> bool:
+    """Whether a URI lies below a directory; both in canonical spelling."""
+    return uri.startswith(root + "/")
+
+
+def path_below(uri: SkillUri, root: SkillUri) -> tuple[str, ...]:
+    """The plain segments from a directory down to a URI below it."""
+    return split_uri(uri).segments[len(split_uri(root).segments) :]
+
+
+def shown_uri(text: str) -> str:
+    """A URI fit for a message: no control characters, and not ten megabytes of it."""
+    cut = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in cut)
+
+
+def _join(scheme: str, authority: str, segments: Iterable[str]) -> SkillUri:
+    first = quote(authority, safe=_SAFE_IN_REG_NAME) if scheme == SCHEME else authority
+    return SkillUri("/".join([f"{scheme}://{first}", *(quote(s, safe=_SAFE_IN_SEGMENT) for s in segments)]))
+
+
+def _decode_segment(uri: str, raw: str) -> str:
+    if _BAD_PERCENT.search(raw):
+        raise _refused(uri, "the URI has a % that encodes nothing", "write a literal % as %25")
+    try:
+        segment = unquote_to_bytes(raw).decode("utf-8")
+    except UnicodeError:
+        raise _refused(uri, "a segment of the URI is not UTF-8", "percent-encode UTF-8 bytes") from None
+    _check_segment(uri, segment)
+    return segment
+
+
+def _check_segment(uri: str, segment: str) -> None:
+    if segment in ("", ".", ".."):
+        raise _refused(uri, f"the path has a segment {segment!r}", "name files by plain path segments")
+    if "/" in segment or "\\" in segment or "\0" in segment:
+        raise _refused(uri, "a segment holds a slash, a backslash or NUL", "name files by plain path segments")
+    try:
+        segment.encode("utf-8")
+    except UnicodeEncodeError:
+        raise _refused(uri, "a file name is not valid Unicode", "rename the file") from None
+
+
+def _has_forbidden(authority: str) -> bool:
+    return any(char in "\\\0" or char.isspace() or not char.isprintable() for char in authority)
+
+
+def _encode_non_ascii(raw: str) -> str:
+    # Read leniently: a client may send `skill://café` as it stands. What is written is always encoded.
+    return "".join(char if char.isascii() else "%00" for char in raw)
+
+
+def _refused(uri: str, message: str, remedy: str) -> FormatError:
+    return FormatError(Issue(rule="uri", message=f"{message}: {shown_uri(uri)}", remedy=remedy))
