@@ -1,0 +1,37 @@
+# `make demo` and `make test` need Python 3.11 or later and nothing else: each sets itself up.
+.POSIX:
+.PHONY: demo test check unit constraints clean
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+BIN = .venv/bin
+STAMP = .venv/installed
+PIP = PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
+
+demo: $(STAMP)
+	@$(BIN)/python examples/demo.py
+
+test: check unit
+
+check: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+
+unit: $(STAMP)
+	$(BIN)/pytest -n 2 --dist worksteal
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "Skillwire needs Python 3.11 or later; install it, or run make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@echo "Setting up .venv (once) ..." >&2
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(PIP) install --quiet --editable '.[dev]'
+	@touch $@
+
+# Pin what a fresh resolution gives. Look at the difference before you commit it.
+constraints:
+	rm -rf .venv && $(PYTHON) -m venv .venv && $(BIN)/python -m pip install --quiet --editable '.[dev]' hatchling
+	(echo '# Every version that `make` installs. Made by `make constraints`.'; \
+	 $(BIN)/python -m pip freeze --exclude-editable | sort -f) > constraints.txt
+
+clean:
+	rm -rf .venv .node dist build
