@@ -1,5 +1,4 @@
 # `make demo` and `make test` need Python 3.11 or later and nothing else: each sets itself up.
-.POSIX:
 .PHONY: demo test check unit constraints clean
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)

@@ -1,0 +1,10 @@
+"""Fixtures that every test may use."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
