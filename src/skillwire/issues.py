@@ -31,3 +31,9 @@ class Issue:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
         text = f"{place}: {self.message}" if place else self.message
         return f"{text} ({self.remedy})" if self.remedy else text
+
+
+def shown(text: str, limit: int = 60) -> str:
+    """Text that others wrote, made fit for a message: on one line, printable, and not all of it."""
+    cut = text if len(text) <= limit else text[:limit] + "…"
+    return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in cut)

@@ -17,6 +17,20 @@ class Limits:
     """ENT-6: a skill with more bytes may be declined."""
     uri_bytes: int = 8192
     """A longer URI is refused unread."""
+    directories_per_root: int = 100_000
+    """A walk over more directories than this is given up: links can make a small tree endless."""
+    directory_depth: int = 64
+    """A directory deeper than this below its root is left out."""
+    frontmatter_bytes: int = 64 * 1024
+    """A longer block of YAML is refused unread, and aliases may not make it longer than that either."""
+    frontmatter_depth: int = 32
+    """Lists and mappings inside one another, at most."""
+    catalog_chars: int = 16_000
+    """The catalogue in a system prompt is no longer than this; what does not fit is counted and said."""
+    description_chars: int = 1024
+    """FMT-2: a longer description is shortened where it is shown."""
+    file_pointers: int = 100
+    """A loaded skill points to so many supporting files; the rest is counted and can be listed."""
 
 
 DEFAULT_LIMITS = Limits()

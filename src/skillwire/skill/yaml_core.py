@@ -1,0 +1,304 @@
+"""YAML by the 1.2 core schema, as JSON values and nothing else (ENT-1).
+
+The reading is that of the `yaml` package of JavaScript: `yes`, `on`, `2024-01-01`, `12:30`, `1_000` and
+`017` are what 1.2 says, and `<<` is a key like any other. What JSON cannot hold is an error, never a guess.
+
+The text is read as a flat stream of events with a stack of our own. So no nesting, however deep, reaches the
+interpreter's stack, and the caps act before anything is built.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NoReturn
+
+from yaml.error import YAMLError
+from yaml.events import (
+    AliasEvent,
+    DocumentEndEvent,
+    DocumentStartEvent,
+    Event,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+)
+
+from skillwire.errors import FormatError
+from skillwire.issues import Issue, shown
+from skillwire.limits import Limits
+from skillwire.skill.entries import JsonObject, JsonValue
+from skillwire.skill.yaml_events import EventParser, FastParser
+from skillwire.skill.yaml_mistakes import explain
+from skillwire.skill.yaml_scalars import CORE_TAG, NotFiniteError, TagError, plain_scalar, tagged_scalar
+
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|\r(?!\n)")
+
+
+def load_mapping(
+    text: str, *, file: str, first_line: int, limits: Limits
+) -> tuple[JsonObject, dict[str, int]]:
+    """The mapping that the YAML text is, and the line of each of its keys, or a `FormatError`.
+
+    `first_line` is the line of the file that the text starts on.
+    """
+    loader = _Loader(file, first_line, limits)
+    loader.check_text(text)
+    try:
+        return loader.load(FastParser(text))
+    except YAMLError as error:
+        raise FormatError(explain(text, error, file=file, first_line=first_line)) from None
+
+
+class _Container:
+    """A list or a mapping whose end has not come yet."""
+
+    __slots__ = ("anchor", "key", "line", "values", "wants_key")
+
+    def __init__(self, values: JsonObject | list[JsonValue], anchor: str | None, line: int) -> None:
+        self.values = values
+        self.anchor = anchor
+        self.line = line
+        self.wants_key = True
+        self.key: str | None = None
+
+
+class _Loader:
+    """Builds values from events. Remarks are gathered; what must not go on is refused at once."""
+
+    def __init__(self, file: str, first_line: int, limits: Limits) -> None:
+        self._file = file
+        self._first_line = first_line
+        self._max_depth = limits.frontmatter_depth
+        self._max_bytes = limits.frontmatter_bytes
+        self._budget = limits.frontmatter_bytes
+        self._issues: list[Issue] = []
+        self._anchors: dict[str, JsonValue | _Container] = {}
+        self._stack: list[_Container] = []
+        self._lines: dict[str, int] = {}
+        self._roots: list[JsonValue] = []
+
+    def check_text(self, text: str) -> None:
+        if len(text) > self._max_bytes:
+            self._refuse(
+                "yaml-too-large",
+                f"the frontmatter has more than {self._max_bytes} characters",
+                "move text into the body or into other files of the skill",
+                0,
+            )
+        if bad := _UNPRINTABLE.search(text):
+            what = "a carriage return without a newline" if bad[0] == "\r" else f"U+{ord(bad[0]):04X}"
+            self._refuse(
+                "yaml-unprintable",
+                f"the frontmatter holds a character that is not allowed: {what}",
+                "remove it, or write it as an escape inside double quotes",
+                text.count("\n", 0, bad.start()),
+            )
+
+    def load(self, parser: EventParser) -> tuple[JsonObject, dict[str, int]]:
+        while (event := parser.get_event()) is not None:
+            if isinstance(event, ScalarEvent):
+                self._scalar(event)
+            elif isinstance(event, MappingStartEvent):
+                self._open(event, {}, "map")
+            elif isinstance(event, SequenceStartEvent):
+                self._open(event, [], "seq")
+            elif isinstance(event, MappingEndEvent | SequenceEndEvent):
+                self._close()
+            elif isinstance(event, AliasEvent):
+                self._alias(event)
+            elif isinstance(event, DocumentStartEvent | DocumentEndEvent):
+                self._boundary(event)
+        return self._result()
+
+    def _result(self) -> tuple[JsonObject, dict[str, int]]:
+        if not self._roots:
+            self._refuse(
+                "frontmatter-empty", "the frontmatter is empty", "add name: and description: lines", 0
+            )
+        root = self._roots[0]
+        if self._issues:
+            raise FormatError(self._issues)
+        if not isinstance(root, dict):
+            self._refuse(
+                "frontmatter-not-mapping",
+                "the frontmatter is not a set of `key: value` lines",
+                "write name: and description: lines, with a space after each colon",
+                0,
+            )
+        return root, self._lines
+
+    def _boundary(self, event: DocumentStartEvent | DocumentEndEvent) -> None:
+        if event.explicit:
+            sign = "---" if isinstance(event, DocumentStartEvent) else "..."
+            self._refuse(
+                "yaml-documents",
+                f"a line of the frontmatter starts with {sign}, which begins or ends a YAML document",
+                "close the frontmatter with a line that is exactly ---, and write nothing else there",
+                event.start_mark.line,
+            )
+
+    def _scalar(self, event: ScalarEvent) -> None:
+        text: str = event.value
+        value: JsonValue
+        if event.tag is not None:
+            value = self._tagged(event.tag, text, event)
+        elif event.style:
+            value = text
+        else:
+            try:
+                value = plain_scalar(text)
+            except NotFiniteError:
+                value = self._not_finite(text, event)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = value
+        self._place(value, event.start_mark.line, text)
+
+    def _tagged(self, tag: str, text: str, event: ScalarEvent) -> JsonValue:
+        try:
+            return tagged_scalar(tag, text)
+        except NotFiniteError:
+            return self._not_finite(text, event)
+        except TagError:
+            self._bad_tag(tag, event)
+            return text
+
+    def _not_finite(self, text: str, event: ScalarEvent) -> JsonValue:
+        self._remark(
+            "yaml-not-finite",
+            f"the value `{shown(text)}` is infinity, not a number, or too large for one; JSON cannot hold it",
+            "put it in quotes, or write a smaller number",
+            event.start_mark.line,
+        )
+        return None
+
+    def _bad_tag(self, tag: str, event: Event) -> None:
+        self._remark(
+            "yaml-tag",
+            f"the tag `{shown(tag.replace(CORE_TAG, '!!'))}` is not one that frontmatter may use here",
+            "leave the tag out; put a text that starts with ! in quotes",
+            event.start_mark.line,
+        )
+
+    def _open(
+        self, event: MappingStartEvent | SequenceStartEvent, values: JsonObject | list[JsonValue], kind: str
+    ) -> None:
+        line = event.start_mark.line
+        if len(self._stack) >= self._max_depth:
+            self._too_deep(line)
+        if event.tag is not None and event.tag not in ("!", CORE_TAG + kind):
+            self._bad_tag(event.tag, event)
+        container = _Container(values, event.anchor, line)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = container
+        self._stack.append(container)
+
+    def _close(self) -> None:
+        container = self._stack.pop()
+        if container.anchor is not None:
+            self._anchors[container.anchor] = container.values
+        self._place(container.values, container.line, "")
+
+    def _alias(self, event: AliasEvent) -> None:
+        name, line = event.anchor, event.start_mark.line
+        if name not in self._anchors:
+            self._remark(
+                "yaml-alias",
+                f"`*{shown(name)}` stands for a value named `&{shown(name)}`, and there is none before it",
+                "put a text that starts with * in quotes",
+                line,
+            )
+            self._place(None, line, name)
+            return
+        target = self._anchors[name]
+        if isinstance(target, _Container):
+            self._refuse(
+                "yaml-alias",
+                f"`*{shown(name)}` contains itself",
+                "write the value out instead of the alias",
+                line,
+            )
+        self._place(self._copy(target, len(self._stack) + 1, line), line, name)
+
+    def _copy(self, value: JsonValue, depth: int, line: int) -> JsonValue:
+        if isinstance(value, dict | list) and depth > self._max_depth:
+            self._too_deep(line)
+        if isinstance(value, dict):
+            self._spend(sum(map(len, value)) + 1, line)
+            return {key: self._copy(inner, depth + 1, line) for key, inner in value.items()}
+        if isinstance(value, list):
+            self._spend(1, line)
+            return [self._copy(inner, depth + 1, line) for inner in value]
+        self._spend(len(str(value)) + 1, line)
+        return value
+
+    def _spend(self, weight: int, line: int) -> None:
+        self._budget -= weight
+        if self._budget < 0:
+            self._refuse(
+                "yaml-too-large",
+                f"the aliases make the frontmatter larger than {self._max_bytes} characters",
+                "write values out instead of using aliases",
+                line,
+            )
+
+    def _place(self, value: JsonValue, line: int, text: str) -> None:
+        if not self._stack:
+            self._roots.append(value)
+            return
+        top = self._stack[-1]
+        values = top.values
+        if isinstance(values, list):
+            values.append(value)
+        elif top.wants_key:
+            top.key = self._key(value, values, line, text)
+            top.wants_key = False
+        else:
+            if top.key is not None:
+                values[top.key] = value
+            top.wants_key = True
+
+    def _key(self, value: JsonValue, mapping: JsonObject, line: int, text: str) -> str | None:
+        if not isinstance(value, str):
+            self._remark("yaml-key", *_about_key(value, text), line)
+            return None
+        if value in mapping:
+            self._remark(
+                "yaml-duplicate-key",
+                f"the key `{shown(value)}` appears twice",
+                "remove or rename one of them",
+                line,
+            )
+            return None
+        if len(self._stack) == 1:
+            self._lines[value] = line + self._first_line
+        return value
+
+    def _too_deep(self, line: int) -> NoReturn:
+        self._refuse(
+            "yaml-too-deep",
+            f"the frontmatter nests more than {self._max_depth} levels deep",
+            "flatten it",
+            line,
+        )
+
+    def _remark(self, rule: str, message: str, remedy: str, line: int) -> None:
+        self._issues.append(self._issue(rule, message, remedy, line))
+
+    def _refuse(self, rule: str, message: str, remedy: str, line: int) -> NoReturn:
+        raise FormatError([*self._issues, self._issue(rule, message, remedy, line)])
+
+    def _issue(self, rule: str, message: str, remedy: str, line: int) -> Issue:
+        return Issue(rule=rule, message=message, remedy=remedy, file=self._file, line=line + self._first_line)
+
+
+def _about_key(value: JsonValue, text: str) -> tuple[str, str]:
+    if isinstance(value, dict | list):
+        return (
+            "a list or a mapping stands where a key belongs",
+            "put a value that starts with { or [ in quotes",
+        )
+    if value is None and not text:
+        return "a value has no key", "write a key before the colon"
+    return f"the key `{shown(text)}` is not a string", f'put the key in quotes: "{shown(text)}":'

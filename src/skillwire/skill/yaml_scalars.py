@@ -1,0 +1,104 @@
+"""YAML scalars by the 1.2 core schema: what a piece of text is when it stands without quotes.
+
+A whole number keeps all its digits, although JavaScript rounds it to a double beyond 2^53: nothing is lost in
+what we write, and whoever compares numbers compares them as doubles. One too large for a double is refused,
+as infinity is, because JSON has no way to say it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Final, TypeAlias
+
+Scalar: TypeAlias = bool | int | float | str | None
+
+CORE_TAG: Final = "tag:yaml.org,2002:"
+
+_WORDS: Final[dict[str, bool | None]] = {
+    "": None,
+    "~": None,
+    "null": None,
+    "Null": None,
+    "NULL": None,
+    "true": True,
+    "True": True,
+    "TRUE": True,
+    "false": False,
+    "False": False,
+    "FALSE": False,
+}
+_INT = re.compile(r"[-+]?[0-9]+")
+_OCTAL = re.compile(r"0o[0-7]+")
+_HEX = re.compile(r"0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.nan|\.NaN|\.NAN")
+_NUMBER_START = frozenset("+-.0123456789")
+# No double has more digits before its point; Python would refuse to convert far longer ones anyway.
+_MAX_DIGITS = 400
+
+
+class NotFiniteError(ValueError):
+    """The text is infinity, not a number, or a number beyond the largest double."""
+
+
+class TagError(ValueError):
+    """The text is not what its tag says, or the tag is none of the core schema."""
+
+
+def plain_scalar(text: str) -> Scalar:
+    """The value of a scalar that stands without quotes and without a tag."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] in _NUMBER_START and (number := _number(text)) is not None:
+        return number
+    return text
+
+
+def tagged_scalar(tag: str, text: str) -> Scalar:
+    """The value of a scalar that has a tag: one of the core schema, or a `TagError`."""
+    kind = tag.removeprefix(CORE_TAG)
+    if tag == "!" or (kind == "str" and kind != tag):
+        return text
+    value = plain_scalar(text)
+    match kind:
+        case "null" if value is None:
+            return value
+        case "bool" if isinstance(value, bool):
+            return value
+        case "int" if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        case "float" if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+        case _:
+            raise TagError(tag)
+
+
+def _number(text: str) -> int | float | None:
+    if _INT.fullmatch(text):
+        return _finite(int(text)) if len(text) <= _MAX_DIGITS else _too_many_digits(text)
+    if _FLOAT.fullmatch(text):
+        return _finite(float(text))
+    if _HEX.fullmatch(text):
+        return _finite(int(text, 16))
+    if _OCTAL.fullmatch(text):
+        return _finite(int(text, 8))
+    if _NOT_FINITE.fullmatch(text):
+        raise NotFiniteError(text)
+    return None
+
+
+def _too_many_digits(text: str) -> int | float:
+    digits = text.lstrip("+-").lstrip("0")
+    if len(digits) > _MAX_DIGITS:
+        raise NotFiniteError(text)
+    return _finite(int(digits or "0") * (-1 if text[0] == "-" else 1))
+
+
+def _finite(number: int | float) -> int | float:
+    try:
+        if math.isfinite(float(number)):
+            return number
+    except OverflowError:
+        pass
+    raise NotFiniteError(str(number)[:1])
