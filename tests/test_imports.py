@@ -1,0 +1,262 @@
+"""Imports point one way, and the MCP SDK stays in the rooms that speak to it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+PACKAGE = "skillwire"
+SOURCE = Path(__file__).parent.parent / "src"
+
+# A room may import itself and every room of a lower floor. Server and host share one: neither sees the other.
+FLOORS: Mapping[str, int] = {
+    "errors": 0,
+    "issues": 0,
+    "limits": 0,
+    "skill": 1,
+    "trust": 2,
+    "catalog": 3,
+    "wire": 4,
+    "sources": 5,
+    "server": 6,
+    "host": 6,
+    "gateway": 7,
+    "": 8,  # the package itself: public names, no logic
+    "cli": 9,
+    "__main__": 9,
+}
+LEAVES = {room for room, floor in FLOORS.items() if floor == 0}
+
+SDK = {"mcp", "mcp_types"}
+SPEAKS_MCP = ("skillwire.sources.mcp", "skillwire.server", "skillwire.host.connections", "skillwire.gateway")
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """`importer` names `imported` on `line`. A module of ours is named in full, down to its file."""
+
+    importer: str
+    imported: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.importer}:{self.line} imports {self.imported}"
+
+
+def read_package(source: Path) -> dict[str, str]:
+    """Give the text of every module under `source`, by module name; a package goes by its `__init__`."""
+    return {
+        ".".join(file.relative_to(source).with_suffix("").parts): file.read_text("utf-8")
+        for file in sorted((source / PACKAGE).rglob("*.py"))
+    }
+
+
+def imports_of(modules: Mapping[str, str]) -> list[Import]:
+    """Find every import, wherever it stands: in functions and under TYPE_CHECKING too."""
+    return [
+        Import(importer, _module_of(name, modules), line)
+        for importer, text in modules.items()
+        for name, line in _names(importer, ast.parse(text), modules)
+    ]
+
+
+def _names(importer: str, tree: ast.Module, modules: Mapping[str, str]) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import():
+                for alias in node.names:
+                    yield alias.name, node.lineno
+            case ast.ImportFrom():
+                base = _absolute(importer, node)
+                for alias in node.names:
+                    # `from skillwire.skill import uris` names a module, `... .uris import x` a value in one.
+                    name = f"{base}.{alias.name}"
+                    yield (name if _module_of(name, modules) in modules else base), node.lineno
+            case ast.Call(func=func, args=[ast.Constant(value=str(name)), *_]):
+                if ast.unparse(func) in {"importlib.import_module", "import_module", "__import__"}:
+                    yield name, node.lineno
+            case _:
+                pass
+
+
+def _absolute(importer: str, node: ast.ImportFrom) -> str:
+    if node.level == 0:
+        return node.module or ""
+    # The last part of a module's name is its file, `__init__` included: one dot takes it off.
+    return ".".join([*importer.split(".")[: -node.level], *([node.module] if node.module else [])])
+
+
+def _module_of(name: str, modules: Mapping[str, str]) -> str:
+    return f"{name}.__init__" if f"{name}.__init__" in modules else name
+
+
+def room_of(module: str) -> str:
+    parts = module.split(".")
+    return "" if len(parts) == 1 or parts[1] == "__init__" else parts[1]
+
+
+def is_ours(module: str) -> bool:
+    return module.split(".")[0] == PACKAGE
+
+
+def faults_of(modules: Mapping[str, str]) -> list[str]:
+    """Say what is wrong with the imports of a package, or nothing."""
+    imports = imports_of(modules)
+    return [
+        *(f"{module} is in no room that has a floor" for module in modules if room_of(module) not in FLOORS),
+        *(
+            f"{found}, which is not below it"
+            for found in imports
+            if is_ours(found.imported) and not _downward(found)
+        ),
+        *(f"{found}, which is not for this room" for found in imports if _speaks_out_of_turn(found)),
+        *_cycle(modules, imports),
+    ]
+
+
+def _downward(found: Import) -> bool:
+    importer, imported = room_of(found.importer), room_of(found.imported)
+    if importer not in FLOORS or imported not in FLOORS:
+        return False
+    # Leaves are single files and may lean on each other; a cycle among them is found apart.
+    same = importer == imported or {importer, imported} <= LEAVES
+    return same or FLOORS[imported] < FLOORS[importer]
+
+
+def _speaks_out_of_turn(found: Import) -> bool:
+    allowed = any(found.importer == room or found.importer.startswith(f"{room}.") for room in SPEAKS_MCP)
+    return found.imported.split(".")[0] in SDK and not allowed
+
+
+def _cycle(modules: Mapping[str, str], imports: list[Import]) -> list[str]:
+    graph: dict[str, set[str]] = {module: set() for module in modules}
+    for found in imports:
+        if found.imported in modules:
+            graph[found.importer].add(found.imported)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return ["a cycle: " + " → ".join(reversed(error.args[1]))]
+    return []
+
+
+def test_imports_of_skillwire_point_one_way() -> None:
+    modules = read_package(SOURCE)
+    assert "skillwire.skill.uris" in modules
+    assert faults_of(modules) == []
+
+
+def package(**files: str) -> dict[str, str]:
+    """A made-up package: `sources__mcp="import mcp"` is the module `skillwire.sources.mcp`."""
+    return {f"{PACKAGE}.{name.replace('__', '.')}": text for name, text in files.items()}
+
+
+INIT = "skillwire.skill.__init__"
+
+
+@pytest.mark.parametrize(
+    "modules",
+    [
+        pytest.param(package(cli__serve="from skillwire.server.app import run", server__app=""), id="down"),
+        pytest.param(
+            package(cli__serve="import skillwire.skill.uris", skill__uris=""), id="down several floors"
+        ),
+        pytest.param(package(skill__names="from skillwire.errors import E", errors=""), id="a leaf"),
+        pytest.param(package(errors="from skillwire.issues import I", issues=""), id="a leaf from a leaf"),
+        pytest.param(package(skill__entries="from . import uris", skill__uris=""), id="the same room"),
+        pytest.param(package(sources__mcp="import mcp.client"), id="a source that speaks MCP"),
+        pytest.param(package(server__app="from mcp_types import Result"), id="a server that speaks MCP"),
+        pytest.param(package(host__connections="import mcp"), id="a connection that speaks MCP"),
+        pytest.param(package(skill__names="import mcpx"), id="a package that only looks like the SDK"),
+        pytest.param({INIT: "from .names import N", "skillwire.skill.names": ""}, id="a room's own names"),
+    ],
+)
+def test_an_import_that_points_down_is_allowed(modules: dict[str, str]) -> None:
+    assert faults_of(modules) == []
+
+
+@pytest.mark.parametrize(
+    ("modules", "fault"),
+    [
+        pytest.param(
+            package(skill__uris="from skillwire.wire.v1 import w", wire__v1=""),
+            "skillwire.skill.uris:1 imports skillwire.wire.v1, which is not below it",
+            id="up",
+        ),
+        pytest.param(
+            package(server__app="from skillwire.host import host", host__host=""),
+            "skillwire.server.app:1 imports skillwire.host.host, which is not below it",
+            id="server and host",
+        ),
+        pytest.param(
+            package(errors="import skillwire.skill.names", skill__names=""),
+            "skillwire.errors:1 imports skillwire.skill.names, which is not below it",
+            id="a leaf that leans on a room",
+        ),
+        pytest.param(
+            package(trust__verify="def f():\n    from ..catalog import render", catalog__render=""),
+            "skillwire.trust.verify:2 imports skillwire.catalog.render, which is not below it",
+            id="up, relative, in a function",
+        ),
+        pytest.param(
+            package(trust__verify="if TYPE_CHECKING:\n    from skillwire.host.host import H", host__host=""),
+            "skillwire.trust.verify:2 imports skillwire.host.host, which is not below it",
+            id="up, for types alone",
+        ),
+        pytest.param(
+            package(wire__v1="import importlib\nimportlib.import_module('skillwire.cli')", cli__main=""),
+            "skillwire.wire.v1:2 imports skillwire.cli, which is not below it",
+            id="up, by name",
+        ),
+        pytest.param(
+            {"skillwire.__init__": "", "skillwire.skill.names": "from skillwire import scan"},
+            "skillwire.skill.names:1 imports skillwire.__init__, which is not below it",
+            id="the package's public names",
+        ),
+        pytest.param(
+            package(utils__strings=""), "skillwire.utils.strings is in no room that has a floor", id="no room"
+        ),
+        pytest.param(
+            package(wire__v1="from mcp_types import Result"),
+            "skillwire.wire.v1:1 imports mcp_types, which is not for this room",
+            id="the SDK in a pure room",
+        ),
+        pytest.param(
+            package(sources__mcp_cache="import mcp"),
+            "skillwire.sources.mcp_cache:1 imports mcp, which is not for this room",
+            id="the SDK in a file of nearly the right name",
+        ),
+        pytest.param(
+            package(host__host="def f():\n    import mcp.client.session"),
+            "skillwire.host.host:2 imports mcp.client.session, which is not for this room",
+            id="the SDK in a function",
+        ),
+    ],
+)
+def test_an_import_that_does_not_is_named(modules: dict[str, str], fault: str) -> None:
+    assert faults_of(modules) == [fault]
+
+
+def test_a_cycle_inside_one_room_is_named() -> None:
+    modules = package(
+        skill__a="from . import b", skill__b="def f():\n    from .c import x", skill__c="from .a import y"
+    )
+    [fault] = faults_of(modules)
+    assert fault.startswith("a cycle: ")
+    assert {"skillwire.skill.a", "skillwire.skill.b", "skillwire.skill.c"} <= set(fault[9:].split(" → "))
+
+
+def test_a_room_that_takes_names_from_its_own_front_door_is_a_cycle() -> None:
+    modules = {
+        INIT: "from skillwire.skill.names import N",
+        "skillwire.skill.names": "",
+        "skillwire.skill.uris": "from skillwire.skill import N",
+    }
+    assert faults_of(modules) == []
+    modules["skillwire.skill.names"] = "from skillwire.skill import other"
+    assert len(faults_of(modules)) == 1
