@@ -29,9 +29,10 @@ from skillwire.errors import FormatError
 from skillwire.issues import Issue, shown
 from skillwire.limits import Limits
 from skillwire.skill.entries import JsonObject, JsonValue
-from skillwire.skill.yaml_events import EventParser, FastParser
+from skillwire.skill.yaml_events import FastParser
 from skillwire.skill.yaml_mistakes import explain
 from skillwire.skill.yaml_scalars import CORE_TAG, NotFiniteError, TagError, plain_scalar, tagged_scalar
+from skillwire.skill.yaml_standins import StandIns, stand_ins_for
 
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|\r(?!\n)")
 
@@ -43,10 +44,9 @@ def load_mapping(
 
     `first_line` is the line of the file that the text starts on.
     """
-    loader = _Loader(file, first_line, limits)
-    loader.check_text(text)
+    loader = _Loader(text, file, first_line, limits)
     try:
-        return loader.load(FastParser(text))
+        return loader.load()
     except YAMLError as error:
         raise FormatError(explain(text, error, file=file, first_line=first_line)) from None
 
@@ -54,12 +54,17 @@ def load_mapping(
 class _Container:
     """A list or a mapping whose end has not come yet."""
 
-    __slots__ = ("anchor", "key", "line", "values", "wants_key")
+    __slots__ = ("anchor", "column", "is_flow", "key", "line", "values", "wants_key")
 
-    def __init__(self, values: JsonObject | list[JsonValue], anchor: str | None, line: int) -> None:
+    def __init__(
+        self, values: JsonObject | list[JsonValue], event: MappingStartEvent | SequenceStartEvent, around: int
+    ) -> None:
         self.values = values
-        self.anchor = anchor
-        self.line = line
+        self.anchor = event.anchor
+        self.line = event.start_mark.line
+        self.is_flow = bool(event.flow_style)
+        self.column = around if self.is_flow else event.start_mark.column
+        """The column of the block around; what belongs to it is indented further."""
         self.wants_key = True
         self.key: str | None = None
 
@@ -67,7 +72,8 @@ class _Container:
 class _Loader:
     """Builds values from events. Remarks are gathered; what must not go on is refused at once."""
 
-    def __init__(self, file: str, first_line: int, limits: Limits) -> None:
+    def __init__(self, text: str, file: str, first_line: int, limits: Limits) -> None:
+        self._text = text
         self._file = file
         self._first_line = first_line
         self._max_depth = limits.frontmatter_depth
@@ -78,25 +84,14 @@ class _Loader:
         self._stack: list[_Container] = []
         self._lines: dict[str, int] = {}
         self._roots: list[JsonValue] = []
+        self._stand_ins: StandIns | None = None
 
-    def check_text(self, text: str) -> None:
-        if len(text) > self._max_bytes:
-            self._refuse(
-                "yaml-too-large",
-                f"the frontmatter has more than {self._max_bytes} characters",
-                "move text into the body or into other files of the skill",
-                0,
-            )
-        if bad := _UNPRINTABLE.search(text):
-            what = "a carriage return without a newline" if bad[0] == "\r" else f"U+{ord(bad[0]):04X}"
-            self._refuse(
-                "yaml-unprintable",
-                f"the frontmatter holds a character that is not allowed: {what}",
-                "remove it, or write it as an escape inside double quotes",
-                text.count("\n", 0, bad.start()),
-            )
-
-    def load(self, parser: EventParser) -> tuple[JsonObject, dict[str, int]]:
+    def load(self) -> tuple[JsonObject, dict[str, int]]:
+        self._check_text()
+        self._stand_ins = stand_ins_for(self._text)
+        if self._stand_ins is not None:
+            self._text = self._stand_ins.text
+        parser = FastParser(self._text)
         while (event := parser.get_event()) is not None:
             if isinstance(event, ScalarEvent):
                 self._scalar(event)
@@ -105,12 +100,29 @@ class _Loader:
             elif isinstance(event, SequenceStartEvent):
                 self._open(event, [], "seq")
             elif isinstance(event, MappingEndEvent | SequenceEndEvent):
-                self._close()
+                self._close(event)
             elif isinstance(event, AliasEvent):
                 self._alias(event)
             elif isinstance(event, DocumentStartEvent | DocumentEndEvent):
                 self._boundary(event)
         return self._result()
+
+    def _check_text(self) -> None:
+        if len(self._text) > self._max_bytes:
+            self._refuse(
+                "yaml-too-large",
+                f"the frontmatter has more than {self._max_bytes} characters",
+                "move text into the body or into other files of the skill",
+                0,
+            )
+        if bad := _UNPRINTABLE.search(self._text):
+            what = "a carriage return without a newline" if bad[0] == "\r" else f"U+{ord(bad[0]):04X}"
+            self._refuse(
+                "yaml-unprintable",
+                f"the frontmatter holds a character that is not allowed: {what}",
+                "remove it, or write it as an escape inside double quotes",
+                self._text.count("\n", 0, bad.start()),
+            )
 
     def _result(self) -> tuple[JsonObject, dict[str, int]]:
         if not self._roots:
@@ -140,18 +152,23 @@ class _Loader:
             )
 
     def _scalar(self, event: ScalarEvent) -> None:
-        text: str = event.value
+        text, style = event.value, event.style
+        if self._stand_ins is not None:
+            text = text.translate(self._stand_ins.in_quotes if style == '"' else self._stand_ins.elsewhere)
         value: JsonValue
         if event.tag is not None:
             value = self._tagged(event.tag, text, event)
-        elif event.style:
+        elif style:
             value = text
         else:
             try:
                 value = plain_scalar(text)
             except NotFiniteError:
                 value = self._not_finite(text, event)
+        if style:
+            self._check_scalar_indent(event)
         if event.anchor is not None:
+            self._check_anchor(event, "&", event.anchor)
             self._anchors[event.anchor] = value
         self._place(value, event.start_mark.line, text)
 
@@ -189,19 +206,23 @@ class _Loader:
             self._too_deep(line)
         if event.tag is not None and event.tag not in ("!", CORE_TAG + kind):
             self._bad_tag(event.tag, event)
-        container = _Container(values, event.anchor, line)
+        container = _Container(values, event, self._stack[-1].column if self._stack else -1)
         if event.anchor is not None:
+            self._check_anchor(event, "&", event.anchor)
             self._anchors[event.anchor] = container
         self._stack.append(container)
 
-    def _close(self) -> None:
+    def _close(self, event: Event) -> None:
         container = self._stack.pop()
+        if container.is_flow and not (self._stack and self._stack[-1].is_flow):
+            self._check_indent(container.line, event.end_mark.line, container.column, "]}")
         if container.anchor is not None:
             self._anchors[container.anchor] = container.values
         self._place(container.values, container.line, "")
 
     def _alias(self, event: AliasEvent) -> None:
         name, line = event.anchor, event.start_mark.line
+        self._check_anchor(event, "*", name)
         if name not in self._anchors:
             self._remark(
                 "yaml-alias",
@@ -242,6 +263,50 @@ class _Loader:
                 "write values out instead of using aliases",
                 line,
             )
+
+    def _check_anchor(self, event: Event, sign: str, name: str) -> None:
+        """YAML 1.2 lets a name go on to the next space; the scanners stop at the first odd character."""
+        end = self._text.index(sign + name, event.start_mark.index) + len(sign + name)
+        if end < len(self._text) and self._text[end] not in " \t\r\n,[]{}":
+            self._remark(
+                "yaml-alias",
+                f"`{shown(self._text[end - len(name) - 1 : end + 20])}` cannot be read for sure",
+                f"put a text that starts with {sign} in quotes",
+                event.start_mark.line,
+            )
+
+    def _check_scalar_indent(self, event: ScalarEvent) -> None:
+        if not self._stack or self._stack[-1].is_flow:
+            return
+        start, column = event.start_mark, self._stack[-1].column
+        if event.style in ("|", ">"):
+            if start.column <= column:
+                self._not_indented(start.line)
+        elif event.end_mark.line != start.line:
+            self._check_indent(start.line, event.end_mark.line, column, "")
+
+    def _check_indent(self, first: int, last: int, column: int, closing: str) -> None:
+        """YAML 1.2 has every line of a value indented, in quotes and brackets too; the scanners do not care.
+
+        A bracket that closes may stand right below the key.
+        """
+        if first == last:
+            return
+        for number, line in enumerate(self._text.split("\n")[first + 1 : last + 1], first + 1):
+            content = line.lstrip(" ")
+            indent = len(line) - len(content)
+            if indent > column or not content.strip() or (closing and content[0] == "#"):
+                continue
+            if indent < column or content[0] not in closing:
+                self._not_indented(number)
+
+    def _not_indented(self, line: int) -> None:
+        self._remark(
+            "yaml-indentation",
+            "this line belongs to the value above it and is not indented",
+            "indent it by two spaces more",
+            line,
+        )
 
     def _place(self, value: JsonValue, line: int, text: str) -> None:
         if not self._stack:

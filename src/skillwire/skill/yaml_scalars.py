@@ -68,8 +68,8 @@ def tagged_scalar(tag: str, text: str) -> Scalar:
             return value
         case "int" if isinstance(value, int) and not isinstance(value, bool):
             return value
-        case "float" if isinstance(value, int | float) and not isinstance(value, bool):
-            return float(value)
+        case "float" if isinstance(value, float):
+            return value
         case _:
             raise TagError(tag)
 
