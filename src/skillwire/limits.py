@@ -17,6 +17,10 @@ class Limits:
     """ENT-6: a skill with more bytes may be declined."""
     uri_bytes: int = 8192
     """A longer URI is refused unread."""
+    message_bytes: int = 64 * MIB
+    """A longer line on standard input is dropped and answered with an error."""
+    http_body_bytes: int = 16 * MIB
+    """A longer HTTP body is refused with status 413."""
     directories_per_root: int = 100_000
     """A walk over more directories than this is given up: links can make a small tree endless."""
     directory_depth: int = 64

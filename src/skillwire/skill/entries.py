@@ -10,15 +10,17 @@ from typing import Final, Literal, TypeAlias
 from skillwire.skill.digests import Digest
 from skillwire.skill.uris import SkillUri
 
-JsonValue: TypeAlias = "None | bool | int | float | str | list[JsonValue] | dict[str, JsonValue]"
+JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 JsonObject: TypeAlias = "dict[str, JsonValue]"
 
 
-class _Dynamic(Enum):
+class Dynamic(Enum):
+    """The type of `DYNAMIC`, its only value."""
+
     DYNAMIC = "dynamic"
 
 
-DYNAMIC: Final = _Dynamic.DYNAMIC
+DYNAMIC: Final = Dynamic.DYNAMIC
 """In place of a list of files: the skill's content is made on request and cannot be bound (ENT-2)."""
 
 
@@ -37,7 +39,7 @@ class SkillEntry:
 
     uri: SkillUri
     frontmatter: Mapping[str, JsonValue]
-    resources: tuple[SkillResource, ...] | Literal[_Dynamic.DYNAMIC]
+    resources: tuple[SkillResource, ...] | Literal[Dynamic.DYNAMIC]
     meta: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
 
     @property

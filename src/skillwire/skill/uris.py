@@ -15,7 +15,7 @@ from typing import NewType
 from urllib.parse import quote, unquote_to_bytes
 
 from skillwire.errors import FormatError
-from skillwire.issues import Issue
+from skillwire.issues import Issue, shown
 from skillwire.limits import DEFAULT_LIMITS
 
 SkillUri = NewType("SkillUri", str)
@@ -57,7 +57,9 @@ def split_uri(text: str) -> UriParts:
     if not rest.startswith("//"):
         raise _refused(text, "the URI has no authority", f"write it as {scheme}://NAME/{SKILL_FILE}")
     if "?" in rest or "#" in rest:
-        raise _refused(text, "the URI has a query or a fragment", "leave it out, or encode ? as %3F and # as %23")
+        raise _refused(
+            text, "the URI has a query or a fragment", "leave it out, or encode ? as %3F and # as %23"
+        )
     raw_authority, *raw_segments = rest[2:].split("/")
     if scheme == SCHEME:
         if not _REG_NAME.fullmatch(_encode_non_ascii(raw_authority)):
@@ -70,7 +72,9 @@ def split_uri(text: str) -> UriParts:
     else:
         authority = raw_authority
         if not authority or _has_forbidden(authority):
-            raise _refused(text, "the URI's authority is empty or not plain", "name the server's own prefix first")
+            raise _refused(
+                text, "the URI's authority is empty or not plain", "name the server's own prefix first"
+            )
     return UriParts(scheme, authority, tuple(_decode_segment(text, raw) for raw in raw_segments))
 
 
@@ -119,9 +123,8 @@ def path_below(uri: SkillUri, root: SkillUri) -> tuple[str, ...]:
 
 
 def shown_uri(text: str) -> str:
-    """A URI fit for a message: no control characters, and not ten megabytes of it."""
-    cut = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
-    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in cut)
+    """A URI or a path fit for a message: nothing in it acts, and not ten megabytes of it."""
+    return shown(text, _SHOWN)
 
 
 def _join(scheme: str, authority: str, segments: Iterable[str]) -> SkillUri:
@@ -144,7 +147,9 @@ def _check_segment(uri: str, segment: str) -> None:
     if segment in ("", ".", ".."):
         raise _refused(uri, f"the path has a segment {segment!r}", "name files by plain path segments")
     if "/" in segment or "\\" in segment or "\0" in segment:
-        raise _refused(uri, "a segment holds a slash, a backslash or NUL", "name files by plain path segments")
+        raise _refused(
+            uri, "a segment holds a slash, a backslash or NUL", "name files by plain path segments"
+        )
     try:
         segment.encode("utf-8")
     except UnicodeEncodeError:

@@ -1,0 +1,38 @@
+"""The commands of `skillwire`."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from skillwire.cli import lint, serve
+
+app = typer.Typer(
+    name="skillwire",
+    help="Serve Agent Skills over MCP, and take them in again.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("serve")(serve.serve)
+app.command("lint")(lint.lint)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"skillwire {version('skillwire')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    show_version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    """Serve Agent Skills over MCP, and take them in again."""

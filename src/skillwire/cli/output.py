@@ -1,0 +1,52 @@
+"""What the command line prints, with nothing in it that could drive a terminal."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+from skillwire.issues import shown
+
+
+def printable(text: str) -> str:
+    """Text on one line with every control character shown, not obeyed."""
+    return shown(text, 2000)
+
+
+def say(text: str = "") -> None:
+    """A line for the person, on standard error, which no client reads."""
+    print(text, file=sys.stderr, flush=True)  # noqa: T201 - this is the one place that prints there
+
+
+def complain(text: str) -> None:
+    say(f"skillwire: {printable(text)}")
+
+
+def human_size(size: int) -> str:
+    """A number of bytes as people write it."""
+    if size < 1000:
+        return f"{size} B"
+    value = float(size)
+    for unit in ("kB", "MB", "GB"):
+        value /= 1000
+        if value < 1000 or unit == "GB":
+            return f"{value:.1f} {unit}"
+    raise AssertionError("the last unit takes every size")
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+class _SafeFormatter(logging.Formatter):
+    """Log lines may quote what a stranger sent."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
+def log_to_stderr() -> None:
+    """Send warnings of the libraries below us to standard error, made printable."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_SafeFormatter("skillwire: %(levelname)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)

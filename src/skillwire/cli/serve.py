@@ -1,0 +1,196 @@
+"""`skillwire serve`: a folder of skills for every MCP client, over stdio or HTTP."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from skillwire.cli.output import counted, human_size, log_to_stderr, printable, say
+from skillwire.errors import FormatError, SourceError
+from skillwire.issues import Issue
+
+if TYPE_CHECKING:
+    from skillwire.server.app import SkillServer
+    from skillwire.server.http import Address
+    from skillwire.sources.directory import DirectorySource
+
+TOKEN_VARIABLE = "SKILLWIRE_TOKEN"  # noqa: S105 - the name of a variable, not a token
+_PROBLEMS_SHOWN = 20
+
+
+class CacheScope(StrEnum):
+    PUBLIC = "public"
+    PRIVATE = "private"
+
+
+def serve(
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PATH...", help="Directories of skills; PREFIX=PATH puts a prefix before them."
+        ),
+    ],
+    http: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Serve Streamable HTTP at /mcp instead of stdio.")
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Accept this Host and Origin too. Repeatable.")
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help=f"Bearer token; {TOKEN_VARIABLE} in the environment works too."),
+    ] = None,
+    unsafe_no_auth: Annotated[
+        bool, typer.Option("--unsafe-no-auth", help="Listen on a public address without a token.")
+    ] = False,
+    stateless: Annotated[bool, typer.Option("--stateless", help="Keep no sessions over HTTP.")] = False,
+    ttl: Annotated[
+        float, typer.Option(metavar="SECONDS", help="How long clients may keep an answer.", min=0)
+    ] = 60,
+    cache_scope: Annotated[
+        CacheScope | None,
+        typer.Option(help="Who may share a kept answer. Private by default when there is a token."),
+    ] = None,
+    page_size: Annotated[
+        int, typer.Option(metavar="N", help="Skills per page of a listing.", min=1, max=1000)
+    ] = 100,
+    unlisted: Annotated[
+        list[str] | None,
+        typer.Option(metavar="GLOB", help="Serve but do not list skills of this path. Repeatable."),
+    ] = None,
+    allow_oversize: Annotated[
+        bool, typer.Option("--allow-oversize", help="Serve skills that hosts may decline as too large.")
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse to start when anything has a problem.")
+    ] = False,
+) -> None:
+    """Serve skills over MCP.
+
+    \b
+    skillwire serve ./skills                          one client, over stdio
+    skillwire serve ./skills --http 127.0.0.1:8000    any number, over HTTP
+    skillwire serve acme=./skills ~/more-skills       two directories, one with a prefix
+    """
+    log_to_stderr()
+    token = _token(token_file) if http else None
+    address = _address(http, token, unsafe_no_auth=unsafe_no_auth) if http else None
+
+    # Imported here: the checks above need none of it, and their message comes at once.
+    from skillwire.server.app import SkillServer
+    from skillwire.sources.directory import DirectorySource
+
+    source = DirectorySource(paths, allow_oversize=allow_oversize)
+    _summarise(source, strict=strict)
+    scope = cache_scope or (CacheScope.PRIVATE if token else CacheScope.PUBLIC)
+    server = SkillServer(
+        source,
+        ttl_ms=round(ttl * 1000),
+        cache_scope=scope.value,
+        page_size=page_size,
+        unlisted=unlisted or (),
+    )
+    count = counted(len(source.snapshot.entries), "skill")
+    if address is None:
+        say(f"Serving {count} over stdio")
+        if sys.stdin.isatty():
+            say("An MCP client is meant to start this command. To serve over HTTP, add --http 127.0.0.1:8000")
+        _run(lambda: server.run_stdio())
+    else:
+        hosts = [*(allow_host or ()), address.shown_host]
+        _run_http(server, address, f"Serving {count} at", hosts=hosts, token=token, stateless=stateless)
+
+
+def _run_http(
+    server: SkillServer,
+    address: Address,
+    banner: str,
+    *,
+    hosts: list[str],
+    token: str | None,
+    stateless: bool,
+) -> None:
+    from skillwire.server.http import HttpServer
+
+    http = HttpServer(server.http_app(allowed_hosts=hosts, token=token, stateless=stateless), address)
+    say(f"{banner} {http.url}" + (" (bearer token required)" if token else ""))
+    _run(http.serve, stop=http.stop)
+
+
+def _run(task: Callable[[], Awaitable[None]], *, stop: Callable[[], None] | None = None) -> None:
+    """Run until the task ends or a signal asks for it; either way it is a clean end."""
+    import asyncio
+
+    async def main() -> None:
+        running = asyncio.ensure_future(task())
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with suppress(NotImplementedError):  # Windows: Ctrl-C arrives as KeyboardInterrupt instead.
+                loop.add_signal_handler(number, stop or running.cancel)
+        with suppress(asyncio.CancelledError):
+            await running
+
+    with suppress(KeyboardInterrupt):
+        asyncio.run(main())
+
+
+def _address(text: str, token: str | None, *, unsafe_no_auth: bool) -> Address:
+    from skillwire.server.http import parse_address
+
+    address = parse_address(text)
+    if not address.is_loopback and token is None and not unsafe_no_auth:
+        raise SourceError(
+            f"{address.host} can be reached by others: give a token with --token-file or {TOKEN_VARIABLE}, "
+            "or say --unsafe-no-auth"
+        )
+    return address
+
+
+def _token(file: Path | None) -> str | None:
+    if file is None:
+        token, place = os.environ.get(TOKEN_VARIABLE), TOKEN_VARIABLE
+        if token is None:
+            return None
+    else:
+        place = str(file)
+        try:
+            token = file.read_text("utf-8")
+        except (OSError, UnicodeError) as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or "it is not UTF-8 text"
+            raise SourceError(f"the token file {file} cannot be read: {reason}") from None
+    token = token.strip()
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise SourceError(f"the token in {place} must be one word of printable ASCII")
+    return token
+
+
+def _summarise(source: DirectorySource, *, strict: bool) -> None:
+    """Say what will be served and what was left out."""
+    problems = source.problems()
+    say(f"{'directory':<40} {'skills':>8} {'files':>8} {'bytes':>10}")
+    for root in source.roots:
+        skills = source.snapshot.skills_below(str(root.path))
+        sizes = {file.resource.uri: file.resource.size for skill in skills for file in skill.files}
+        place = printable(str(root.path))
+        shown = place if len(place) <= 40 else f"…{place[-39:]}"
+        say(f"{shown:<40} {len(skills):>8,} {len(sizes):>8,} {human_size(sum(sizes.values())):>10}")
+        if not skills:
+            say(f"No skills in {place}: a skill is a directory with a SKILL.md")
+    if not problems:
+        return
+    say(f"{counted(len(problems), 'problem')}:")
+    for problem in problems[:_PROBLEMS_SHOWN]:
+        say(f"  {printable(str(problem))}")
+    if len(problems) > _PROBLEMS_SHOWN:
+        say(f"  ... and {len(problems) - _PROBLEMS_SHOWN:,} more; skillwire lint shows them all")
+    if strict:
+        message = f"--strict: {counted(len(problems), 'problem')}, so nothing is served"
+        raise FormatError(Issue(rule="strict", message=message, remedy="mend what is listed above"))

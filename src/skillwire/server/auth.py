@@ -1,0 +1,40 @@
+"""BearerAuth: an ASGI layer that lets requests with the right token through, and no others."""
+
+from __future__ import annotations
+
+import hmac
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+_CHALLENGE = b'Bearer realm="skillwire"'
+_INVALID = b'Bearer realm="skillwire", error="invalid_token"'
+
+
+class BearerAuth:
+    """Wants `Authorization: Bearer TOKEN` on every request but those to `open_paths`."""
+
+    def __init__(self, app: ASGIApp, token: str, *, open_paths: frozenset[str]) -> None:
+        if not token:
+            raise ValueError("the token is empty")
+        self._app = app
+        self._token = token.encode("utf-8")
+        self._open_paths = open_paths
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] in self._open_paths:
+            await self._app(scope, receive, send)
+            return
+        given = [value for name, value in scope["headers"] if name == b"authorization"]
+        scheme, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
+        # Constant time: how long the comparison takes says nothing about the token.
+        if scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token):
+            await self._app(scope, receive, send)
+            return
+        body = b"A bearer token is required.\n"
+        headers = [
+            (b"www-authenticate", _INVALID if given else _CHALLENGE),
+            (b"content-type", b"text/plain; charset=utf-8"),
+            (b"content-length", str(len(body)).encode()),
+        ]
+        await send({"type": "http.response.start", "status": 401, "headers": headers})
+        await send({"type": "http.response.body", "body": body})

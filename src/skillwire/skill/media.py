@@ -1,0 +1,46 @@
+"""The media type of a file, by its name."""
+
+from __future__ import annotations
+
+import mimetypes
+
+MARKDOWN = "text/markdown"
+DIRECTORY = "inode/directory"
+
+# A table of our own for what skills hold: the system's differs from machine to machine.
+_KNOWN = {
+    ".md": MARKDOWN,
+    ".markdown": MARKDOWN,
+    ".txt": "text/plain",
+    ".py": "text/x-python",
+    ".sh": "application/x-sh",
+    ".js": "text/javascript",
+    ".mjs": "text/javascript",
+    ".ts": "text/x-typescript",
+    ".json": "application/json",
+    ".jsonl": "application/jsonl",
+    ".yaml": "application/yaml",
+    ".yml": "application/yaml",
+    ".toml": "application/toml",
+    ".csv": "text/csv",
+    ".html": "text/html",
+    ".css": "text/css",
+    ".xml": "application/xml",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+    ".gif": "image/gif",
+    ".webp": "image/webp",
+    ".pdf": "application/pdf",
+    ".zip": "application/zip",
+}
+_STANDARD = mimetypes.MimeTypes()
+
+
+def media_type(name: str) -> str:
+    """The media type for a file name; `application/octet-stream` when nothing is known."""
+    _, dot, ending = name.rpartition(".")
+    if dot and (known := _KNOWN.get("." + ending.lower())):
+        return known
+    return _STANDARD.guess_type(name)[0] or "application/octet-stream"

@@ -1,0 +1,1 @@
+"""Where skills come from. Every place of origin keeps one protocol, `Source`."""

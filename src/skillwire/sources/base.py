@@ -1,0 +1,60 @@
+"""Source: the protocol that every place of origin keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from skillwire.issues import Issue
+from skillwire.skill.entries import SkillEntry
+from skillwire.skill.uris import SkillUri
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that a source had to leave out, with the reasons."""
+
+    place: str
+    issues: tuple[Issue, ...]
+
+    def __str__(self) -> str:
+        return f"{self.place}: " + "; ".join(str(issue) for issue in self.issues)
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryChild:
+    """One direct child of a directory. `size` is known for listed files, `None` for directories."""
+
+    uri: SkillUri
+    name: str
+    is_directory: bool
+    size: int | None = None
+
+
+class Source(Protocol):
+    """Skills from one place.
+
+    `list_entries` gives the same object again while nothing changed, so that a caller may keep what it
+    derived from it. Whoever reads gets bytes that match the entry held at that moment.
+    """
+
+    async def list_entries(self) -> Sequence[SkillEntry]:
+        """Every skill, in the order of their URIs."""
+        ...
+
+    async def get_entry(self, uri: SkillUri) -> SkillEntry:
+        """The skill whose `SKILL.md` is at this URI, or `SkillNotFound`."""
+        ...
+
+    async def read(self, uri: SkillUri) -> bytes:
+        """The bytes of a file, or `SkillNotFound`."""
+        ...
+
+    async def read_directory(self, uri: SkillUri) -> Sequence[DirectoryChild]:
+        """The direct children of a directory, or `SkillNotFound`."""
+        ...
+
+    def problems(self) -> Sequence[Problem]:
+        """What was left out, and why."""
+        ...

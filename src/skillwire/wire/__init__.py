@@ -1,0 +1,1 @@
+"""The JSON of each dialect, turned into entries and back. Pure: values in, values out."""

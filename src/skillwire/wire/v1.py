@@ -1,0 +1,150 @@
+"""The final extension (D6): `skills/list`, `skills/get` and `resources/directory/read` as JSON.
+
+Writing never fails. Reading takes whatever a server sent and gives an entry or a `FormatError` with every
+issue; nothing half-read leaves this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypeGuard, cast
+
+from skillwire.errors import FormatError
+from skillwire.issues import Issue
+from skillwire.skill.digests import Digest, parse_digest
+from skillwire.skill.entries import DYNAMIC, Dynamic, JsonObject, JsonValue, SkillEntry, SkillResource
+from skillwire.skill.uris import SkillUri, is_inside, parse_uri, shown_uri, skill_root
+
+EXTENSION_ID = "io.modelcontextprotocol/skills"
+METHOD_LIST = "skills/list"
+METHOD_GET = "skills/get"
+METHOD_READ_DIRECTORY = "resources/directory/read"
+
+DIRECTORY_READ_SETTING = "directoryRead"
+
+
+def entry_to_wire(entry: SkillEntry) -> JsonObject:
+    """An entry as the object that goes into a listing (ENT-1)."""
+    resources: JsonValue
+    if entry.resources is DYNAMIC:
+        resources = DYNAMIC.value
+    else:
+        resources = [{"uri": file.uri, "digest": file.digest, "size": file.size} for file in entry.resources]
+    wire: JsonObject = {"uri": entry.uri, "frontmatter": dict(entry.frontmatter), "resources": resources}
+    if entry.meta:
+        wire["_meta"] = dict(entry.meta)
+    return wire
+
+
+def entry_from_wire(wire: object) -> SkillEntry:
+    """The entry that an object of a listing stands for, or a `FormatError` with every issue (ENT-2)."""
+    if not _is_object(wire):
+        raise FormatError(
+            _issue("entry-shape", "an entry is not an object", "send uri, frontmatter, resources")
+        )
+    issues: list[Issue] = []
+    uri = _uri(wire.get("uri"), "uri", issues)
+    if uri is not None:
+        try:
+            skill_root(uri)
+        except FormatError as error:
+            issues.extend(error.issues)
+    frontmatter = wire.get("frontmatter")
+    if not _is_object(frontmatter):
+        issues.append(_issue("entry-frontmatter", "frontmatter is not an object", "send the YAML as JSON"))
+        frontmatter = {}
+    resources = _resources(wire.get("resources"), uri, issues)
+    meta = wire.get("_meta", {})
+    if not _is_object(meta):
+        issues.append(_issue("entry-meta", "_meta is not an object", "send an object or leave it out"))
+        meta = {}
+    if issues or uri is None:
+        raise FormatError(issues)
+    return SkillEntry(uri, cast("JsonObject", frontmatter), resources, cast("JsonObject", meta))
+
+
+def _resources(
+    wire: object, skill: SkillUri | None, issues: list[Issue]
+) -> tuple[SkillResource, ...] | Literal[Dynamic.DYNAMIC]:
+    if wire == DYNAMIC.value:
+        return DYNAMIC
+    if not _is_list(wire):
+        # ENT-2: absent or anything else makes the entry invalid.
+        issues.append(
+            _issue("entry-resources", 'resources is neither a list nor "dynamic"', "list every file")
+        )
+        return ()
+    files: dict[SkillUri, SkillResource] = {}
+    for number, item in enumerate(wire):
+        place = f"resources[{number}]"
+        if not _is_object(item):
+            issues.append(_issue("resource-shape", f"{place} is not an object", "send uri, digest, size"))
+            continue
+        uri = _uri(item.get("uri"), f"{place}.uri", issues)
+        digest = _digest(item.get("digest"), f"{place}.digest", issues)
+        size = item.get("size")
+        if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+            issues.append(
+                _issue("resource-size", f"{place}.size is not a number of bytes", "send the file's length")
+            )
+            continue
+        if uri is None or digest is None:
+            continue
+        if uri in files:
+            issues.append(
+                _issue("resource-twice", f"{shown_uri(uri)} is listed twice", "list each file once")
+            )
+        files[uri] = SkillResource(uri, digest, size)
+    if skill is not None:
+        issues.extend(_manifest_issues(skill, files))
+    return tuple(files.values())
+
+
+def _manifest_issues(skill: SkillUri, files: Mapping[SkillUri, SkillResource]) -> list[Issue]:
+    root = SkillUri(skill.rpartition("/")[0])
+    issues = [
+        _issue(
+            "resource-outside",
+            f"{shown_uri(uri)} is outside the skill {shown_uri(root)}",
+            "list only its own files",
+        )
+        for uri in files
+        if not is_inside(uri, root)
+    ]
+    if skill not in files:
+        issues.append(_issue("resource-no-skill-md", "the list of files lacks SKILL.md", "list every file"))
+    return issues
+
+
+def _uri(value: object, place: str, issues: list[Issue]) -> SkillUri | None:
+    if not isinstance(value, str):
+        issues.append(_issue("entry-uri", f"{place} is not a string", "send the URI as a string"))
+        return None
+    try:
+        return parse_uri(value)
+    except FormatError as error:
+        issues.extend(error.issues)
+        return None
+
+
+def _digest(value: object, place: str, issues: list[Issue]) -> Digest | None:
+    if not isinstance(value, str):
+        issues.append(_issue("resource-digest", f"{place} is not a string", "send sha256: and 64 hex digits"))
+        return None
+    try:
+        return parse_digest(value)
+    except FormatError as error:
+        issues.extend(error.issues)
+        return None
+
+
+def _issue(rule: str, message: str, remedy: str) -> Issue:
+    return Issue(rule=rule, message=message, remedy=remedy)
+
+
+def _is_object(value: object) -> TypeGuard[Mapping[str, object]]:
+    return isinstance(value, Mapping)
+
+
+def _is_list(value: object) -> TypeGuard[Sequence[object]]:
+    return isinstance(value, list)
