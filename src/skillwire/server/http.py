@@ -25,6 +25,7 @@ MCP_PATH = "/mcp"
 HEALTH_PATH = "/healthz"
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _GRACE_SECONDS = 2
+_BACKLOG = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,8 @@ class HttpServer:
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._socket.bind((address.host, address.port))
+            # Listening from here on: whoever reads the URL may connect at once.
+            self._socket.listen(_BACKLOG)
         except OSError as error:
             self._socket.close()
             raise SourceError(
