@@ -31,11 +31,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def stdio_command(folder: Path) -> list[str]:
-    return [*SKILLWIRE, "serve", str(folder), "--page-size", str(PAGE_SIZE)]
+    return [*SKILLWIRE, "serve", str(folder), "--strict", "--page-size", str(PAGE_SIZE)]
 
 
 @pytest.fixture(scope="session")
 def url(stdio_command: list[str]) -> Iterator[str]:
     """Where `skillwire serve --http` listens."""
     with listening([*stdio_command, "--http", "127.0.0.1:0"]) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def stateless_url(stdio_command: list[str]) -> Iterator[str]:
+    """Where `skillwire serve --http --stateless` listens."""
+    with listening([*stdio_command, "--http", "127.0.0.1:0", "--stateless"]) as url:
         yield url

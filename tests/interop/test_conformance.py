@@ -80,3 +80,12 @@ def test_the_suite_is_told_of_a_resource_that_is_not_there(
     statuses = run_scenario(peers, url, "sep-2164-resource-not-found", era, tmp_path)
     assert not_passed(statuses) == {}
     assert len(statuses) > 3
+
+
+@pytest.mark.requirement("CAP-4")
+def test_the_suite_enumerates_skills_on_the_older_era_without_sessions(
+    peers: Peers, stateless_url: str, tmp_path: Path
+) -> None:
+    statuses = run_scenario(peers, stateless_url, "sep-2640-skills-enumeration", LEGACY, tmp_path)
+    assert not_passed(statuses) == dict.fromkeys(LEFT_OUT_ON_LEGACY, "SKIPPED")
+    assert len(statuses) > 30
