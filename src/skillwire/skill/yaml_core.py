@@ -84,6 +84,7 @@ class _Loader:
         self._stack: list[_Container] = []
         self._lines: dict[str, int] = {}
         self._roots: list[JsonValue] = []
+        self._source: list[str] = []
         self._stand_ins: StandIns | None = None
 
     def load(self) -> tuple[JsonObject, dict[str, int]]:
@@ -292,13 +293,18 @@ class _Loader:
         """
         if first == last:
             return
-        for number, line in enumerate(self._text.split("\n")[first + 1 : last + 1], first + 1):
+        for number, line in enumerate(self._source_lines()[first + 1 : last + 1], first + 1):
             content = line.lstrip(" ")
             indent = len(line) - len(content)
             if indent > column or not content.strip() or (closing and content[0] == "#"):
                 continue
             if indent < column or content[0] not in closing:
                 self._not_indented(number)
+
+    def _source_lines(self) -> list[str]:
+        if not self._source:
+            self._source = self._text.split("\n")
+        return self._source
 
     def _not_indented(self, line: int) -> None:
         self._remark(

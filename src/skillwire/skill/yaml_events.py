@@ -124,7 +124,7 @@ class PythonParser(Reader, Scanner, Parser):
         try:
             token = super().scan_flow_scalar(style)
             token.value.encode("utf-8")
-        except ValueError:
+        except (ValueError, OverflowError):
             # A code beyond Unicode, or half of a pair of surrogates.
             problem = "found invalid Unicode character escape code"
             raise ScannerError("while scanning a quoted scalar", start, problem, start) from None

@@ -1,21 +1,216 @@
-"""What the author most likely meant when the YAML does not parse, and what to type instead."""
+"""What the author most likely meant when the YAML does not parse, and what to type instead.
+
+The two parsers word their complaints differently and often point past the mistake. So the diagnosis goes by
+the text of the line, and by the few words that both use.
+"""
 
 from __future__ import annotations
+
+import re
+from dataclasses import dataclass
 
 from yaml.error import MarkedYAMLError, YAMLError
 
 from skillwire.issues import Issue, shown
 
+_COLON = re.compile(r":(?:[ \t]|\Z)")
+_BEFORE_KEY = re.compile(r"[ ]*(?:-[ ]+)*")
+_TAB_INDENT = re.compile(r"[ ]*\t")
+_NO_SPACE = re.compile(r"[A-Za-z][\w-]*:\S")
+_STRUCTURE = ("expected key", "<block end>", "<document start>", "'-' indicator", "'<document start>'")
+
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    rule: str
+    message: str
+    remedy: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class _KeyLine:
+    """A line that is `key: value`."""
+
+    line: int
+    indent: int
+    key: str
+    value: str
+
 
 def explain(text: str, error: YAMLError, *, file: str, first_line: int) -> Issue:
-    """The issue behind a parser's complaint about this text; line 0 is line `first_line` of the file."""
-    mark = error.problem_mark if isinstance(error, MarkedYAMLError) else None
-    line = mark.line if mark is not None else 0
-    problem = error.problem if isinstance(error, MarkedYAMLError) else str(error)
+    """The issue behind a parser's complaint about this text, which starts on `first_line`."""
+    finding = _diagnose(text.replace("\r\n", "\n").split("\n"), error)
     return Issue(
-        rule="yaml-syntax",
-        message=f"the frontmatter is not valid YAML: {shown(problem or '', 200)}",
-        remedy="check the indentation, and put values with special characters in quotes",
+        rule=finding.rule,
+        message=finding.message,
+        remedy=finding.remedy,
         file=file,
-        line=line + first_line,
+        line=finding.line + first_line,
     )
+
+
+def _diagnose(lines: list[str], error: YAMLError) -> _Finding:
+    problem, context, at, column, since = _complaint(error)
+    at = min(at, len(lines) - 1)
+    if _TAB_INDENT.match(lines[at]) or lines[at][column : column + 1] == "\t":
+        return _Finding("yaml-tab", "a tab stands where YAML wants spaces", "use spaces instead", at)
+    if "quoted scalar" in context:
+        return _about_quotes(lines, since, is_escape="escape" in problem)
+    if "could not find expected ':'" in problem:
+        return _about_missing_colon(lines, since)
+    for number in range(at, -1, -1):
+        if lines[number].startswith("%"):
+            return _Finding("yaml-directive", "a line starts with %, a YAML directive", "remove it", number)
+    if lines[at].lstrip(" ").startswith(":"):
+        return _Finding("yaml-key", "a value has no key", "write a key before the colon", at)
+    if "flow" in context and not lines[at].strip():
+        at = since
+    here = _key_line(lines, at)
+    if here is not None and (finding := _about_value(here, lines)) is not None:
+        return finding
+    if "mapping values are not allowed" in problem:
+        return _about_stray_key(lines, at)
+    if any(word in problem for word in _STRUCTURE):
+        return _Finding(
+            "yaml-indentation",
+            "the line does not fit the lines above it",
+            "start every field at the same column, and indent what belongs to it by two spaces",
+            at,
+        )
+    return _Finding(
+        "yaml-syntax",
+        f"the frontmatter is not valid YAML: {shown(problem, 120)}",
+        "check the indentation, and put values with special characters in quotes",
+        at,
+    )
+
+
+def _complaint(error: YAMLError) -> tuple[str, str, int, int, int]:
+    """The problem, its context, the line and column it was noticed at, and the line that it began on."""
+    if not isinstance(error, MarkedYAMLError) or error.problem_mark is None:
+        return str(error), "", 0, 0, 0
+    mark = error.problem_mark
+    since = error.context_mark.line if error.context_mark is not None else mark.line
+    return error.problem or "", error.context or "", mark.line, mark.column, since
+
+
+def _about_value(here: _KeyLine, lines: list[str]) -> _Finding | None:
+    key, value = shown(here.key), here.value
+    first = value[:1]
+    if first in ("'", '"'):
+        return _about_inner_quote(here, lines)
+    if first in ("|", ">"):
+        return _Finding(
+            "yaml-block",
+            f"the value of `{key}` has text on the same line as {first}",
+            "start the text on the next line, indented by two spaces",
+            here.line,
+        )
+    if value == "-" or value.startswith("- "):
+        return _Finding(
+            "yaml-list",
+            f"the list of `{key}` starts on the line of its key",
+            "put each - on a line of its own, or the value in quotes if it is text",
+            here.line,
+        )
+    if first in ("[", "{"):
+        return _Finding(
+            "yaml-special",
+            f"the value of `{key}` starts with {first}, as a list or a mapping does, and is not one",
+            f"put the value of `{key}` in quotes if it is text: {_in_quotes(here)}; "
+            "else check its brackets, commas and quotes",
+            here.line,
+        )
+    if (first and first in "@`%*&!,]}") or value.startswith("? "):
+        return _Finding(
+            "yaml-special",
+            f"the value of `{key}` starts with '{first}', which has a meaning of its own in YAML",
+            f"put the value of `{key}` in quotes: {_in_quotes(here)}",
+            here.line,
+        )
+    if _COLON.search(value):
+        return _Finding(
+            "yaml-unquoted-colon",
+            f"the value of `{key}` has a colon in it, which YAML takes for another key",
+            f"put the value of `{key}` in quotes: {_in_quotes(here)}",
+            here.line,
+        )
+    return None
+
+
+def _about_inner_quote(here: _KeyLine, lines: list[str]) -> _Finding:
+    """Text after a closing quote; the quote may have been opened lines above and never meant to end here."""
+    quote = here.value[0]
+    if here.value.count(quote) == 2 and here.value.endswith(quote):
+        for number in range(here.line - 1, -1, -1):
+            above = _key_line(lines, number)
+            if above is not None and above.value.startswith(quote) and above.value.count(quote) % 2:
+                return _about_quotes(lines, number, is_escape=False)
+    inner = "''" if quote == "'" else '\\"'
+    return _Finding(
+        "yaml-quote",
+        f"the value of `{shown(here.key)}` goes on after its closing {quote}",
+        f"write a {quote} inside the value as {inner}, or use the other kind of quotes around it",
+        here.line,
+    )
+
+
+def _about_quotes(lines: list[str], since: int, *, is_escape: bool) -> _Finding:
+    here = _key_line(lines, since)
+    whose = f"the value of `{shown(here.key)}`" if here is not None else "a value"
+    if is_escape:
+        return _Finding(
+            "yaml-escape",
+            f"{whose} has a backslash that starts no valid escape",
+            "write a backslash as \\\\, or use single quotes around the value",
+            since,
+        )
+    return _Finding("yaml-quote", f"{whose} opens a quote and never closes it", "close the quote", since)
+
+
+def _about_missing_colon(lines: list[str], line: int) -> _Finding:
+    text = lines[line]
+    remedy = "write it as key: value, or indent it by two spaces if it belongs to the value above"
+    if _NO_SPACE.match(text.strip()):
+        remedy = "put a space after the colon"
+    return _Finding("yaml-no-colon", f"the line `{shown(text.strip())}` is not `key: value`", remedy, line)
+
+
+def _about_stray_key(lines: list[str], at: int) -> _Finding:
+    """A colon on a line that, as it stands, goes on with the value of a line above."""
+    indent = _indent(lines[at])
+    for number in range(at - 1, -1, -1):
+        owner = _key_line(lines, number)
+        if owner is not None and owner.indent < indent:
+            key = shown(owner.key)
+            return _Finding(
+                "yaml-unquoted-colon",
+                f"the value of `{key}` goes on here with a colon in it, which YAML takes for another key",
+                f"put the whole value of `{key}` in quotes, or, if this line is a field of its own, "
+                f"start it at the same column as `{key}`",
+                at,
+            )
+        if owner is None and lines[number].strip() and not _indent(lines[number]):
+            return _about_missing_colon(lines, number)
+    return _about_missing_colon(lines, at)
+
+
+def _key_line(lines: list[str], number: int) -> _KeyLine | None:
+    line = lines[number]
+    colon = _COLON.search(line)
+    before = _BEFORE_KEY.match(line)
+    if colon is None or before is None or not (key := line[before.end() : colon.start()].strip()):
+        return None
+    return _KeyLine(number, before.end(), key, line[colon.end() :].strip(" \t"))
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
+
+
+def _in_quotes(here: _KeyLine) -> str:
+    value = shown(here.value)
+    if '"' in value or "\\" in value:
+        return f"{shown(here.key)}: '{value.replace(chr(39), chr(39) * 2)}'"
+    return f'{shown(here.key)}: "{value}"'
