@@ -29,6 +29,8 @@ class Limits:
     """A longer block of YAML is refused unread, and aliases may not make it longer than that either."""
     frontmatter_depth: int = 32
     """Lists and mappings inside one another, at most."""
+    issues_per_file: int = 50
+    """A file with more mistakes than this is not read to its end."""
     catalog_chars: int = 16_000
     """The catalogue in a system prompt is no longer than this; what does not fit is counted and said."""
     description_chars: int = 1024

@@ -78,6 +78,7 @@ class _Loader:
         self._first_line = first_line
         self._max_depth = limits.frontmatter_depth
         self._max_bytes = limits.frontmatter_bytes
+        self._max_issues = limits.issues_per_file
         self._budget = limits.frontmatter_bytes
         self._issues: list[Issue] = []
         self._anchors: dict[str, JsonValue | _Container] = {}
@@ -356,6 +357,8 @@ class _Loader:
 
     def _remark(self, rule: str, message: str, remedy: str, line: int) -> None:
         self._issues.append(self._issue(rule, message, remedy, line))
+        if len(self._issues) >= self._max_issues:
+            raise FormatError(self._issues)
 
     def _refuse(self, rule: str, message: str, remedy: str, line: int) -> NoReturn:
         raise FormatError([*self._issues, self._issue(rule, message, remedy, line)])

@@ -34,7 +34,7 @@ _HEX = re.compile(r"0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.nan|\.NaN|\.NAN")
 _NUMBER_START = frozenset("+-.0123456789")
-# No double has more digits before its point; Python would refuse to convert far longer ones anyway.
+# The largest double has fewer digits than this in base 8, 10 and 16.
 _MAX_DIGITS = 400
 
 
@@ -76,29 +76,29 @@ def tagged_scalar(tag: str, text: str) -> Scalar:
 
 def _number(text: str) -> int | float | None:
     if _INT.fullmatch(text):
-        return _finite(int(text)) if len(text) <= _MAX_DIGITS else _too_many_digits(text)
+        whole = _whole(text.lstrip("+-"), 10)
+        return -whole if text[0] == "-" else whole
     if _FLOAT.fullmatch(text):
-        return _finite(float(text))
+        number = float(text)
+        if not math.isfinite(number):
+            raise NotFiniteError(text)
+        return number
     if _HEX.fullmatch(text):
-        return _finite(int(text, 16))
+        return _whole(text[2:], 16)
     if _OCTAL.fullmatch(text):
-        return _finite(int(text, 8))
+        return _whole(text[2:], 8)
     if _NOT_FINITE.fullmatch(text):
         raise NotFiniteError(text)
     return None
 
 
-def _too_many_digits(text: str) -> int | float:
-    digits = text.lstrip("+-").lstrip("0")
+def _whole(digits: str, base: int) -> int:
+    digits = digits.lstrip("0")
     if len(digits) > _MAX_DIGITS:
-        raise NotFiniteError(text)
-    return _finite(int(digits or "0") * (-1 if text[0] == "-" else 1))
-
-
-def _finite(number: int | float) -> int | float:
+        raise NotFiniteError(digits)
+    number = int(digits or "0", base)
     try:
-        if math.isfinite(float(number)):
-            return number
+        float(number)
     except OverflowError:
-        pass
-    raise NotFiniteError(str(number)[:1])
+        raise NotFiniteError(digits) from None
+    return number
