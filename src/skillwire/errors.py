@@ -35,6 +35,109 @@ class LimitExceeded(SkillwireError):
     exit_code = 5
 
 
+class VerificationError(SkillwireError):
+    """Nobody may go on: what a server sent is not what its entry says (VER-1 to VER-4).
+
+    The entry may only be stale: refresh it once, try once more, then refuse (VER-6).
+    """
+
+    exit_code = 6
+
+    def __init__(self, message: str, *, uri: str) -> None:
+        super().__init__(message)
+        self.uri = uri
+
+
+class SizeMismatch(VerificationError):
+    """A file is longer or shorter than its entry says."""
+
+    def __init__(self, *, uri: str, expected: int, actual: int) -> None:
+        super().__init__(
+            f"{uri} has {actual} bytes, its entry says {expected}: the skill is not used; "
+            "refresh the entry, and if it stays so, tell the server's operator",
+            uri=uri,
+        )
+        self.expected = expected
+        self.actual = actual
+
+
+class DigestMismatch(VerificationError):
+    """A file's bytes are not those that its entry names."""
+
+    def __init__(self, *, uri: str, expected: str, actual: str) -> None:
+        super().__init__(
+            f"{uri} has the digest {actual}, its entry says {expected}: the skill is not used; "
+            "refresh the entry, and if it stays so, tell the server's operator",
+            uri=uri,
+        )
+        self.expected = expected
+        self.actual = actual
+
+
+class FrontmatterMismatch(VerificationError):
+    """The frontmatter of a `SKILL.md` is not the one that the server listed; `differences` says where."""
+
+    def __init__(self, *, uri: str, differences: Iterable[str]) -> None:
+        self.differences = tuple(differences)
+        super().__init__(
+            f"the frontmatter of {uri} is not what the server listed ({'; '.join(self.differences)}): "
+            "the skill is not used; refresh the entry, and if it stays so, tell the server's operator",
+            uri=uri,
+        )
+
+
+class UnlistedFile(VerificationError):
+    """A file was asked for that the skill's entry does not list (VER-3)."""
+
+    def __init__(self, *, uri: str, skill: str) -> None:
+        super().__init__(
+            f"{uri} is not a file of {skill}: it is not read; ask for a listed file, "
+            "or refresh the skill and approve it again if it changed",
+            uri=uri,
+        )
+        self.skill = skill
+
+
+class ApprovalRequired(SkillwireError):
+    """The user must act: the skill is not approved as it is now.
+
+    `reason` is `new`, `changed`, `unbindable` or `denied`. After a change, `added`, `changed` and `removed`
+    hold the URIs of the files that differ from what was approved.
+    """
+
+    exit_code = 7
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: str,
+        origin: str,
+        uri: str,
+        added: Iterable[str] = (),
+        changed: Iterable[str] = (),
+        removed: Iterable[str] = (),
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.origin = origin
+        self.uri = uri
+        self.added = tuple(added)
+        self.changed = tuple(changed)
+        self.removed = tuple(removed)
+
+
+class AmbiguousName(SkillwireError):
+    """The caller must act: the name fits several skills. `candidates` are handles that fit one each."""
+
+    exit_code = 8
+
+    def __init__(self, name: str, candidates: Iterable[str]) -> None:
+        self.name = name
+        self.candidates = tuple(candidates)
+        super().__init__(f"{name} fits several skills: say which one of {', '.join(self.candidates)}")
+
+
 class SkillNotFound(SkillwireError):
     """The caller must act: nothing is served under that URI or name."""
 

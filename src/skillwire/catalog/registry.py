@@ -1,0 +1,249 @@
+"""Registry: the skills of all origins, each under a handle of its own (ENT-4, ENT-5).
+
+A handle that was handed out, or that was looked up once, means the same skill for the life of the registry.
+When a second skill wants it, both are shown qualified from then on; the old handle keeps meaning the first,
+and never the second. Nothing is shadowed in silence: every collision is reported with its origins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from skillwire.catalog.naming import MAX_HANDLE_LENGTH, SPEC_NAMING, Naming, SkillKey, fold_handle
+from skillwire.errors import AmbiguousName, FormatError, SkillNotFound
+from skillwire.issues import Issue, shown
+from skillwire.skill.entries import SkillEntry
+from skillwire.skill.uris import SkillUri, shown_uri
+from skillwire.trust.origin import Origin
+
+_NEAR = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredSkill:
+    """A skill as it stands in the registry. `listed` is false for one that was found by its URI alone."""
+
+    origin: Origin
+    entry: SkillEntry
+    handle: str
+    enabled: bool = True
+    listed: bool = True
+
+    @property
+    def uri(self) -> SkillUri:
+        return self.entry.uri
+
+    @property
+    def key(self) -> SkillKey:
+        return SkillKey(self.origin, self.entry.uri)
+
+
+@dataclass(frozen=True, slots=True)
+class Collision:
+    """Several skills want one handle. `skills` have the handles that they are shown under instead."""
+
+    handle: str
+    skills: tuple[RegisteredSkill, ...]
+
+    def __str__(self) -> str:
+        each = ", ".join(f"{skill.handle} from {skill.origin}" for skill in self.skills)
+        return f"{len(self.skills)} skills are called {self.handle}; they are shown as {each}"
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What one update did."""
+
+    added: tuple[RegisteredSkill, ...] = ()
+    changed: tuple[RegisteredSkill, ...] = ()
+    removed: tuple[RegisteredSkill, ...] = ()
+    collisions: tuple[Collision, ...] = ()
+    repeated: tuple[SkillKey, ...] = ()
+    """Listed twice with different content; the first was taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    entry: SkillEntry
+    listed: bool
+    handles: tuple[str, ...]
+
+
+class Registry:
+    """Skills by (origin, uri), and the handles that they are called by."""
+
+    def __init__(self, naming: Naming = SPEC_NAMING) -> None:
+        self._naming = naming
+        self._records: dict[SkillKey, _Record] = {}
+        self._shown: dict[SkillKey, str] = {}
+        self._meanings: dict[str, SkillKey] = {}
+        self._contested: dict[str, frozenset[SkillKey]] = {}
+        self._origins: dict[str, Origin] = {}
+        self._disabled: set[SkillKey] = set()
+
+    def replace(self, origin: Origin, entries: Iterable[SkillEntry]) -> Changes:
+        """Take these as all that the origin lists. Skills added by URI stay, for a listing may be partial."""
+        # LST-3: that a skill is not listed does not mean that it is not served.
+        return self.replace_many({origin: entries})
+
+    def replace_many(self, listings: Mapping[Origin, Iterable[SkillEntry]]) -> Changes:
+        """Replace the listings of several origins at once, so that none of them comes first."""
+        self._claim_labels(listings)
+        records = {
+            key: record
+            for key, record in self._records.items()
+            if key.origin not in listings or not record.listed
+        }
+        repeated: list[SkillKey] = []
+        fresh: dict[SkillKey, SkillEntry] = {}
+        for origin, entries in listings.items():
+            for entry in entries:
+                key = SkillKey(origin, entry.uri)
+                if fresh.setdefault(key, entry) != entry:
+                    repeated.append(key)
+        records.update({key: self._record(key, entry, listed=True) for key, entry in fresh.items()})
+        return self._update(records, tuple(dict.fromkeys(repeated)))
+
+    def add(self, origin: Origin, entry: SkillEntry) -> Changes:
+        """Take in a skill that was found by its URI; it stays until its origin is cleared."""
+        self._claim_labels((origin,))
+        key = SkillKey(origin, entry.uri)
+        listed = key in self._records and self._records[key].listed
+        return self._update({**self._records, key: self._record(key, entry, listed=listed)})
+
+    def clear(self, origin: Origin) -> Changes:
+        """Forget all skills of an origin. Their handles stay theirs."""
+        return self._update({key: record for key, record in self._records.items() if key.origin != origin})
+
+    def set_enabled(self, key: SkillKey, enabled: bool) -> None:
+        """Switch one skill off or on again, also before it is there."""
+        if enabled:
+            self._disabled.discard(key)
+        else:
+            self._disabled.add(key)
+
+    def skills(self, *, disabled: bool = False) -> tuple[RegisteredSkill, ...]:
+        """The skills that are switched on, or with `disabled` all of them; local ones first, then by label."""
+        keys = sorted(self._records)
+        return tuple(self._skill(key) for key in keys if disabled or key not in self._disabled)
+
+    def uris(self, origin: Origin) -> frozenset[SkillUri]:
+        """The URIs of all skills of an origin, as `is_nested` wants them."""
+        return frozenset(key.uri for key in self._records if key.origin == origin)
+
+    def get(self, key: SkillKey) -> RegisteredSkill | None:
+        """The skill of this origin and URI, switched on or off."""
+        return self._skill(key) if key in self._records else None
+
+    def find(self, handle: str) -> RegisteredSkill:
+        """The skill that a handle means; `SkillNotFound` or `AmbiguousName` otherwise."""
+        if handle in self._meanings:
+            return self._usable(self._meanings[handle], handle)
+        keys = [key for key, record in self._records.items() if handle in record.handles]
+        keys = [key for key in keys if key not in self._disabled] or keys
+        if not keys:
+            raise self._not_found(handle)
+        if len(keys) > 1:
+            raise AmbiguousName(shown(handle), sorted(self._shown[key] for key in keys))
+        skill = self._usable(keys[0], handle)
+        self._meanings[handle] = skill.key
+        return skill
+
+    def find_uri(self, uri: SkillUri, label: str | None = None) -> RegisteredSkill:
+        """The skill with this URI, on the server of this label if one is given."""
+        keys = [
+            key for key in self._records if key.uri == uri and (label is None or key.origin.label == label)
+        ]
+        keys = [key for key in keys if key not in self._disabled] or keys
+        if not keys:
+            place = f" on {shown(label)}" if label is not None else ""
+            raise SkillNotFound(f"no skill {shown_uri(uri)} is known{place}: check the URI", uri=uri)
+        if len(keys) > 1:
+            raise AmbiguousName(shown_uri(uri), sorted(self._shown[key] for key in keys))
+        return self._usable(keys[0], shown_uri(uri))
+
+    def _claim_labels(self, origins: Iterable[Origin]) -> None:
+        for origin in origins:
+            holder = self._origins.get(origin.fold, origin)
+            if holder != origin:
+                # SEC-1: `demo/refunds` must not mean a directory today and a server tomorrow.
+                raise FormatError(
+                    Issue(
+                        rule="origin-label-taken",
+                        message=f"{origin} has the label of {holder}",
+                        remedy="give each server and directory a label of its own",
+                    )
+                )
+            self._origins[origin.fold] = origin
+
+    def _record(self, key: SkillKey, entry: SkillEntry, *, listed: bool) -> _Record:
+        return _Record(entry, listed, self._naming.handles(key, entry))
+
+    def _update(self, records: dict[SkillKey, _Record], repeated: tuple[SkillKey, ...] = ()) -> Changes:
+        before = self._records
+        removed = tuple(self._skill(key) for key in before if key not in records)
+        self._records = records
+        clashes = self._name_all()
+        both = [key for key in records if key in before]
+        return Changes(
+            added=tuple(self._skill(key) for key in records if key not in before),
+            changed=tuple(self._skill(key) for key in both if records[key].entry != before[key].entry),
+            removed=removed,
+            collisions=tuple(
+                Collision(handle, tuple(self._skill(key) for key in keys)) for handle, keys in clashes.items()
+            ),
+            repeated=repeated,
+        )
+
+    def _name_all(self) -> dict[str, list[SkillKey]]:
+        """Give every skill its handle; the new collisions of bare handles."""
+        claims: dict[str, list[SkillKey]] = {}
+        for key, record in self._records.items():
+            for handle in record.handles:
+                claims.setdefault(fold_handle(handle), []).append(key)
+        clashes: dict[str, list[SkillKey]] = {}
+        for fold, keys in claims.items():
+            known = self._contested.get(fold, frozenset())
+            if len(keys) > 1 and not known.issuperset(keys):
+                self._contested[fold] = known.union(keys)
+                # A name that two want is told once, not again for each longer spelling of it.
+                first = self._records[keys[0]].handles[0]
+                if fold_handle(first) == fold:
+                    clashes[first] = keys
+        self._shown = {key: self._handle_for(key, record, claims) for key, record in self._records.items()}
+        return clashes
+
+    def _handle_for(self, key: SkillKey, record: _Record, claims: Mapping[str, list[SkillKey]]) -> str:
+        *wanted, unique = record.handles
+        for handle in wanted:
+            fold = fold_handle(handle)
+            keeps = fold not in self._contested or self._naming.keeper(claims[fold]) == key
+            if keeps and self._meanings.setdefault(handle, key) == key:
+                return handle
+        self._meanings[unique] = key
+        return unique
+
+    def _skill(self, key: SkillKey) -> RegisteredSkill:
+        record = self._records[key]
+        return RegisteredSkill(
+            key.origin, record.entry, self._shown[key], key not in self._disabled, record.listed
+        )
+
+    def _usable(self, key: SkillKey, called: str) -> RegisteredSkill:
+        if key not in self._records:
+            raise self._not_found(called)
+        if key in self._disabled:
+            raise SkillNotFound(f"{shown(called)} is switched off: switch it on to use it", uri=key.uri)
+        return self._skill(key)
+
+    def _not_found(self, called: str) -> SkillNotFound:
+        names: dict[str, list[str]] = {}
+        for skill in self.skills():
+            for name in {skill.handle, self._records[skill.key].handles[0]}:
+                names.setdefault(fold_handle(name), []).append(skill.handle)
+        matches = get_close_matches(fold_handle(called[:MAX_HANDLE_LENGTH]), names, n=_NEAR)
+        near = list(dict.fromkeys(handle for match in matches for handle in names[match]))[:_NEAR]
+        advice = f"did you mean {' or '.join(near)}?" if near else "list the skills to see their names"
+        return SkillNotFound(f"no skill is called {shown(called)}: {advice}")

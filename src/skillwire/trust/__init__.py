@@ -1,0 +1,1 @@
+"""May it be used? Verification, approval and cleaning: values in, decisions out, no I/O."""

@@ -1,0 +1,141 @@
+"""Acting on skills: what a model may do while skills of a server are in its context (SEC-2, SEC-3, SEC-4)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from skillwire.skill.entries import JsonValue
+from skillwire.trust.approval import Grants
+from skillwire.trust.origin import Origin
+from skillwire.trust.verify import CheckedEntry
+
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+# Readers of URLs drop white space and controls, so `fi\nle:` is `file:` to some of them.
+_DROPPED: Final = re.compile(r"[\x00-\x20\x7f-\xa0\u2028\u2029]")
+# Words, but `Bash(git add:*)` is one.
+_TOOL: Final = re.compile(r"[^\s,()]+(?:\([^()]*\))?")
+
+
+@dataclass(frozen=True, slots=True)
+class HeldSkill:
+    """A loaded skill with the entry that it was loaded from, until it is released (VER-3)."""
+
+    origin: Origin
+    entry: CheckedEntry
+    grants: Grants
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """Whether a tool may be called now, and the held skills that stand against it."""
+
+    blocked_by: tuple[HeldSkill, ...] = ()
+
+    @property
+    def allowed(self) -> bool:
+        return not self.blocked_by
+
+    def __str__(self) -> str:
+        if self.allowed:
+            return "may be called"
+        skills = ", ".join(f"{held.entry.uri} from {held.origin}" for held in self.blocked_by)
+        return f"may run code, and no grant for that was given to {skills}: ask the user"
+
+
+class ReadScope(StrEnum):
+    """How a read of a server's resource stands to the held skills."""
+
+    FREE = "free"
+    """No skill of any server is held."""
+    SAME_ORIGIN = "same-origin"
+    """All held skills of servers come from that very server."""
+    NEEDS_APPROVAL = "needs-approval"
+    """The user has to agree to this one call."""
+    REFUSED = "refused"
+    """Never: the URI names a local file, or is no URI."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRuling:
+    """A decision on one read. `others` are the origins of held skills that are not the target."""
+
+    scope: ReadScope
+    target: Origin
+    others: tuple[Origin, ...] = ()
+
+    def __str__(self) -> str:
+        match self.scope:
+            case ReadScope.FREE | ReadScope.SAME_ORIGIN:
+                return f"may be read from {self.target}"
+            case ReadScope.NEEDS_APPROVAL:
+                held = ", ".join(str(origin) for origin in self.others)
+                return f"a skill from {held} is in use, and the read goes to {self.target}: ask the user"
+            case ReadScope.REFUSED:
+                return "is not the URI of a server's resource: file: URIs and plain paths are never read"
+
+
+def may_execute(tool: str, held: Iterable[HeldSkill], *, safe_tools: Collection[str] = ()) -> Execution:
+    """Whether a host's tool may be called while these skills are held (SEC-2).
+
+    A tool that the host does not name in `safe_tools` counts as code execution. Then every held skill of a
+    server needs the grant, for nobody can tell which of the texts asked for the call.
+    """
+    if tool in safe_tools:
+        return Execution()
+    return Execution(
+        tuple(skill for skill in held if not skill.origin.is_local and not skill.grants.execute_code)
+    )
+
+
+def granted_tools(held: Iterable[HeldSkill]) -> frozenset[str]:
+    """The `allowed-tools` patterns that may be called without asking, while these skills are held (SEC-4).
+
+    What a local skill asks for counts. While skills of servers are held, a pattern counts only if every one
+    of them asks for it and has the grant: otherwise one skill's text could use what another was granted.
+    """
+    skills = tuple(held)
+    patterns = frozenset(
+        pattern
+        for skill in skills
+        if skill.origin.is_local or skill.grants.allowed_tools
+        for pattern in requested_tools(skill.entry.frontmatter.get("allowed-tools"))
+    )
+    for skill in skills:
+        if not skill.origin.is_local:
+            asked = requested_tools(skill.entry.frontmatter.get("allowed-tools"))
+            patterns &= frozenset(asked if skill.grants.allowed_tools else ())
+    return patterns
+
+
+def requested_tools(value: JsonValue) -> tuple[str, ...]:
+    """The patterns of an `allowed-tools` field, a string of words or a list. A request, not a grant."""
+    if isinstance(value, str):
+        return tuple(_TOOL.findall(value))
+    if isinstance(value, list):
+        return tuple(item.strip() for item in value if isinstance(item, str) and item.strip())
+    return ()
+
+
+def read_scope(uri: str, target: Origin, held: Iterable[Origin]) -> ReadRuling:
+    """How a read of `uri` on the server `target` stands, while skills of these origins are held (SEC-3).
+
+    Local skills do not count: a server's text is what must not reach for another server.
+    """
+    scheme = uri_scheme(uri)
+    if scheme is None or scheme == "file":
+        return ReadRuling(ReadScope.REFUSED, target)
+    servers = sorted({origin for origin in held if not origin.is_local})
+    others = tuple(origin for origin in servers if origin != target)
+    if others:
+        return ReadRuling(ReadScope.NEEDS_APPROVAL, target, others)
+    return ReadRuling(ReadScope.SAME_ORIGIN if servers else ReadScope.FREE, target)
+
+
+def uri_scheme(text: str) -> str | None:
+    """The scheme of a URI in lower case, as a lenient reader would find it; `None` for a plain path."""
+    match = _SCHEME.match(_DROPPED.sub("", text))
+    return match[1].lower() if match else None

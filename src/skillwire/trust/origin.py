@@ -1,0 +1,82 @@
+"""Origin: where a skill came from, under the label that the user gave it (ENT-4, ENT-5)."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+from enum import StrEnum
+
+from skillwire.errors import FormatError
+from skillwire.issues import Issue, shown
+
+MAX_LABEL_LENGTH = 64
+LOCAL_LABEL = "local"
+
+
+class OriginKind(StrEnum):
+    """Whose text it is: the user's own files, or an MCP server's."""
+
+    LOCAL = "local"
+    MCP = "mcp"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Origin:
+    """A local directory or an MCP server. Its label comes from the user, never from the server.
+
+    A label is letters, digits, `-`, `_` and `.`, starting and ending with a letter or digit, so that it can
+    be quoted in handles, prompts and file names and read back. No MCP server may be called `local`.
+    """
+
+    kind: OriginKind
+    label: str
+
+    def __post_init__(self) -> None:
+        if message := _label_fault(self.kind, self.label):
+            raise FormatError(
+                Issue(
+                    rule="origin-label",
+                    message=f"the label {shown(self.label)!r} {message}",
+                    remedy="use letters, digits, hyphens, underscores and dots",
+                )
+            )
+
+    @classmethod
+    def local(cls, label: str = LOCAL_LABEL) -> Origin:
+        """A directory on this machine."""
+        return cls(OriginKind.LOCAL, label)
+
+    @classmethod
+    def mcp(cls, label: str) -> Origin:
+        """An MCP server."""
+        return cls(OriginKind.MCP, label)
+
+    @property
+    def is_local(self) -> bool:
+        return self.kind is OriginKind.LOCAL
+
+    @property
+    def fold(self) -> str:
+        """The label as labels are compared: two that differ in case alone are one."""
+        return self.label.casefold()
+
+    def __str__(self) -> str:
+        return f"local directory {self.label}" if self.is_local else f"MCP server {self.label}"
+
+
+def _label_fault(kind: OriginKind, label: str) -> str:
+    if not label:
+        return "is empty"
+    if len(label) > MAX_LABEL_LENGTH:
+        return f"has more than {MAX_LABEL_LENGTH} characters"
+    if any(not char.isalnum() and char not in "-_." for char in label):
+        return "has characters that are not allowed"
+    if not (label[0].isalnum() and label[-1].isalnum()):
+        return "does not start and end with a letter or digit"
+    if not unicodedata.is_normalized("NFKC", label):
+        # Two spellings that look alike would be two servers.
+        return "has letters in a compatibility form"
+    if kind is OriginKind.MCP and label.casefold() == LOCAL_LABEL:
+        # SEC-1: text of a server never looks local.
+        return "is kept for local directories"
+    return ""

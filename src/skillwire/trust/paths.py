@@ -1,0 +1,73 @@
+"""Paths inside a held skill: as a model or a user writes them, and as they are shown to both."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+from urllib.parse import quote, unquote
+
+from skillwire.errors import FormatError, UnlistedFile
+from skillwire.issues import shown
+from skillwire.skill.entries import DYNAMIC
+from skillwire.skill.uris import SkillUri, child_uri, is_inside, parse_uri, skill_root
+from skillwire.trust.sanitize import clean_line
+from skillwire.trust.verify import CheckedEntry
+
+_ODD: Final = re.compile("[%<>\"'&`\\\\:]")
+
+
+def skill_file(entry: CheckedEntry, path: str) -> SkillUri:
+    """The URI of a file of the skill, or `UnlistedFile` (VER-3).
+
+    The path starts at the skill's directory (FMT-10) and may be percent-encoded, as a link in Markdown is.
+    The file's own URI will do as well.
+    """
+    for uri in _readings(skill_root(entry.uri), path):
+        if entry.resources is DYNAMIC or any(resource.uri == uri for resource in entry.resources):
+            return uri
+    raise UnlistedFile(uri=shown(path), skill=entry.uri)
+
+
+def skill_directory(entry: CheckedEntry, path: str = "") -> SkillUri:
+    """The URI of a directory of the skill, or `UnlistedFile`. The empty path is the skill's own directory."""
+    root = skill_root(entry.uri)
+    plain = path.rstrip("/")
+    if plain in ("", ".", root):
+        return root
+    for uri in _readings(root, plain):
+        if entry.resources is DYNAMIC or any(is_inside(resource.uri, uri) for resource in entry.resources):
+            return uri
+    raise UnlistedFile(uri=shown(path), skill=entry.uri)
+
+
+def shown_path(path: str) -> str:
+    """A file's path as it is shown; `skill_file` reads it back, however odd the file's name."""
+    odd = clean_line(path).text != path or _ODD.search(path)
+    return quote(path, safe="/") if odd else path
+
+
+def _readings(root: SkillUri, path: str) -> Iterator[SkillUri]:
+    """The URIs inside the skill that the path may stand for, the likeliest first."""
+    if "://" in path:
+        try:
+            uri = parse_uri(path)
+        except FormatError:
+            return
+        if is_inside(uri, root):
+            yield uri
+        return
+    # Decoded first: what is shown with a percent sign is shown encoded.
+    for plain in dict.fromkeys((unquote(path), path)):
+        try:
+            yield _below(root, plain.removeprefix("./").split("/"))
+        except FormatError:
+            continue
+
+
+def _below(root: SkillUri, segments: list[str]) -> SkillUri:
+    uri = root
+    for segment in segments:
+        # FMT-9: no `..`, empty or otherwise unsound segment gets past this.
+        uri = child_uri(uri, segment)
+    return uri

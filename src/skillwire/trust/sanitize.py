@@ -1,0 +1,161 @@
+"""Text that others wrote, made fit to be shown (SEC-11).
+
+`clean_line` is for what stands on one line: names, descriptions, labels, URIs. `clean_text` is for bodies: it
+keeps line ends and tabs. Both remove what a reader cannot see but a terminal or a model obeys: control
+characters and terminal escapes, bidirectional controls, Unicode tag characters, zero-width characters,
+invisible fillers, variation selectors and lone surrogates. Both can be applied twice with no further effect.
+
+Honest scripts stay whole. ZERO WIDTH JOINER and NON-JOINER shape Persian, Indic and emoji text, so they
+stay where they do that work: one at a time, after a virama, inside a word of a joining script or between two
+pictographs. Emoji and text selectors (U+FE0E, U+FE0F) stay after a symbol or a digit, one at a time. Anywhere
+else such a character carries nothing but hidden data. Direction marks (U+200E, U+200F, U+061C) go: they move
+the punctuation around a name, such as the label of its server. The tag sequences of three regional flags go
+with all other tag characters, and leave a plain flag.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from typing import Final, NewType
+
+SafeLine = NewType("SafeLine", str)
+"""One line of text that `clean_line` made."""
+SafeText = NewType("SafeText", str)
+"""Several lines of text that `clean_text` made."""
+
+_ZWNJ, _ZWJ, _EMOJI_STYLE = "\u200c", "\u200d", "\ufe0f"
+_CONTEXTUAL: Final = "\u200c\u200d\ufe0e\ufe0f"
+
+# Controls but tab and line feed; format characters but the visible Arabic, Syriac and Kaithi number signs;
+# fillers and selectors that show nothing; noncharacters; surrogates.
+_HIDDEN: Final = re.compile(
+    "["
+    "\x00-\x08\x0b-\x1f\x7f-\x9f"
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    "\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
+    "\ud800-\udfff\ufdd0-\ufdef"
+    "\U00013430-\U0001345f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff"
+    + "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0x10000, 0x110000, 0x10000))
+    + "]"
+)
+# A whole sequence that moves the cursor or changes colours. Of other escapes only the control characters
+# go, so that text smuggled into them comes to light.
+_CSI: Final = re.compile("(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]")
+_LINE_END: Final = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
+_SPACES: Final = re.compile(r"\s+")
+_PLAIN: Final = re.compile("[\t\n -~]*")
+_WITH_CONTEXT: Final = re.compile(f"[{_CONTEXTUAL}]")
+# Arabic to Sinhala (with Syriac, N'Ko and the Indic scripts), Myanmar, Khmer, Mongolian.
+_JOINING_SCRIPTS: Final = ((0x0600, 0x0DFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x1800, 0x18AF))
+_VIRAMA: Final = 9
+_ELLIPSIS: Final = "…"
+
+_MARKDOWN: Final = re.compile(r"([\\`*_{}\[\]()#+\-.!|~=:@$^])")
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """A cleaned text and what that took, so that whoever shows it can say so."""
+
+    text: str
+    removed: int = 0
+    """Hidden characters that were taken out. White space that became a space is not counted."""
+    shortened: bool = False
+
+    @property
+    def remark(self) -> str:
+        """What to tell the reader, or nothing."""
+        parts: list[str] = []
+        if self.removed:
+            parts.append(
+                f"{self.removed} hidden {'character' if self.removed == 1 else 'characters'} removed"
+            )
+        if self.shortened:
+            parts.append("shortened")
+        return ", ".join(parts)
+
+
+def clean_line(text: str, *, limit: int | None = None) -> Cleaned:
+    """The text on one line, every run of white space one space, and no longer than `limit` characters."""
+    shown, removed = _visible(text)
+    shown = _SPACES.sub(" ", shown).strip(" ")
+    if limit is None or len(shown) <= limit:
+        return Cleaned(shown, removed)
+    cut = shown[: max(limit - 1, 0)].rstrip(" " + _CONTEXTUAL)
+    return Cleaned((cut + _ELLIPSIS)[:limit], removed, shortened=True)
+
+
+def clean_text(text: str) -> Cleaned:
+    """The text with its lines and tabs, every line end a line feed."""
+    return Cleaned(*_visible(text))
+
+
+def safe_line(text: str, *, limit: int | None = None) -> SafeLine:
+    """`clean_line` for callers that do not remark on what was removed."""
+    return SafeLine(clean_line(text, limit=limit).text)
+
+
+def safe_text(text: str) -> SafeText:
+    """`clean_text` for callers that do not remark on what was removed."""
+    return SafeText(clean_text(text).text)
+
+
+def escape_xml(text: str) -> str:
+    """Cleaned text as content or as a quoted attribute of an element: it can open, close and end nothing."""
+    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return escaped.replace('"', "&quot;").replace("'", "&#39;")
+
+
+def escape_markdown(text: str) -> str:
+    """A cleaned line as plain words in Markdown: no emphasis, link, heading, list, code, image or HTML."""
+    return _MARKDOWN.sub(r"\\\1", text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _visible(text: str) -> tuple[str, int]:
+    if _PLAIN.fullmatch(text):
+        return text, 0
+    joined = _LINE_END.sub("\n", text)
+    shown = _HIDDEN.sub("", _CSI.sub("", joined))
+    if _WITH_CONTEXT.search(shown):
+        shown = _drop_idle_joiners(shown)
+    return shown, len(joined) - len(shown)
+
+
+def _drop_idle_joiners(text: str) -> str:
+    kept: list[str] = []
+    start = 0
+    before = ""
+    for match in _WITH_CONTEXT.finditer(text):
+        at = match.start()
+        if at > start:
+            kept.append(text[start:at])
+            before = text[at - 1]
+        # `before` is the last character that stays, so a run of joiners keeps one at most.
+        if _works(before, match[0], text[at + 1 : at + 2]):
+            kept.append(match[0])
+            before = match[0]
+        start = at + 1
+    return "".join([*kept, text[start:]])
+
+
+def _works(before: str, joiner: str, after: str) -> bool:
+    if not before:
+        return False
+    category = unicodedata.category(before)
+    if joiner not in (_ZWNJ, _ZWJ):
+        return category[0] in "SNP" or before == "\u2139"
+    if joiner == _ZWJ and (category in ("So", "Sk") or before == _EMOJI_STYLE):
+        return bool(after) and unicodedata.category(after) == "So"
+    if unicodedata.combining(before) == _VIRAMA:
+        return True
+    return _joins(before) and bool(after) and _joins(after)
+
+
+def _joins(char: str) -> bool:
+    point = ord(char)
+    return (
+        any(low <= point <= high for low, high in _JOINING_SCRIPTS) and unicodedata.category(char)[0] in "LM"
+    )

@@ -1,0 +1,288 @@
+"""Verification: are these bytes what the entry says?
+
+1. The entry is complete and sound: each file once, `SKILL.md` among them, all inside the skill's directory,
+   and the name is the last segment of the skill's path (ENT-2, FMT-1 to FMT-3).
+2. The entry is within the limits, which is decided before a byte is fetched (ENT-6).
+3. The file is one that the entry lists (VER-3).
+4. A dynamic skill lists nothing: its files lie inside its directory, and all that was retrieved
+   together stays within the limit (ENT-6).
+5. The size is the entry's (VER-1).
+6. The digest is the entry's (VER-1).
+7. The frontmatter of `SKILL.md` is the entry's, field by field, for a dynamic skill too (VER-2).
+
+`check_entry` takes steps 1 and 2, `verify_file` steps 3 to 6, `verify_skill_md` steps 3 to 7; `directory.py`
+holds back what a directory read shows beyond the entry (VER-4). When to fetch (VER-5), to refresh (VER-6) and
+what counts as a load (VER-7) is the host's choreography.
+
+To pass means that the server says the same thing twice, and no more. It does not make a skill harmless and
+says nothing about who wrote it; nothing here words it so (VER-8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import InitVar, dataclass
+from typing import Final, NewType, NoReturn, final
+
+from skillwire.errors import (
+    DigestMismatch,
+    FormatError,
+    FrontmatterMismatch,
+    LimitExceeded,
+    SizeMismatch,
+    UnlistedFile,
+)
+from skillwire.issues import Issue, shown
+from skillwire.limits import DEFAULT_LIMITS, Limits
+from skillwire.skill.digests import Digest, digest_of
+from skillwire.skill.entries import DYNAMIC, JsonValue, SkillEntry, SkillResource
+from skillwire.skill.frontmatter import parse_skill_md
+from skillwire.skill.names import name_issues
+from skillwire.skill.uris import SkillUri, is_inside, path_below, shown_uri, skill_name_in, skill_root
+from skillwire.trust.compare import frontmatter_differences
+from skillwire.trust.origin import Origin
+
+CheckedEntry = NewType("CheckedEntry", SkillEntry)
+"""An entry that `check_entry` accepted. The host holds it while it acts on the skill."""
+
+_SEAL: Final = object()
+
+
+class _Sealed:
+    """Made in this file alone: no subclass, copy or unpickled twin passes for the real thing."""
+
+    __slots__ = ()
+
+    def __init_subclass__(cls) -> None:
+        if cls.__bases__ != (_Sealed,):
+            raise TypeError(f"{cls.__bases__[0].__name__} has no subclasses")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"a {type(self).__name__} cannot be copied or pickled")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifiedFile(_Sealed):
+    """The bytes of one file of a skill, as its entry says they are.
+
+    Only `verify_file` makes one. Rendering takes nothing else, so unverified bytes cannot reach a prompt.
+    """
+
+    origin: Origin
+    skill: SkillUri
+    uri: SkillUri
+    path: str
+    """From the skill's directory down, in plain segments joined by `/`."""
+    data: bytes
+    digest: Digest
+    bound: bool
+    """Whether the entry named this digest; a dynamic skill names none."""
+    seal: InitVar[object]
+
+    def __post_init__(self, seal: object) -> None:
+        _require_seal(seal, "VerifiedFile", "verify_file")
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+    @property
+    def text(self) -> str | None:
+        """The file as text, or `None` when it is binary."""
+        if b"\0" in self.data:
+            return None
+        try:
+            return self.data.decode("utf-8")
+        except UnicodeDecodeError:
+            return None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifiedSkill(_Sealed):
+    """A `SKILL.md` that passed, taken apart, with the entry that it was checked against."""
+
+    entry: CheckedEntry
+    file: VerifiedFile
+    frontmatter: Mapping[str, JsonValue]
+    body: str
+    body_line: int
+    seal: InitVar[object]
+
+    def __post_init__(self, seal: object) -> None:
+        _require_seal(seal, "VerifiedSkill", "verify_skill_md")
+
+    @property
+    def origin(self) -> Origin:
+        return self.file.origin
+
+
+def check_entry(
+    entry: SkillEntry, *, limits: Limits = DEFAULT_LIMITS, only_fields: Collection[str] | None = None
+) -> CheckedEntry:
+    """Accept an entry before anything of the skill is fetched.
+
+    Raises a `FormatError` with every issue, or `LimitExceeded` with the reason. `only_fields` names the
+    frontmatter fields that an older dialect carried; only these are asked for.
+    """
+    # Step 1. ENT-2, FMT-1 to FMT-3: complete and sound.
+    root = skill_root(entry.uri)
+    issues = _frontmatter_issues(entry, skill_name_in(entry.uri), only_fields)
+    if entry.resources is DYNAMIC:
+        if issues:
+            raise FormatError(issues)
+        return CheckedEntry(entry)
+    issues += _manifest_issues(entry.uri, root, entry.resources)
+    if issues:
+        raise FormatError(issues)
+    # Step 2. ENT-6: declined from the entry alone.
+    if len(entry.resources) > limits.files_per_skill:
+        raise LimitExceeded(
+            f"{entry.uri} has {len(entry.resources)} files, at most {limits.files_per_skill} are loaded: "
+            "ask for a smaller skill, or raise files_per_skill"
+        )
+    if entry.total_size > limits.bytes_per_skill:
+        raise LimitExceeded(
+            f"{entry.uri} has {entry.total_size} bytes, at most {limits.bytes_per_skill} are loaded: "
+            "ask for a smaller skill, or raise bytes_per_skill"
+        )
+    return CheckedEntry(entry)
+
+
+def verify_file(
+    entry: CheckedEntry,
+    uri: SkillUri,
+    data: bytes,
+    origin: Origin,
+    *,
+    retrieved: int = 0,
+    limits: Limits = DEFAULT_LIMITS,
+) -> VerifiedFile:
+    """Check the bytes of one file against the held entry, or raise a `VerificationError`.
+
+    `retrieved` is how many bytes of this skill came before; it counts for a dynamic skill, whose entry
+    promises no size.
+    """
+    digest = digest_of(data)
+    root = skill_root(entry.uri)
+    if entry.resources is DYNAMIC:
+        # Step 4. ENT-6: inside the directory, and within the limit all together.
+        if not is_inside(uri, root):
+            raise UnlistedFile(uri=shown_uri(uri), skill=entry.uri)
+        if retrieved + len(data) > limits.bytes_per_skill:
+            raise LimitExceeded(
+                f"{entry.uri} has sent more than {limits.bytes_per_skill} bytes: it is cut off; "
+                "release it, or raise bytes_per_skill"
+            )
+    else:
+        # Step 3. VER-3: only what the entry lists.
+        listed = next((resource for resource in entry.resources if resource.uri == uri), None)
+        if listed is None:
+            raise UnlistedFile(uri=shown_uri(uri), skill=entry.uri)
+        # Step 5. VER-1: the size.
+        if len(data) != listed.size:
+            raise SizeMismatch(uri=uri, expected=listed.size, actual=len(data))
+        # Step 6. VER-1: the digest.
+        if digest != listed.digest:
+            raise DigestMismatch(uri=uri, expected=listed.digest, actual=digest)
+    return VerifiedFile(
+        origin=origin,
+        skill=entry.uri,
+        uri=uri,
+        path="/".join(path_below(uri, root)),
+        data=data,
+        digest=digest,
+        bound=not entry.is_dynamic,
+        seal=_SEAL,
+    )
+
+
+def verify_skill_md(
+    entry: CheckedEntry,
+    data: bytes,
+    origin: Origin,
+    *,
+    retrieved: int = 0,
+    only_fields: Collection[str] | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> VerifiedSkill:
+    """Check a skill's own `SKILL.md`, bytes and frontmatter, or raise a `VerificationError` or `FormatError`.
+
+    A nested `SKILL.md` that is read as a supporting file goes through `verify_file`: its frontmatter has no
+    effect there (FMT-8).
+    """
+    file = verify_file(entry, entry.uri, data, origin, retrieved=retrieved, limits=limits)
+    document = parse_skill_md(data, file=shown_uri(entry.uri), limits=limits)
+    # Step 7. VER-2: any difference refuses the skill.
+    differences = frontmatter_differences(entry.frontmatter, document.frontmatter, only_fields=only_fields)
+    if differences:
+        raise FrontmatterMismatch(uri=entry.uri, differences=differences)
+    return VerifiedSkill(
+        entry=entry,
+        file=file,
+        frontmatter=document.frontmatter,
+        body=document.body,
+        body_line=document.body_line,
+        seal=_SEAL,
+    )
+
+
+def _frontmatter_issues(entry: SkillEntry, expected: str, only_fields: Collection[str] | None) -> list[Issue]:
+    issues: list[Issue] = []
+    if only_fields is None or "name" in only_fields:
+        issues += name_issues(entry.name)
+        if entry.name != expected:
+            issues.append(
+                Issue(
+                    rule="name-not-directory",
+                    message=f"the name is {shown(entry.name)!r}, the path ends in {shown(expected)!r}",
+                    remedy="give the skill the name of its directory",
+                )
+            )
+    if (only_fields is None or "description" in only_fields) and not entry.description.strip():
+        issues.append(
+            Issue(
+                rule="description-missing",
+                message="the entry has no description",
+                remedy="say in the frontmatter what the skill is for",
+            )
+        )
+    return issues
+
+
+def _manifest_issues(skill: SkillUri, root: SkillUri, resources: tuple[SkillResource, ...]) -> list[Issue]:
+    issues: list[Issue] = []
+    seen: set[SkillUri] = set()
+    for resource in resources:
+        if resource.uri in seen:
+            issues.append(_manifest_issue("resource-twice", resource.uri, "is listed twice"))
+        seen.add(resource.uri)
+        if not is_inside(resource.uri, root):
+            issues.append(
+                _manifest_issue("resource-outside", resource.uri, "is outside the skill's directory")
+            )
+        if resource.size < 0:
+            issues.append(_manifest_issue("resource-size", resource.uri, "has a size below zero"))
+    for uri in seen:
+        if any(parent in seen for parent in _parents(uri, root)):
+            issues.append(_manifest_issue("resource-in-file", uri, "lies below a listed file"))
+    if skill not in seen:
+        issues.append(_manifest_issue("resource-no-skill-md", skill, "is not among the listed files"))
+    return issues
+
+
+def _parents(uri: SkillUri, root: SkillUri) -> Iterator[str]:
+    parent = uri.rpartition("/")[0]
+    while len(parent) > len(root):
+        yield parent
+        parent = parent.rpartition("/")[0]
+
+
+def _manifest_issue(rule: str, uri: SkillUri, message: str) -> Issue:
+    return Issue(rule=rule, message=f"{shown_uri(uri)} {message}", remedy="list every file of the skill once")
+
+
+def _require_seal(seal: object, made: str, maker: str) -> None:
+    if seal is not _SEAL:
+        raise TypeError(f"a {made} is made by {maker} alone")
