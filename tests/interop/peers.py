@@ -84,16 +84,23 @@ def install(runtime: Node, *, pins: Path = PINS, into: Path = INSTALLED) -> Peer
 def _key(pins: Path) -> str:
     """Name an installation by everything that went into it."""
     digest = hashlib.sha256()
-    for file in sorted(pins.iterdir()):
+    for file in _files(pins):
         digest.update(f"{file.name}\0{file.stat().st_size}\0".encode() + file.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def _files(pins: Path) -> list[Path]:
+    """The pins themselves: not what npm leaves beside them when someone runs it there."""
+    return sorted(file for file in pins.iterdir() if file.is_file())
 
 
 def _install_whole(runtime: Node, pins: Path, target: Path) -> None:
     """Install beside `target` and rename, so that a half-made installation is never taken for a whole one."""
     partial = target.with_suffix(".partial")
     shutil.rmtree(partial, ignore_errors=True)
-    shutil.copytree(pins, partial)
+    partial.mkdir()
+    for file in _files(pins):
+        shutil.copy(file, partial)
     # Packages run no code of their own here; none of them needs its install script.
     command = [*runtime.npm, "ci", "--ignore-scripts", "--no-fund", "--no-audit"]
     path = os.pathsep.join([str(Path(runtime.node).parent), os.environ.get("PATH", "")])
