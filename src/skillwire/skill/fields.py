@@ -93,7 +93,7 @@ class _Check:
             self._remark(
                 "compatibility",
                 "compatibility-length",
-                f"compatibility has {len(compatibility)} characters; 1 to {MAX_COMPATIBILITY_LENGTH} are right",
+                f"it has {len(compatibility)} characters; 1 to {MAX_COMPATIBILITY_LENGTH} is right",
                 "say in a sentence what the skill needs, or leave the field out",
                 Severity.ADVICE,
             )

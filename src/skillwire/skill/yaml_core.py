@@ -35,6 +35,8 @@ from skillwire.skill.yaml_scalars import CORE_TAG, NotFiniteError, TagError, pla
 from skillwire.skill.yaml_standins import StandIns, stand_ins_for
 
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|\r(?!\n)")
+_ENDS_BLANK = re.compile(r"(?:\n|\A)[ ]+\n*\Z")
+_INDENT_DIGIT = re.compile(r"[|>][+-]?[1-9]")
 
 
 def load_mapping(
@@ -284,6 +286,13 @@ class _Loader:
         if event.style in ("|", ">"):
             if start.column <= column:
                 self._not_indented(start.line)
+            elif _ENDS_BLANK.search(event.value) and _INDENT_DIGIT.search(self._source_lines()[start.line]):
+                self._remark(
+                    "yaml-block",
+                    "the block ends with a line of spaces, which YAML readers do not take alike",
+                    "remove the spaces at its end",
+                    start.line,
+                )
         elif event.end_mark.line != start.line:
             self._check_indent(start.line, event.end_mark.line, column, "")
 

@@ -1,0 +1,84 @@
+"""Reference: a place in a skill's Markdown that names another file of the skill."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+_FENCE = re.compile(r"[ \t>]*(`{3,}|~{3,})(.*)")
+_CODE_SPAN = re.compile(r"`+([^`\n]+)`+")
+# A link or an image is found by its middle, so that a line full of brackets costs no more than any other.
+_LINK = re.compile(r"\]\([ \t]*(?:<([^<>\n]*)>|([^\s()<>]*(?:\([^\s()<>]*\)[^\s()<>]*)*))")
+_DEFINITION = re.compile(r"[ ]{0,3}\[[^\]\n]+\]:[ \t]+(?:<([^<>\n]*)>|(\S+))")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_PATH_IN_CODE = re.compile(r"(?:\./)?(?:scripts|references|assets)/[^\s`]*[^\s`/.]\.[A-Za-z0-9]+")
+_PLACEHOLDER = re.compile(r"[{}<>*$|]|\.\.\.|…")
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A relative path as its author wrote it, and the line it stands on."""
+
+    target: str
+    line: int
+
+
+def find_references(body: str, first_line: int) -> list[Reference]:
+    """Every relative reference of a Markdown text, each target once.
+
+    Links, images and link definitions count, and so do paths in `code` under scripts/, references/ and
+    assets/. URLs, anchors, absolute paths, placeholders and fenced code do not.
+    """
+    found: dict[str, Reference] = {}
+    for number, line in _prose(body, first_line):
+        for target in _targets(line):
+            found.setdefault(target, Reference(target, number))
+    return list(found.values())
+
+
+def resolve(target: str) -> str | None:
+    """The path below the skill's directory that a reference means (FMT-10); `None` when it leaves the skill.
+
+    A relative reference in `SKILL.md` starts at the directory of `SKILL.md`. The directory itself is `""`.
+    """
+    segments: list[str] = []
+    for segment in unquote(target).split("/"):
+        if segment == "..":
+            if not segments:
+                return None
+            segments.pop()
+        elif segment not in ("", "."):
+            segments.append(segment)
+    return "/".join(segments)
+
+
+def _prose(body: str, first_line: int) -> Iterator[tuple[int, str]]:
+    fence = ""
+    for number, line in enumerate(body.split("\n"), first_line):
+        match = _FENCE.match(line)
+        if match is None:
+            if not fence:
+                yield number, line
+        elif not fence:
+            fence = match[1]
+        elif match[1].startswith(fence) and not match[2].strip():
+            fence = ""
+
+
+def _targets(line: str) -> Iterator[str]:
+    for span in _CODE_SPAN.finditer(line):
+        if _PATH_IN_CODE.fullmatch(span[1].strip()) and not _PLACEHOLDER.search(span[1]):
+            yield span[1].strip()
+    prose = _CODE_SPAN.sub("", line)
+    definition = _DEFINITION.match(prose)
+    for match in (*_LINK.finditer(prose), *((definition,) if definition else ())):
+        target = (match[1] or match[2] or "").partition("#")[0].partition("?")[0]
+        if (
+            target
+            and target[0] not in "/\\"
+            and not _SCHEME.match(target)
+            and not _PLACEHOLDER.search(target)
+        ):
+            yield target
