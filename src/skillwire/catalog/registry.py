@@ -125,7 +125,7 @@ class Registry:
             self._disabled.add(key)
 
     def skills(self, *, disabled: bool = False) -> tuple[RegisteredSkill, ...]:
-        """The skills that are switched on, or with `disabled` all of them; local ones first, then by label."""
+        """The skills that are switched on, or with `disabled` all; local ones first, then by label."""
         keys = sorted(self._records)
         return tuple(self._skill(key) for key in keys if disabled or key not in self._disabled)
 

@@ -1,0 +1,315 @@
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+import re
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sample_entries import DEMO, REFUNDS, checked, file_uri, loaded, make_entry, read, skill_md
+
+import skillwire.errors
+from skillwire.errors import (
+    DigestMismatch,
+    FormatError,
+    FrontmatterMismatch,
+    LimitExceeded,
+    SizeMismatch,
+    UnlistedFile,
+    VerificationError,
+)
+from skillwire.limits import Limits
+from skillwire.skill.digests import digest_of
+from skillwire.skill.entries import DYNAMIC, SkillEntry, SkillResource
+from skillwire.skill.uris import SkillUri, parse_uri
+from skillwire.trust.verify import VerifiedFile, VerifiedSkill, check_entry, verify_file, verify_skill_md
+
+GUIDE = {"references/GUIDE.md": b"# Guide\n"}
+GUIDE_URI = parse_uri("skill://acme/refunds/references/GUIDE.md")
+
+
+def with_resources(change: Callable[[tuple[SkillResource, ...]], tuple[SkillResource, ...]]) -> SkillEntry:
+    entry = make_entry(files=GUIDE)
+    assert entry.resources is not DYNAMIC
+    return dataclasses.replace(entry, resources=change(entry.resources))
+
+
+def resource(uri: str, size: int = 1) -> SkillResource:
+    return SkillResource(parse_uri(uri), digest_of(uri.encode()), size)
+
+
+@pytest.mark.requirement("ENT-2", "FMT-8")
+def test_a_complete_entry_is_accepted_nested_skills_and_all() -> None:
+    entry = make_entry(files={**GUIDE, "inner/SKILL.md": skill_md("inner"), "inner/a b%.txt": b""})
+    assert check_entry(entry) is entry
+    assert check_entry(make_entry(dynamic=True)).is_dynamic
+
+
+@pytest.mark.requirement("ENT-2")
+@pytest.mark.parametrize(
+    ("change", "rules"),
+    [
+        (lambda files: (), ["resource-no-skill-md"]),
+        (lambda files: files[1:], ["resource-no-skill-md"]),
+        (lambda files: (*files, files[1]), ["resource-twice"]),
+        (lambda files: (*files, resource("skill://acme/other/x")), ["resource-outside"]),
+        (lambda files: (*files, resource("skill://acme/refunds-2/x")), ["resource-outside"]),
+        (lambda files: (*files, resource("skill://evil/refunds/x")), ["resource-outside"]),
+        (lambda files: (*files, resource("other://acme/refunds/x")), ["resource-outside"]),
+        (lambda files: (*files, resource("skill://acme/refunds")), ["resource-outside"]),
+        (lambda files: (*files, resource("skill://acme/refunds/x", -1)), ["resource-size"]),
+        (lambda files: (*files, resource("skill://acme/refunds/SKILL.md/d/x")), ["resource-in-file"]),
+        (
+            lambda files: (files[1], files[1], resource("skill://acme/x", -1)),
+            ["resource-twice", "resource-outside", "resource-size", "resource-no-skill-md"],
+        ),
+    ],
+)
+def test_an_entry_that_is_not_the_whole_skill_is_refused_with_every_issue(
+    change: Callable[[tuple[SkillResource, ...]], tuple[SkillResource, ...]], rules: list[str]
+) -> None:
+    with pytest.raises(FormatError) as caught:
+        check_entry(with_resources(change))
+    assert [issue.rule for issue in caught.value.issues] == rules
+
+
+@pytest.mark.requirement("FMT-1", "FMT-2", "FMT-3")
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(
+    ("frontmatter", "rules"),
+    [
+        ({"name": "refund"}, ["name-not-directory"]),
+        ({"name": "Refunds"}, ["name-characters", "name-not-directory"]),
+        ({"name": None}, ["name-empty", "name-not-directory"]),
+        ({"description": ""}, ["description-missing"]),
+        ({"description": 3}, ["description-missing"]),
+    ],
+)
+def test_an_entry_whose_frontmatter_does_not_name_the_skill_is_refused(
+    frontmatter: dict[str, str], rules: list[str], dynamic: bool
+) -> None:
+    entry = make_entry(dynamic=dynamic)
+    entry = dataclasses.replace(entry, frontmatter={**entry.frontmatter, **frontmatter})
+    with pytest.raises(FormatError) as caught:
+        check_entry(entry)
+    assert [issue.rule for issue in caught.value.issues] == rules
+
+
+@pytest.mark.parametrize("uri", ["skill://acme/refunds", "skill://SKILL.md"])
+def test_an_entry_that_is_not_named_by_a_skill_md_in_a_directory_is_refused(uri: str) -> None:
+    entry = dataclasses.replace(make_entry(dynamic=True), uri=SkillUri(uri))
+    with pytest.raises(FormatError):
+        check_entry(entry, only_fields=())
+
+
+def test_an_older_dialect_is_asked_only_for_the_fields_that_it_carried() -> None:
+    bare = dataclasses.replace(make_entry(), frontmatter={})
+    assert check_entry(bare, only_fields=()) is bare
+    with pytest.raises(FormatError, match="no description"):
+        check_entry(bare, only_fields={"description"})
+
+
+@pytest.mark.requirement("ENT-6")
+def test_a_skill_at_the_limits_is_accepted_and_one_beyond_is_declined_from_the_entry_alone() -> None:
+    limits = Limits()
+    most = make_entry(files={f"{number}": b"" for number in range(511)})
+    assert check_entry(most) is most
+    with pytest.raises(
+        LimitExceeded, match="has 513 files, at most 512 are loaded: .* raise files_per_skill"
+    ):
+        check_entry(make_entry(files={f"{number}": b"" for number in range(512)}))
+    rest = limits.bytes_per_skill - len(skill_md())
+
+    def heavy(size: int) -> SkillEntry:
+        return with_resources(lambda files: (files[0], dataclasses.replace(files[1], size=size)))
+
+    assert check_entry(heavy(rest)).total_size == limits.bytes_per_skill
+    with pytest.raises(LimitExceeded, match="bytes, at most 16777216 are loaded: .* raise bytes_per_skill"):
+        check_entry(heavy(rest + 1))
+
+
+@pytest.mark.requirement("VER-1", "ENT-3")
+def test_a_file_that_is_what_the_entry_says_is_given_out_with_its_origin() -> None:
+    file = verify_file(checked(files=GUIDE), GUIDE_URI, b"# Guide\n", DEMO)
+    assert (file.origin, file.skill, file.uri, file.path) == (DEMO, REFUNDS, GUIDE_URI, "references/GUIDE.md")
+    assert (file.data, file.size, file.digest, file.bound) == (b"# Guide\n", 8, digest_of(b"# Guide\n"), True)
+    assert file.text == "# Guide\n"
+
+
+@pytest.mark.requirement("VER-1")
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (b"# Guide", SizeMismatch),
+        (b"# Guide\n\n", SizeMismatch),
+        (b"", SizeMismatch),
+        (b"# Guile\n", DigestMismatch),
+    ],
+)
+def test_other_bytes_than_the_entry_says_are_refused(data: bytes, error: type[VerificationError]) -> None:
+    with pytest.raises(error) as caught:
+        verify_file(checked(files=GUIDE), GUIDE_URI, data, DEMO)
+    assert caught.value.uri == GUIDE_URI
+
+
+@pytest.mark.requirement("VER-1")
+@given(st.binary(max_size=20), st.binary(max_size=20))
+def test_bytes_pass_just_when_they_are_the_listed_ones(listed: bytes, sent: bytes) -> None:
+    entry = checked(files={"x": listed})
+    try:
+        passed = verify_file(entry, file_uri(entry.uri, "x"), sent, DEMO).data
+    except VerificationError:
+        passed = None
+    assert passed == (sent if sent == listed else None)
+
+
+@pytest.mark.requirement("VER-3")
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "skill://acme/refunds/references/OTHER.md",
+        "skill://acme/refunds",
+        "skill://acme/other/SKILL.md",
+        "skill://evil/x",
+    ],
+)
+def test_a_file_that_the_entry_does_not_list_is_refused(uri: str) -> None:
+    with pytest.raises(UnlistedFile) as caught:
+        verify_file(checked(files=GUIDE), parse_uri(uri), b"", DEMO)
+    assert caught.value.skill == REFUNDS
+
+
+@pytest.mark.requirement("ENT-6")
+def test_a_dynamic_skill_has_no_digests_but_a_budget_for_all_that_it_sends() -> None:
+    entry = checked(dynamic=True)
+    limits = Limits(bytes_per_skill=10)
+    first = verify_file(entry, GUIDE_URI, b"123456", DEMO, limits=limits)
+    assert (first.bound, first.digest, first.path) == (False, digest_of(b"123456"), "references/GUIDE.md")
+    second = verify_file(entry, GUIDE_URI, b"1234", DEMO, retrieved=first.size, limits=limits)
+    assert second.size == 4
+    with pytest.raises(LimitExceeded, match="more than 10 bytes: it is cut off"):
+        verify_file(entry, GUIDE_URI, b"12345", DEMO, retrieved=first.size, limits=limits)
+    with pytest.raises(UnlistedFile):
+        verify_file(entry, parse_uri("skill://acme/other/x"), b"", DEMO)
+
+
+@pytest.mark.requirement("VER-2", "ENT-1")
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_skill_md_with_the_frontmatter_of_its_entry_is_taken_apart(dynamic: bool) -> None:
+    skill = loaded("# Refunds\r\n\nText.", dynamic=dynamic)
+    assert skill.body == "# Refunds\r\n\nText."
+    assert skill.body_line == 5
+    assert skill.frontmatter == {"name": "refunds", "description": "Pays money back."}
+    assert (skill.origin, skill.file.uri, skill.entry.uri) == (DEMO, REFUNDS, REFUNDS)
+
+
+@pytest.mark.requirement("VER-2")
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name: refunds\ndescription: Takes money.", "description is"),
+        ("name: refunds\ndescription: Pays money back.\nhooks: {stop: rm}", "hooks is not in the entry"),
+        ("name: refunds", "description is missing in the file"),
+        ("name: other\ndescription: Pays money back.", "name is"),
+        ("name: refunds\ndescription: Pays money back.\nx: null", "x is not in the entry"),
+    ],
+)
+def test_frontmatter_that_lies_refuses_the_skill(text: str, said: str, dynamic: bool) -> None:
+    data = f"---\n{text}\n---\n".encode()
+    entry = checked(files={"SKILL.md": data}, dynamic=dynamic)
+    with pytest.raises(FrontmatterMismatch, match=said):
+        verify_skill_md(entry, data, DEMO)
+
+
+@pytest.mark.requirement("VER-2")
+def test_values_are_compared_as_yaml_1_2_and_json_have_them() -> None:
+    data = b"---\nname: refunds\ndescription: d\nversion: 1.0\non: yes\ndate: 2024-01-01\nn: true\n---\n"
+    entry = make_entry(
+        files={"SKILL.md": data}, description="d", version=1, on="yes", date="2024-01-01", n=True
+    )
+    assert verify_skill_md(check_entry(entry), data, DEMO).frontmatter["on"] == "yes"
+    lying = make_entry(files={"SKILL.md": data}, description="d", version=1, on="yes", date="2024-01-01", n=1)
+    with pytest.raises(FrontmatterMismatch, match="n is true, the entry says 1"):
+        verify_skill_md(check_entry(lying), data, DEMO)
+
+
+@pytest.mark.requirement("VER-2")
+def test_an_older_dialect_may_list_fewer_fields_than_the_file_has() -> None:
+    data = b"---\nname: refunds\ndescription: Pays money back.\nlicense: MIT\n---\n"
+    entry = checked(files={"SKILL.md": data})
+    with pytest.raises(FrontmatterMismatch):
+        verify_skill_md(entry, data, DEMO)
+    skill = verify_skill_md(entry, data, DEMO, only_fields=("name", "description"))
+    assert skill.frontmatter["license"] == "MIT"
+
+
+def test_a_skill_md_that_cannot_be_read_is_the_authors_to_mend() -> None:
+    entry = checked(files={"SKILL.md": b"# no frontmatter"})
+    with pytest.raises(FormatError, match="frontmatter"):
+        verify_skill_md(entry, b"# no frontmatter", DEMO)
+
+
+@pytest.mark.requirement("FMT-8")
+def test_a_nested_skill_md_read_as_a_supporting_file_is_plain_markdown() -> None:
+    nested = b"---\nname: [not, even, a, name\n---\n"
+    assert read("inner/SKILL.md", nested).text == nested.decode()
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [(b"", ""), ("é\r\n".encode(), "é\r\n"), (b"\xff\xfe", None), (b"a\0b", None)],
+)
+def test_a_file_is_text_or_binary(data: bytes, text: str | None) -> None:
+    assert read("x", data).text == text
+
+
+@pytest.mark.requirement("VER-1")
+def test_nothing_but_verification_makes_a_verified_value() -> None:
+    file, skill = read("x", b"x"), loaded()
+    with pytest.raises(TypeError, match="made by verify_file alone"):
+        VerifiedFile(
+            origin=DEMO,
+            skill=REFUNDS,
+            uri=REFUNDS,
+            path="",
+            data=b"",
+            digest=digest_of(b""),
+            bound=True,
+            seal=None,
+        )
+    with pytest.raises(TypeError, match="made by verify_skill_md alone"):
+        VerifiedSkill(entry=checked(), file=file, frontmatter={}, body="", body_line=1, seal=object())
+    for value, change in ((file, {"data": b"evil"}), (skill, {"body": "evil"})):
+        with pytest.raises((TypeError, ValueError)):
+            dataclasses.replace(value, **change)
+        with pytest.raises(TypeError, match="cannot be copied or pickled"):
+            copy.copy(value)
+        with pytest.raises(TypeError, match="cannot be copied or pickled"):
+            pickle.dumps(value)
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(value, next(iter(change)), b"evil")
+        with pytest.raises(TypeError, match="has no subclasses"):
+            type("Fake", (type(value),), {})
+
+
+@pytest.mark.requirement("VER-8")
+def test_no_error_calls_anything_trusted_or_safe_and_each_says_what_to_do() -> None:
+    errors = [
+        SizeMismatch(uri="u", expected=1, actual=2),
+        DigestMismatch(uri="u", expected="a", actual="b"),
+        FrontmatterMismatch(uri="u", differences=["x is 1, the entry says 2"]),
+        UnlistedFile(uri="u", skill="s"),
+    ]
+    kinds = {kind for kind in vars(skillwire.errors).values() if isinstance(kind, type)}
+    assert {type(error) for error in errors} == {
+        kind for kind in kinds if issubclass(kind, VerificationError) and kind is not VerificationError
+    }
+    for error in errors:
+        assert error.exit_code == 6
+        assert "\n" not in str(error)
+        assert not re.search(r"\b(trusted|safe|secure|genuine|authentic)\b", str(error))
+        assert re.search(r"; (refresh|ask)", str(error))
