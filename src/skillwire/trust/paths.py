@@ -62,7 +62,8 @@ def _readings(root: SkillUri, path: str) -> Iterator[SkillUri]:
         try:
             yield _below(root, plain.removeprefix("./").split("/"))
         except FormatError:
-            continue
+            # A path that decodes to `..` is not tried as it stands: some server may decode it again.
+            return
 
 
 def _below(root: SkillUri, segments: list[str]) -> SkillUri:
