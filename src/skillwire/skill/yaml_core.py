@@ -30,13 +30,12 @@ from skillwire.issues import Issue, shown
 from skillwire.limits import Limits
 from skillwire.skill.entries import JsonObject, JsonValue
 from skillwire.skill.yaml_events import FastParser
+from skillwire.skill.yaml_layout import breaks_in_doubt, ends_in_doubt, overlong_name, unindented_lines
 from skillwire.skill.yaml_mistakes import explain
 from skillwire.skill.yaml_scalars import CORE_TAG, NotFiniteError, TagError, plain_scalar, tagged_scalar
 from skillwire.skill.yaml_standins import StandIns, stand_ins_for
 
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|\r(?!\n)")
-_ENDS_BLANK = re.compile(r"(?:\n|\A)[ ]+\n*\Z")
-_INDENT_DIGIT = re.compile(r"[|>][+-]?[1-9]")
 
 
 def load_mapping(
@@ -156,7 +155,8 @@ class _Loader:
             )
 
     def _scalar(self, event: ScalarEvent) -> None:
-        text, style = event.value, event.style
+        text: str = event.value
+        style = event.style
         if self._stand_ins is not None:
             text = text.translate(self._stand_ins.in_quotes if style == '"' else self._stand_ins.elsewhere)
         value: JsonValue
@@ -170,9 +170,9 @@ class _Loader:
             except NotFiniteError:
                 value = self._not_finite(text, event)
         if style:
-            self._check_scalar_indent(event)
+            self._check_layout(event, text)
         if event.anchor is not None:
-            self._check_anchor(event, "&", event.anchor)
+            self._check_name(event, "&", event.anchor)
             self._anchors[event.anchor] = value
         self._place(value, event.start_mark.line, text)
 
@@ -212,7 +212,7 @@ class _Loader:
             self._bad_tag(event.tag, event)
         container = _Container(values, event, self._stack[-1].column if self._stack else -1)
         if event.anchor is not None:
-            self._check_anchor(event, "&", event.anchor)
+            self._check_name(event, "&", event.anchor)
             self._anchors[event.anchor] = container
         self._stack.append(container)
 
@@ -226,7 +226,7 @@ class _Loader:
 
     def _alias(self, event: AliasEvent) -> None:
         name, line = event.anchor, event.start_mark.line
-        self._check_anchor(event, "*", name)
+        self._check_name(event, "*", name)
         if name not in self._anchors:
             self._remark(
                 "yaml-alias",
@@ -268,48 +268,45 @@ class _Loader:
                 line,
             )
 
-    def _check_anchor(self, event: Event, sign: str, name: str) -> None:
-        """YAML 1.2 lets a name go on to the next space; the scanners stop at the first odd character."""
-        end = self._text.index(sign + name, event.start_mark.index) + len(sign + name)
-        if end < len(self._text) and self._text[end] not in " \t\r\n,[]{}":
+    def _check_name(self, event: Event, sign: str, name: str) -> None:
+        written = overlong_name(self._text, event.start_mark.index, sign, name)
+        if written is not None:
             self._remark(
                 "yaml-alias",
-                f"`{shown(self._text[end - len(name) - 1 : end + 20])}` cannot be read for sure",
+                f"`{shown(written)}` is not a name of letters, digits, hyphens and underscores",
                 f"put a text that starts with {sign} in quotes",
                 event.start_mark.line,
             )
 
-    def _check_scalar_indent(self, event: ScalarEvent) -> None:
-        if not self._stack or self._stack[-1].is_flow:
+    def _check_layout(self, event: ScalarEvent, text: str) -> None:
+        start, end = event.start_mark, event.end_mark
+        if start.line == end.line or not self._stack or self._stack[-1].is_flow:
             return
-        start, column = event.start_mark, self._stack[-1].column
-        if event.style in ("|", ">"):
-            if start.column <= column:
-                self._not_indented(start.line)
-            elif _ENDS_BLANK.search(event.value) and _INDENT_DIGIT.search(self._source_lines()[start.line]):
+        column = self._stack[-1].column
+        if event.style in ("'", '"'):
+            self._check_indent(start.line, end.line, column, "")
+            if event.style == '"' and breaks_in_doubt(self._text[start.index : end.index]):
                 self._remark(
-                    "yaml-block",
-                    "the block ends with a line of spaces, which YAML readers do not take alike",
-                    "remove the spaces at its end",
+                    "yaml-escape",
+                    "an empty line follows a backslash at a line's end, and YAML readers differ about it",
+                    "remove the empty line",
                     start.line,
                 )
-        elif event.end_mark.line != start.line:
-            self._check_indent(start.line, event.end_mark.line, column, "")
+        elif start.column <= column:
+            self._not_indented(start.line)
+        elif ends_in_doubt(text, header=self._source_lines()[int(start.line)]):
+            self._remark(
+                "yaml-block",
+                "the block ends with a line of spaces, and YAML readers differ about it",
+                "remove the spaces at its end",
+                start.line,
+            )
 
     def _check_indent(self, first: int, last: int, column: int, closing: str) -> None:
-        """YAML 1.2 has every line of a value indented, in quotes and brackets too; the scanners do not care.
-
-        A bracket that closes may stand right below the key.
-        """
         if first == last:
             return
-        for number, line in enumerate(self._source_lines()[first + 1 : last + 1], first + 1):
-            content = line.lstrip(" ")
-            indent = len(line) - len(content)
-            if indent > column or not content.strip() or (closing and content[0] == "#"):
-                continue
-            if indent < column or content[0] not in closing:
-                self._not_indented(number)
+        for line in unindented_lines(self._source_lines(), first, last, column, closing):
+            self._not_indented(line)
 
     def _source_lines(self) -> list[str]:
         if not self._source:
