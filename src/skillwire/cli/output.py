@@ -18,6 +18,12 @@ def say(text: str = "") -> None:
     print(text, file=sys.stderr, flush=True)  # noqa: T201 - this is the one place that prints there
 
 
+def show(text: str) -> None:
+    """What the person asked for, on standard output. What the terminal cannot write is escaped."""
+    encoding = sys.stdout.encoding
+    print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)  # noqa: T201 - see above
+
+
 def complain(text: str) -> None:
     say(f"skillwire: {printable(text)}")
 

@@ -7,7 +7,7 @@ reported; devices and pipes are passed over. A file that cannot be read costs it
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from skillwire.errors import FormatError, LimitExceeded, SourceError
@@ -30,6 +30,17 @@ class Known:
 
     files: Mapping[str, FileRecord] = field(default_factory=dict[str, FileRecord])
     entries: Mapping[str, SkillEntry] = field(default_factory=dict[str, SkillEntry])
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSkill:
+    """A skill as it lies on disk, good or bad. `issues` are what the walk itself met in it."""
+
+    uri: SkillUri
+    directory: str
+    skill_md: bytes | None
+    resources: tuple[SkillResource, ...]
+    issues: tuple[Issue, ...]
 
 
 @dataclass(slots=True)
@@ -60,10 +71,19 @@ class _Place:
 
 
 class Walk:
-    """Walks one root, or one directory of it, and keeps what it finds in `skills` and `problems`."""
+    """Walks one root, or one directory of it, and keeps what it finds in `skills` and `problems`.
+
+    With `on_skill` the walk judges no skill: it hands each one over, and keeps only what lies outside them.
+    """
 
     def __init__(
-        self, root: Root, *, limits: Limits, allow_oversize: bool = False, known: Known | None = None
+        self,
+        root: Root,
+        *,
+        limits: Limits,
+        allow_oversize: bool = False,
+        known: Known | None = None,
+        on_skill: Callable[[FoundSkill], None] | None = None,
     ) -> None:
         self.skills: list[ScannedSkill] = []
         self.problems: list[Problem] = []
@@ -72,6 +92,7 @@ class Walk:
         self._limits = limits
         self._allow_oversize = allow_oversize
         self._known = known or Known()
+        self._on_skill = on_skill
         self._directories = 0
 
     def run(self) -> Walk:
@@ -213,6 +234,10 @@ class Walk:
 
     def _finish(self, draft: _Draft) -> None:
         """Turn a draft into a skill, or into a problem that says why not."""
+        if self._on_skill is not None:
+            files = tuple(file.resource for file in draft.files)
+            self._on_skill(FoundSkill(draft.uri, draft.directory, draft.skill_md, files, tuple(draft.issues)))
+            return
         issues = list(draft.issues)
         frontmatter: Mapping[str, JsonValue] = {}
         if self._is_oversize(draft):
