@@ -7,17 +7,17 @@ import sys
 
 def main() -> None:
     """Run `skillwire`. Whatever goes wrong is one line that says what to do, and an exit code of its own."""
-    import click
+    import typer
 
     from skillwire.cli.app import app
     from skillwire.cli.output import complain
     from skillwire.errors import SkillwireError
 
     try:
-        code = app(standalone_mode=False)
-    except click.exceptions.Abort:
+        code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+    except typer.Abort:
         sys.exit(130)
-    except click.ClickException as error:
+    except typer.TyperException as error:
         complain(f"{error.format_message()} Try 'skillwire --help'.")
         sys.exit(error.exit_code)
     except SkillwireError as error:
