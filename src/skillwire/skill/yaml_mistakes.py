@@ -56,7 +56,7 @@ def _diagnose(lines: list[str], error: YAMLError) -> _Finding:
     if _TAB_INDENT.match(lines[at]) or lines[at][column : column + 1] == "\t":
         return _Finding("yaml-tab", "a tab stands where YAML wants spaces", "use spaces instead", at)
     if "quoted scalar" in context:
-        return _about_quotes(lines, since, is_escape="escape" in problem)
+        return _about_quotes(lines, since, is_escape="escape" in problem or "hex" in problem)
     if "could not find expected ':'" in problem:
         return _about_missing_colon(lines, since)
     for number in range(at, -1, -1):
@@ -180,6 +180,7 @@ def _about_missing_colon(lines: list[str], line: int) -> _Finding:
 def _about_stray_key(lines: list[str], at: int) -> _Finding:
     """A colon on a line that, as it stands, goes on with the value of a line above."""
     indent = _indent(lines[at])
+    loose = at
     for number in range(at - 1, -1, -1):
         owner = _key_line(lines, number)
         if owner is not None and owner.indent < indent:
@@ -191,9 +192,11 @@ def _about_stray_key(lines: list[str], at: int) -> _Finding:
                 f"start it at the same column as `{key}`",
                 at,
             )
-        if owner is None and lines[number].strip() and not _indent(lines[number]):
-            return _about_missing_colon(lines, number)
-    return _about_missing_colon(lines, at)
+        if owner is not None:
+            break
+        if lines[number].strip():
+            loose = number
+    return _about_missing_colon(lines, loose)
 
 
 def _key_line(lines: list[str], number: int) -> _KeyLine | None:

@@ -1,0 +1,30 @@
+"""Blocks of frontmatter for tests: how to frame, read and refuse them, with either YAML parser."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from skillwire.errors import FormatError
+from skillwire.skill import yaml_events
+from skillwire.skill.frontmatter import parse_skill_md
+
+PARSERS = {"libyaml": yaml_events.FastParser, "python": yaml_events.PythonParser}
+
+
+def document(block: str, body: str = "") -> bytes:
+    newline = "" if not block or block.endswith("\n") else "\n"
+    return f"---\n{block}{newline}---\n{body}".encode()
+
+
+def read(block: str) -> dict[str, Any]:
+    return parse_skill_md(document(block)).frontmatter
+
+
+def refusal(block: str, **options: Any) -> list[tuple[str, int | None]]:
+    """The rules and lines of everything that a block is refused for."""
+    with pytest.raises(FormatError) as caught:
+        parse_skill_md(document(block), **options)
+    assert all(issue.file == "SKILL.md" and issue.remedy and issue.message for issue in caught.value.issues)
+    return [(issue.rule, issue.line) for issue in caught.value.issues]
