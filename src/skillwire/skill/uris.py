@@ -86,10 +86,12 @@ def parse_uri(text: str) -> SkillUri:
 
 def make_uri(path: Iterable[str]) -> SkillUri:
     """The `skill://` URI of a path given as plain segments (FMT-3), or a `FormatError`."""
-    first, *rest = path
-    for segment in (first, *rest):
+    segments = list(path)
+    if not segments:
+        raise _refused("", "the path has no segments", "name at least the skill")
+    for segment in segments:
         _check_segment(segment, segment)
-    return _join(SCHEME, first, rest)
+    return _join(SCHEME, segments[0], segments[1:])
 
 
 def child_uri(parent: SkillUri, name: str) -> SkillUri:
@@ -101,7 +103,8 @@ def child_uri(parent: SkillUri, name: str) -> SkillUri:
 def skill_root(uri: SkillUri) -> SkillUri:
     """The directory of a `SKILL.md` URI: the same without `/SKILL.md` (FMT-4)."""
     root, slash, name = uri.rpartition("/")
-    if not slash or name != SKILL_FILE:
+    # `skill://SKILL.md` has no directory: what looks like its file is the authority.
+    if not slash or name != SKILL_FILE or "://" not in root:
         raise _refused(uri, f"the URI does not end in /{SKILL_FILE}", f"name the skill by its {SKILL_FILE}")
     return SkillUri(root)
 
