@@ -35,7 +35,7 @@ def make_entry(
     *,
     description: str = "Pays money back.",
     dynamic: bool = False,
-    **frontmatter: JsonValue,
+    fields: Mapping[str, JsonValue] | None = None,
 ) -> SkillEntry:
     """An entry for a skill whose files are `files`, by path; `SKILL.md` is written when it is not given."""
     where = parse_uri(uri)
@@ -44,8 +44,8 @@ def make_entry(
     resources = tuple(
         SkillResource(file_uri(where, path), digest_of(data), len(data)) for path, data in contents.items()
     )
-    fields: dict[str, JsonValue] = {"name": name, "description": description}
-    return SkillEntry(where, fields | frontmatter, DYNAMIC if dynamic else resources)
+    frontmatter: dict[str, JsonValue] = {"name": name, "description": description, **(fields or {})}
+    return SkillEntry(where, frontmatter, DYNAMIC if dynamic else resources)
 
 
 def checked(

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from sample_entries import DEMO, LOCAL, OTHER, make_entry
 
+from sample_entries import DEMO, LOCAL, OTHER, make_entry
 from skillwire.skill.entries import JsonValue
 from skillwire.trust.acting import (
     HeldSkill,
@@ -22,7 +22,7 @@ CODE = Grants(execute_code=True)
 
 
 def held(origin: Origin = DEMO, grants: Grants = NO_GRANTS, tools: JsonValue = "Bash Read") -> HeldSkill:
-    return HeldSkill(origin, check_entry(make_entry(**{"allowed-tools": tools})), grants)
+    return HeldSkill(origin, check_entry(make_entry(fields={"allowed-tools": tools})), grants)
 
 
 @pytest.mark.requirement("SEC-2")
@@ -117,7 +117,8 @@ def test_a_read_of_another_server_names_both() -> None:
     ruling = read_scope("docs://guide", DEMO, [OTHER, Origin.mcp("third"), DEMO])
     assert ruling.others == (OTHER, Origin.mcp("third"))
     assert str(ruling) == (
-        "a skill from MCP server other, MCP server third is in use, and the read goes to MCP server demo: ask the user"
+        "a skill from MCP server other, MCP server third is in use, "
+        "and the read goes to MCP server demo: ask the user"
     )
 
 

@@ -6,8 +6,8 @@ from itertools import product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sample_entries import DEMO, LOCAL, OTHER, checked, read
 
+from sample_entries import DEMO, LOCAL, OTHER, checked, read
 from skillwire.errors import ApprovalRequired
 from skillwire.skill.digests import digest_of
 from skillwire.skill.uris import SkillUri, parse_uri
@@ -175,8 +175,8 @@ def test_the_difference_names_every_file_that_is_not_the_same(
 
     changes = {change.uri[-1]: change.kind for change in difference(resources(old), resources(new))}
     assert changes == {
-        **{path: ChangeKind.ADDED for path in new.keys() - old.keys()},
-        **{path: ChangeKind.REMOVED for path in old.keys() - new.keys()},
+        **dict.fromkeys(new.keys() - old.keys(), ChangeKind.ADDED),
+        **dict.fromkeys(old.keys() - new.keys(), ChangeKind.REMOVED),
         **{path: ChangeKind.CHANGED for path in old.keys() & new.keys() if old[path] != new[path]},
     }
 
@@ -204,7 +204,7 @@ def test_a_skill_inside_another_one_is_nested(uri: str, others: list[str], neste
         (Ask(Reason.NEW), "is not approved: look at it and approve it"),
         (Ask(Reason.CHANGED, CHANGES), r"changed since it was approved \(1 added, 1 changed, 1 removed\)"),
         (Ask(Reason.UNBINDABLE), "only what was seen can be approved"),
-        (Denied(Policy.PINNED, Reason.NEW), "the policy of its server is pinned; change that, or approve"),
+        (Denied(Policy.PINNED, Reason.NEW), "the policy of its server is pinned; change that or approve"),
         (Denied(Policy.NEVER, Reason.DENIED), "the policy of its server is never; change that to load it"),
     ],
 )

@@ -3,8 +3,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from sample_entries import checked, file_uri
 
+from sample_entries import checked, file_uri
 from skillwire.skill.uris import SkillUri, skill_root
 from skillwire.trust.directory import DirectoryView, filter_directory, listed_children
 

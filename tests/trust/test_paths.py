@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sample_entries import checked, file_uri
 
+from sample_entries import checked, file_uri
 from skillwire.errors import FormatError, UnlistedFile
 from skillwire.skill.uris import skill_root
 from skillwire.trust.paths import shown_path, skill_directory, skill_file

@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sample_entries import DEMO, REFUNDS, checked, file_uri, loaded, make_entry, read, skill_md
 
 import skillwire.errors
+from sample_entries import DEMO, REFUNDS, checked, file_uri, loaded, make_entry, read, skill_md
 from skillwire.errors import (
     DigestMismatch,
     FormatError,
@@ -23,7 +23,7 @@ from skillwire.errors import (
 )
 from skillwire.limits import Limits
 from skillwire.skill.digests import digest_of
-from skillwire.skill.entries import DYNAMIC, SkillEntry, SkillResource
+from skillwire.skill.entries import DYNAMIC, JsonValue, SkillEntry, SkillResource
 from skillwire.skill.uris import SkillUri, parse_uri
 from skillwire.trust.verify import VerifiedFile, VerifiedSkill, check_entry, verify_file, verify_skill_md
 
@@ -118,7 +118,7 @@ def test_a_skill_at_the_limits_is_accepted_and_one_beyond_is_declined_from_the_e
     most = make_entry(files={f"{number}": b"" for number in range(511)})
     assert check_entry(most) is most
     with pytest.raises(
-        LimitExceeded, match="has 513 files, at most 512 are loaded: .* raise files_per_skill"
+        LimitExceeded, match=r"has 513 files, at most 512 are loaded: .* raise files_per_skill"
     ):
         check_entry(make_entry(files={f"{number}": b"" for number in range(512)}))
     rest = limits.bytes_per_skill - len(skill_md())
@@ -127,7 +127,7 @@ def test_a_skill_at_the_limits_is_accepted_and_one_beyond_is_declined_from_the_e
         return with_resources(lambda files: (files[0], dataclasses.replace(files[1], size=size)))
 
     assert check_entry(heavy(rest)).total_size == limits.bytes_per_skill
-    with pytest.raises(LimitExceeded, match="bytes, at most 16777216 are loaded: .* raise bytes_per_skill"):
+    with pytest.raises(LimitExceeded, match=r"bytes, at most 16777216 are loaded: .* raise bytes_per_skill"):
         check_entry(heavy(rest + 1))
 
 
@@ -228,11 +228,10 @@ def test_frontmatter_that_lies_refuses_the_skill(text: str, said: str, dynamic: 
 @pytest.mark.requirement("VER-2")
 def test_values_are_compared_as_yaml_1_2_and_json_have_them() -> None:
     data = b"---\nname: refunds\ndescription: d\nversion: 1.0\non: yes\ndate: 2024-01-01\nn: true\n---\n"
-    entry = make_entry(
-        files={"SKILL.md": data}, description="d", version=1, on="yes", date="2024-01-01", n=True
-    )
+    fields: dict[str, JsonValue] = {"version": 1, "on": "yes", "date": "2024-01-01", "n": True}
+    entry = make_entry(files={"SKILL.md": data}, description="d", fields=fields)
     assert verify_skill_md(check_entry(entry), data, DEMO).frontmatter["on"] == "yes"
-    lying = make_entry(files={"SKILL.md": data}, description="d", version=1, on="yes", date="2024-01-01", n=1)
+    lying = make_entry(files={"SKILL.md": data}, description="d", fields={**fields, "n": 1})
     with pytest.raises(FrontmatterMismatch, match="n is true, the entry says 1"):
         verify_skill_md(check_entry(lying), data, DEMO)
 

@@ -68,14 +68,12 @@ class ReadRuling:
     others: tuple[Origin, ...] = ()
 
     def __str__(self) -> str:
-        match self.scope:
-            case ReadScope.FREE | ReadScope.SAME_ORIGIN:
-                return f"may be read from {self.target}"
-            case ReadScope.NEEDS_APPROVAL:
-                held = ", ".join(str(origin) for origin in self.others)
-                return f"a skill from {held} is in use, and the read goes to {self.target}: ask the user"
-            case ReadScope.REFUSED:
-                return "is not the URI of a server's resource: file: URIs and plain paths are never read"
+        if self.scope is ReadScope.REFUSED:
+            return "is not the URI of a server's resource: file: URIs and plain paths are never read"
+        if self.scope is ReadScope.NEEDS_APPROVAL:
+            held = ", ".join(str(origin) for origin in self.others)
+            return f"a skill from {held} is in use, and the read goes to {self.target}: ask the user"
+        return f"may be read from {self.target}"
 
 
 def may_execute(tool: str, held: Iterable[HeldSkill], *, safe_tools: Collection[str] = ()) -> Execution:

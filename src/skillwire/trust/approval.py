@@ -182,18 +182,12 @@ def is_nested(uri: SkillUri, uris: Iterable[SkillUri]) -> bool:
 
 def require(decision: Decision, entry: CheckedEntry, origin: Origin) -> Grants:
     """The grants of a skill that may be loaded; `ApprovalRequired` for any other decision."""
-    match decision:
-        case Allowed(grants):
-            return grants
-        case Ask(reason, changes):
-            remedy = "look at it and approve it"
-        case Denied(policy, reason, changes):
-            remedy = f"the policy of its server is {policy}; change that, or approve the skill"
-            if policy is Policy.NEVER:
-                remedy = f"the policy of its server is {policy}; change that to load it"
+    if isinstance(decision, Allowed):
+        return decision.grants
+    changes = decision.changes
     raise ApprovalRequired(
-        f"{entry.uri} from {origin} {_words(reason, changes)}: {remedy}",
-        reason=reason,
+        f"{entry.uri} from {origin} {_words(decision.reason, changes)}: {_remedy(decision)}",
+        reason=decision.reason,
         origin=origin.label,
         uri=entry.uri,
         added=_uris(changes, ChangeKind.ADDED),
@@ -218,17 +212,22 @@ def _objection(entry: CheckedEntry, approval: Approval | None) -> tuple[Reason, 
 
 
 def _words(reason: Reason, changes: tuple[FileChange, ...]) -> str:
-    match reason:
-        case Reason.NEW:
-            return "is not approved"
-        case Reason.CHANGED:
-            counts = {kind: sum(change.kind is kind for change in changes) for kind in ChangeKind}
-            said = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
-            return f"changed since it was approved ({said or 'now with a fixed list of files'})"
-        case Reason.UNBINDABLE:
-            return "is made on request, so only what was seen can be approved"
-        case Reason.DENIED:
-            return "may not be loaded"
+    if reason is Reason.CHANGED:
+        counts = {kind: sum(change.kind is kind for change in changes) for kind in ChangeKind}
+        said = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+        return f"changed since it was approved ({said or 'now with a fixed list of files'})"
+    return {
+        Reason.NEW: "is not approved",
+        Reason.UNBINDABLE: "is made on request, so only what was seen can be approved",
+        Reason.DENIED: "may not be loaded",
+    }[reason]
+
+
+def _remedy(decision: Ask | Denied) -> str:
+    if isinstance(decision, Ask):
+        return "look at it and approve it"
+    way_out = "to load it" if decision.policy is Policy.NEVER else "or approve the skill"
+    return f"the policy of its server is {decision.policy}; change that {way_out}"
 
 
 def _uris(changes: tuple[FileChange, ...], kind: ChangeKind) -> tuple[SkillUri, ...]:

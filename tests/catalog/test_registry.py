@@ -1,0 +1,330 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sample_entries import DEMO, LOCAL, OTHER, make_entry
+from skillwire.catalog.naming import Naming, SkillKey
+from skillwire.catalog.registry import Changes, RegisteredSkill, Registry
+from skillwire.errors import AmbiguousName, FormatError, SkillNotFound
+from skillwire.skill.entries import SkillEntry
+from skillwire.skill.uris import parse_uri
+from skillwire.trust.origin import Origin
+
+REFUNDS = make_entry("skill://refunds/SKILL.md")
+DEEP_REFUNDS = make_entry("skill://acme/refunds/SKILL.md")
+INVOICES = make_entry("skill://invoices/SKILL.md")
+
+
+def handles(registry: Registry) -> list[str]:
+    return [skill.handle for skill in registry.skills()]
+
+
+def shown(skills: tuple[RegisteredSkill, ...]) -> list[str]:
+    return [skill.handle for skill in skills]
+
+
+@pytest.mark.requirement("ENT-5")
+def test_a_unique_name_stays_bare() -> None:
+    registry = Registry()
+    changes = registry.replace(DEMO, [REFUNDS, INVOICES])
+    assert shown(changes.added) == ["refunds", "invoices"]
+    assert handles(registry) == ["invoices", "refunds"]
+    skill = registry.find("refunds")
+    assert (skill.origin, skill.uri, skill.entry, skill.enabled, skill.listed) == (
+        DEMO,
+        REFUNDS.uri,
+        REFUNDS,
+        True,
+        True,
+    )
+
+
+@pytest.mark.requirement("ENT-4", "ENT-5")
+def test_a_collision_shows_both_qualified_and_the_old_handle_keeps_meaning_the_first() -> None:
+    registry = Registry()
+    registry.replace(DEMO, [REFUNDS])
+    changes = registry.replace(OTHER, [REFUNDS])
+    assert handles(registry) == ["demo/refunds", "other/refunds"]
+    assert registry.find("refunds").origin == DEMO
+    assert registry.find("other/refunds").origin == OTHER
+    (collision,) = changes.collisions
+    assert str(collision) == (
+        "2 skills are called refunds; they are shown as demo/refunds from MCP server demo, "
+        "other/refunds from MCP server other"
+    )
+
+
+@pytest.mark.requirement("ENT-5")
+@pytest.mark.parametrize(("first", "second"), [(LOCAL, DEMO), (DEMO, LOCAL), (DEMO, OTHER)])
+def test_shadowing_fails_in_each_direction(first: Origin, second: Origin) -> None:
+    registry = Registry()
+    registry.replace(first, [REFUNDS])
+    registry.replace(second, [REFUNDS])
+    registry.clear(first)
+    assert handles(registry) == [f"{second.label}/refunds"]
+    with pytest.raises(
+        SkillNotFound, match=f"no skill is called refunds: did you mean {second.label}/refunds"
+    ):
+        registry.find("refunds")
+    registry.replace(first, [REFUNDS])
+    assert registry.find("refunds").origin == first
+    assert handles(registry) == sorted(handles(registry)) or first.is_local or second.is_local
+    assert "refunds" not in handles(registry)
+
+
+@pytest.mark.requirement("ENT-5")
+def test_a_name_that_was_somebody_elses_is_not_taken_over() -> None:
+    registry = Registry()
+    registry.replace(DEMO, [REFUNDS])
+    registry.clear(DEMO)
+    registry.replace(OTHER, [REFUNDS])
+    assert handles(registry) == ["other/refunds"]
+
+
+@pytest.mark.requirement("ENT-5")
+def test_two_that_come_together_are_both_qualified_and_the_bare_name_is_ambiguous() -> None:
+    registry = Registry()
+    registry.replace_many({DEMO: [REFUNDS], LOCAL: [REFUNDS]})
+    assert handles(registry) == ["local/refunds", "demo/refunds"]
+    with pytest.raises(AmbiguousName) as caught:
+        registry.find("refunds")
+    assert caught.value.candidates == ("demo/refunds", "local/refunds")
+    assert str(caught.value) == "refunds fits several skills: say which one of demo/refunds, local/refunds"
+    assert caught.value.exit_code == 8
+
+
+@pytest.mark.requirement("ENT-5")
+def test_two_of_one_name_on_one_server_are_told_apart_by_path() -> None:
+    registry = Registry()
+    changes = registry.replace(DEMO, [REFUNDS, DEEP_REFUNDS])
+    assert handles(registry) == ["demo:acme/refunds", "demo:refunds"]
+    assert [collision.handle for collision in changes.collisions] == ["refunds"]
+    with pytest.raises(AmbiguousName):
+        registry.find("demo/refunds")
+
+
+@pytest.mark.requirement("ENT-5")
+def test_a_qualified_handle_keeps_its_meaning_too() -> None:
+    registry = Registry()
+    registry.replace(DEMO, [REFUNDS])
+    registry.replace(OTHER, [REFUNDS])
+    registry.replace(DEMO, [REFUNDS, DEEP_REFUNDS])
+    assert handles(registry) == ["demo:acme/refunds", "demo:refunds", "other/refunds"]
+    assert registry.find("demo/refunds").uri == REFUNDS.uri
+    assert registry.find("refunds").uri == REFUNDS.uri
+
+
+def test_skills_that_even_share_their_path_have_a_mark_of_their_own() -> None:
+    registry = Registry()
+    twin = dataclasses.replace(REFUNDS, uri=parse_uri("other://refunds/SKILL.md"))
+    registry.replace(DEMO, [REFUNDS, twin])
+    first, second = registry.skills()
+    assert first.handle != second.handle
+    assert first.handle.startswith("demo/refunds~")
+    assert registry.find(second.handle).uri == second.uri
+
+
+def test_the_last_handle_of_all_is_taken_when_a_short_mark_is_somebody_elses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("skillwire.catalog.naming._SHORT_MARK", 0)
+    registry = Registry()
+    twin = dataclasses.replace(REFUNDS, uri=parse_uri("other://refunds/SKILL.md"))
+    registry.replace(DEMO, [REFUNDS, twin])
+    assert all(len(handle) == len("demo/refunds~") + 64 for handle in handles(registry))
+
+
+@pytest.mark.requirement("ENT-5")
+def test_names_that_differ_in_case_alone_collide() -> None:
+    registry = Registry()
+    registry.replace(DEMO, [REFUNDS])
+    loud = dataclasses.replace(DEEP_REFUNDS, frontmatter={"name": "REFUNDS"})
+    changes = registry.replace(OTHER, [loud])
+    assert handles(registry) == ["demo/refunds", "other/REFUNDS"]
+    assert len(changes.collisions) == 1
+
+
+@pytest.mark.requirement("ENT-5")
+def test_a_collision_is_reported_once_and_again_when_a_third_joins() -> None:
+    registry = Registry()
+    registry.replace(DEMO, [REFUNDS])
+    assert len(registry.replace(OTHER, [REFUNDS]).collisions) == 1
+    assert registry.replace(OTHER, [REFUNDS]) == Changes()
+    (collision,) = registry.replace(LOCAL, [REFUNDS]).collisions
+    assert [skill.origin for skill in collision.skills] == [DEMO, OTHER, LOCAL]
+
+
+def test_a_qualified_name_finds_a_skill_that_is_shown_bare_and_then_stays_its_name() -> None:
+    registry = Registry()
+    registry.replace(DEMO, [REFUNDS])
+    assert registry.find("demo/refunds").handle == "refunds"
+    registry.replace(DEMO, [DEEP_REFUNDS])
+    with pytest.raises(SkillNotFound):
+        registry.find("demo/refunds")
+
+
+@pytest.mark.requirement("ENT-5")
+def test_a_naming_may_let_one_of_them_keep_the_bare_name() -> None:
+    def local_first(claimants: object) -> SkillKey | None:
+        assert isinstance(claimants, list)
+        return next((key for key in claimants if key.origin.is_local), None)
+
+    registry = Registry(Naming(keeper=local_first))
+    changes = registry.replace_many({DEMO: [REFUNDS], LOCAL: [REFUNDS]})
+    assert handles(registry) == ["refunds", "demo/refunds"]
+    assert registry.find("refunds").origin == LOCAL
+    assert len(changes.collisions) == 1
+    late = Registry(Naming(keeper=local_first))
+    late.replace(DEMO, [REFUNDS])
+    late.replace(LOCAL, [REFUNDS])
+    assert late.find("refunds").origin == DEMO
+
+
+def test_replacing_a_listing_says_what_it_did() -> None:
+    registry = Registry()
+    registry.replace(DEMO, [REFUNDS, INVOICES])
+    newer = make_entry("skill://refunds/SKILL.md", {"new.md": b""})
+    changes = registry.replace(DEMO, [newer, DEEP_REFUNDS])
+    assert shown(changes.added) == ["demo:acme/refunds"]
+    assert [skill.entry for skill in changes.changed] == [newer]
+    assert [skill.entry for skill in changes.removed] == [INVOICES]
+    assert shown(registry.clear(DEMO).removed) == ["demo:refunds", "demo:acme/refunds"]
+    assert registry.skills() == ()
+
+
+def test_a_skill_listed_twice_is_reported_when_the_two_differ() -> None:
+    registry = Registry()
+    newer = make_entry("skill://refunds/SKILL.md", {"new.md": b""})
+    assert registry.replace(DEMO, [REFUNDS, REFUNDS]).repeated == ()
+    changes = registry.replace(DEMO, [REFUNDS, newer, newer])
+    assert changes.repeated == (SkillKey(DEMO, REFUNDS.uri),)
+    assert registry.find("refunds").entry == REFUNDS
+
+
+@pytest.mark.requirement("LST-3")
+def test_a_skill_found_by_its_uri_outlives_a_partial_listing() -> None:
+    registry = Registry()
+    registry.replace(DEMO, [REFUNDS])
+    assert shown(registry.add(DEMO, INVOICES).added) == ["invoices"]
+    registry.replace(DEMO, [])
+    assert handles(registry) == ["invoices"]
+    assert not registry.find("invoices").listed
+    registry.replace(DEMO, [INVOICES])
+    assert registry.find("invoices").listed
+    newer = make_entry("skill://invoices/SKILL.md", {"new.md": b""})
+    assert [skill.listed for skill in registry.add(DEMO, newer).changed] == [True]
+    registry.clear(DEMO)
+    assert handles(registry) == []
+
+
+def test_skills_are_switched_off_one_by_one() -> None:
+    registry = Registry()
+    key = SkillKey(DEMO, REFUNDS.uri)
+    registry.set_enabled(key, False)
+    registry.replace(DEMO, [REFUNDS, INVOICES])
+    assert handles(registry) == ["invoices"]
+    assert shown(registry.skills(disabled=True)) == ["invoices", "refunds"]
+    for call in (lambda: registry.find("refunds"), lambda: registry.find("demo/refunds")):
+        with pytest.raises(SkillNotFound, match="switched off"):
+            call()
+    with pytest.raises(SkillNotFound, match="switched off"):
+        registry.find_uri(REFUNDS.uri)
+    skill = registry.get(key)
+    assert skill is not None
+    assert not skill.enabled
+    registry.set_enabled(key, True)
+    assert registry.find("refunds").enabled
+    assert registry.get(SkillKey(OTHER, REFUNDS.uri)) is None
+
+
+@pytest.mark.requirement("ENT-4", "LST-3")
+def test_a_uri_on_two_servers_needs_the_server() -> None:
+    registry = Registry()
+    registry.replace_many({DEMO: [REFUNDS], OTHER: [REFUNDS], LOCAL: [INVOICES]})
+    with pytest.raises(
+        AmbiguousName, match=r"skill://refunds/SKILL.md fits several .* demo/refunds, other/refunds"
+    ):
+        registry.find_uri(REFUNDS.uri)
+    assert registry.find_uri(REFUNDS.uri, "other").origin == OTHER
+    assert registry.find_uri(INVOICES.uri).origin == LOCAL
+    registry.set_enabled(SkillKey(DEMO, REFUNDS.uri), False)
+    assert registry.find_uri(REFUNDS.uri).origin == OTHER
+    for label, place in ((None, "is known:"), ("third", "is known on third:")):
+        with pytest.raises(SkillNotFound, match=place) as caught:
+            registry.find_uri(DEEP_REFUNDS.uri, label)
+        assert caught.value.uri == DEEP_REFUNDS.uri
+    assert registry.uris(DEMO) == {REFUNDS.uri}
+
+
+def test_a_name_that_nobody_has_is_answered_with_those_like_it() -> None:
+    registry = Registry()
+    registry.replace_many({DEMO: [REFUNDS, INVOICES], OTHER: [REFUNDS]})
+    with pytest.raises(SkillNotFound, match="did you mean demo/refunds or other/refunds"):
+        registry.find("Refund")
+    with pytest.raises(SkillNotFound, match="list the skills to see their names") as caught:
+        registry.find("\x1b[2J" + "z" * 500)
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.requirement("ENT-5", "SEC-1")
+@pytest.mark.parametrize("origin", [Origin.local("demo"), Origin.mcp("Demo")])
+def test_a_label_belongs_to_one_origin_for_good(origin: Origin) -> None:
+    registry = Registry()
+    registry.replace(DEMO, [REFUNDS])
+    registry.clear(DEMO)
+    with pytest.raises(FormatError, match="has the label of MCP server demo"):
+        registry.replace(origin, [REFUNDS])
+    with pytest.raises(FormatError, match="has the label of MCP server demo"):
+        registry.add(origin, REFUNDS)
+    assert registry.skills() == ()
+
+
+ENTRIES = [
+    make_entry("skill://a/SKILL.md"),
+    make_entry("skill://x/a/SKILL.md"),
+    make_entry("skill://demo/a/SKILL.md"),
+    make_entry("other://x/a/SKILL.md"),
+    make_entry("skill://b/SKILL.md"),
+    dataclasses.replace(make_entry("skill://c/SKILL.md"), frontmatter={"name": "A\u200b"}),
+]
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["replace", "add", "clear"]),
+        st.sampled_from([DEMO, OTHER, LOCAL]),
+        st.lists(st.sampled_from(ENTRIES), max_size=4),
+    ),
+    max_size=8,
+)
+
+
+@pytest.mark.requirement("ENT-4", "ENT-5")
+@settings(max_examples=200)
+@given(STEPS)
+def test_a_handle_is_unique_and_never_changes_its_meaning(
+    steps: list[tuple[str, Origin, list[SkillEntry]]],
+) -> None:
+    registry = Registry()
+    meanings: dict[str, SkillKey] = {}
+    for verb, origin, entries in steps:
+        if verb == "replace":
+            registry.replace(origin, entries)
+        elif verb == "add":
+            for entry in entries:
+                registry.add(origin, entry)
+        else:
+            registry.clear(origin)
+        skills = registry.skills()
+        assert len({skill.handle for skill in skills}) == len(skills)
+        for skill in skills:
+            assert meanings.setdefault(skill.handle, skill.key) == skill.key
+            assert registry.find(skill.handle).key == skill.key
+        for handle, key in meanings.items():
+            if registry.get(key) is None:
+                with pytest.raises(SkillNotFound):
+                    registry.find(handle)
+            else:
+                assert registry.find(handle).key == key
