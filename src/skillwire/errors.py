@@ -29,6 +29,14 @@ class SourceError(SkillwireError):
     exit_code = 4
 
 
+class RequestRefused(SourceError):
+    """A server answered a request with an error. `code` is the JSON-RPC code."""
+
+    def __init__(self, message: str, *, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 class LimitExceeded(SkillwireError):
     """The operator must act: something is larger than `Limits` allows."""
 

@@ -31,6 +31,24 @@ class Limits:
     """Lists and mappings inside one another, at most."""
     issues_per_file: int = 50
     """A file with more mistakes than this is not read to its end."""
+    pages: int = 200
+    """SEC-9: a listing with more pages is given up."""
+    entries_per_server: int = 20_000
+    """SEC-9: a listing with more entries is given up."""
+    answer_bytes: int = 32 * MIB
+    """SEC-9: a longer answer of a server is cut off while it arrives. A full skill file fits in base64."""
+    bytes_per_server: int = 256 * MIB
+    """SEC-9: so much content is taken from one server while a host is open."""
+    connect_seconds: float = 10
+    """A server that has not said who it is by then is given up, for now."""
+    call_seconds: float = 30
+    """SEC-9: a request that has no answer by then has failed."""
+    min_ttl_seconds: float = 5
+    """A listing is kept at least so long, whatever its server says."""
+    max_ttl_seconds: float = 3600
+    """A listing is kept at most so long, whatever its server says."""
+    linked_skills: int = 16
+    """LST-3: so many skills that a server's instructions name are looked up."""
     catalog_chars: int = 16_000
     """The catalogue in a system prompt is no longer than this; what does not fit is counted and said."""
     description_chars: int = 1024

@@ -1,0 +1,126 @@
+"""SkillCache: verified files on disk, by server and URI (ENT-4, SEC-8).
+
+A file lies at `SERVER/URI`, both encoded so that the path gives them back. It is written to a file beside it
+and moved into place, and its digest is computed anew on every access: what differs from the entry is thrown
+away. The directory is the user's alone. No file in it is called `SKILL.md`, so that nothing that looks for
+skills finds one here.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote, unquote
+
+from skillwire.errors import FormatError, SourceError
+from skillwire.skill.digests import Digest, digest_of
+from skillwire.skill.uris import SkillUri, parse_uri
+from skillwire.trust.origin import Origin
+from skillwire.trust.verify import VerifiedFile
+
+# File systems take names of 255 bytes, so a longer URI goes over several levels. The marks make sure that no
+# piece is called `.`, `..` or `SKILL.md`, and that a file and a directory never want the same name.
+_NAME_LENGTH: Final = 200
+_MORE: Final = "+"
+_LAST: Final = "="
+_TEMPORARY: Final = ".new-"
+
+
+@dataclass(frozen=True, slots=True)
+class CachedFile:
+    """A file of the cache, as its path says: whose it is and which."""
+
+    origin: Origin
+    uri: SkillUri
+    path: Path
+    size: int
+
+
+class SkillCache:
+    """Verified bytes, for when they are needed again or the server is away."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def get(self, origin: Origin, uri: SkillUri, digest: Digest) -> bytes | None:
+        """The bytes of a file when they have this digest, else `None`; others are thrown away."""
+        path = self.path_of(origin, uri)
+        try:
+            data = path.read_bytes()
+        except OSError:
+            return None
+        if digest_of(data) != digest:
+            with suppress(OSError):
+                path.unlink()
+            return None
+        return data
+
+    def put(self, file: VerifiedFile) -> bool:
+        """Keep a verified file; false when the disk would not take it, which costs nothing but speed."""
+        if not file.bound or file.origin.is_local:
+            return False
+        path = self.path_of(file.origin, file.uri)
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=path.parent)
+        except OSError:
+            return False
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(file.data)
+            Path(temporary).replace(path)
+        except OSError:
+            with suppress(OSError):
+                Path(temporary).unlink()
+            return False
+        return True
+
+    def remove_server(self, origin: Origin) -> int:
+        """Remove all files of a server; how many there were."""
+        count = sum(1 for _ in self.files(origin))
+        shutil.rmtree(self.directory / quote(origin.label, safe=""), ignore_errors=True)
+        return count
+
+    def files(self, origin: Origin | None = None) -> Iterator[CachedFile]:
+        """Every file, or those of one server."""
+        start = self.directory / quote(origin.label, safe="") if origin else self.directory
+        for folder, _, names in os.walk(start):
+            for name in sorted(names):
+                path = Path(folder) / name
+                found = self._read_path(path)
+                if found is not None:
+                    yield found
+
+    def path_of(self, origin: Origin, uri: SkillUri) -> Path:
+        """Where a file of this server and URI lies."""
+        text = quote(uri, safe="")
+        pieces = [text[at : at + _NAME_LENGTH] for at in range(0, len(text), _NAME_LENGTH)]
+        folders = [piece + _MORE for piece in pieces[:-1]]
+        return self.directory.joinpath(quote(origin.label, safe=""), *folders, pieces[-1] + _LAST)
+
+    def refuse_inside(self, directories: Iterable[Path]) -> None:
+        """Raise when the cache lies where skills are sought: cached text never passes as local (SEC-8)."""
+        mine = self.directory.resolve()
+        for directory in directories:
+            other = directory.resolve()
+            if mine == other or other in mine.parents:
+                raise SourceError(
+                    f"the cache {mine} lies inside {other}, where skills are looked for; move one of them"
+                )
+
+    def _read_path(self, path: Path) -> CachedFile | None:
+        label, *pieces = path.relative_to(self.directory).parts
+        if not pieces or not pieces[-1].endswith(_LAST):
+            return None
+        text = "".join(piece[:-1] for piece in pieces)
+        try:
+            return CachedFile(Origin.mcp(unquote(label)), parse_uri(unquote(text)), path, path.stat().st_size)
+        except (FormatError, OSError):
+            return None  # a file that is being written, or none of ours

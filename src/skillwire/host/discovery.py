@@ -1,0 +1,263 @@
+"""Discovery: the servers and directories of a host, and the registry that their skills go into.
+
+Opening takes these steps: every server is connected in a task of its own; each that declares the extension is
+asked for its listing; local directories are walked; and when all have answered or used up their time, the
+registry takes everything in at once, so that no server is first. Nothing but entries has been fetched by then
+(VER-5).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+
+from skillwire.catalog.registry import Changes, RegisteredSkill, Registry
+from skillwire.errors import AmbiguousName, SkillNotFound, SkillwireError, SourceError
+from skillwire.host.approvals import ApprovalStore
+from skillwire.host.config import ServerConfig
+from skillwire.host.connections import Connection, Status
+from skillwire.host.events import Event, EventKind, EventLog
+from skillwire.host.loading import SkillSource
+from skillwire.host.places import LocalDirectory
+from skillwire.issues import shown
+from skillwire.limits import Limits
+from skillwire.skill.entries import SkillEntry
+from skillwire.skill.uris import SKILL_FILE, SkillUri, parse_uri
+from skillwire.sources.directory import DirectorySource
+from skillwire.sources.mcp import McpSource
+from skillwire.trust.approval import Policy
+from skillwire.trust.origin import Origin
+
+_MENTIONED: Final = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]*://[^\s<>\"'`()\[\]{{}}]+/{re.escape(SKILL_FILE)}\b")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """How a server stands, for a person to look at."""
+
+    label: str
+    place: str
+    status: Status
+    reason: str
+    era: str
+    declares_skills: bool
+    policy: Policy
+
+
+class Discovery:
+    """Finds skills and keeps the registry up to date. `on_changed` hears of every entry that changed."""
+
+    def __init__(
+        self,
+        *,
+        servers: Mapping[Origin, ServerConfig],
+        directories: Iterable[LocalDirectory],
+        registry: Registry,
+        approvals: ApprovalStore,
+        log: EventLog,
+        disabled: Collection[str],
+        limits: Limits,
+        on_changed: Callable[[RegisteredSkill], None],
+    ) -> None:
+        self._configs = dict(servers)
+        self._directories = tuple(directories)
+        self._registry = registry
+        self._approvals = approvals
+        self._log = log
+        self._disabled = frozenset(disabled)
+        self._limits = limits
+        self._on_changed = on_changed
+        self._connections: dict[Origin, Connection] = {}
+        self._sources: dict[Origin, SkillSource] = {}
+        self._listed: dict[Origin, anyio.Event] = {}
+        # What was found while opening; `None` once the host is open.
+        self._found: dict[Origin, Iterable[SkillEntry]] | None = {}
+
+    async def open(self, tasks: anyio.abc.TaskGroup) -> None:
+        """Connect, list and walk, side by side; ends when everybody has answered or used up their time."""
+        for origin, config in self._configs.items():
+            connection = Connection(
+                origin.label, config, limits=self._limits, on_change=self._connection_changed
+            )
+            self._connections[origin] = connection
+            self._sources[origin] = McpSource(origin.label, connection, limits=self._limits)
+            self._listed[origin] = anyio.Event()
+            tasks.start_soon(connection.run)
+        async with anyio.create_task_group() as finding:
+            for directory in self._directories:
+                finding.start_soon(self._walk, directory)
+            for origin in self._connections:
+                finding.start_soon(self._await_listing, origin)
+        found, self._found = self._found or {}, None
+        self._report(self._registry.replace_many(found))
+
+    async def refresh(self, label: str | None = None) -> None:
+        """Ask the servers, or one, for their listings again; without a label, walk the directories too."""
+        connections = (
+            [*self._connections.values()] if label is None else [self._connections[self.server(label)]]
+        )
+        async with anyio.create_task_group() as tasks:
+            for connection in connections:
+                tasks.start_soon(self._list_again, connection)
+        if label is not None:
+            return
+        for directory in self._directories:
+            source = self._sources.get(directory.origin)
+            if isinstance(source, DirectorySource) and await source.rescan():
+                self._take_in(directory.origin, await source.list_entries())
+
+    async def look_up(self, uri: SkillUri, origin: Origin) -> RegisteredSkill:
+        """Ask a server for a skill that it may not list (LST-3)."""
+        self._report(self._registry.add(origin, await self.source(origin).get_entry(uri)))
+        return self._registry.find_uri(uri, origin.label)
+
+    def source(self, origin: Origin) -> SkillSource:
+        source = self._sources.get(origin)
+        if source is None:
+            raise SourceError(f"{origin} is not part of this host")
+        return source
+
+    def policy(self, origin: Origin) -> Policy:
+        return self._configs[origin].approval if origin in self._configs else Policy.PROMPT
+
+    def server(self, label: str) -> Origin:
+        """The server of this label, or `SkillNotFound` that names those there are."""
+        for origin in self._connections:
+            if origin.label == label:
+                return origin
+        known = ", ".join(origin.label for origin in self._connections) or "none"
+        raise SkillNotFound(f"no server is called {shown(label)}; there is {known}")
+
+    def only_server(self, uri: SkillUri, candidates: Collection[Origin]) -> Origin:
+        """The one server that a URI without a server can be on."""
+        possible = sorted(candidates or self._connections)
+        if not possible:
+            raise SkillNotFound(f"no server is there that could serve {shown(uri, 200)}", uri=uri)
+        if len(possible) > 1:
+            raise AmbiguousName(shown(uri, 200), [origin.label for origin in possible])
+        return possible[0]
+
+    def states(self) -> tuple[ServerState, ...]:
+        return tuple(
+            ServerState(
+                label=connection.label,
+                place=connection.config.place,
+                status=connection.status,
+                reason=connection.reason,
+                era=connection.era,
+                declares_skills=connection.declaration is not None,
+                policy=connection.config.approval,
+            )
+            for connection in self._connections.values()
+        )
+
+    async def _await_listing(self, origin: Origin) -> None:
+        connection = self._connections[origin]
+        await connection.settled()
+        if connection.status is not Status.READY:
+            self._offline(origin, connection.reason)
+            return
+        with anyio.move_on_after(connection.config.call_seconds):
+            await self._listed[origin].wait()
+
+    async def _connection_changed(self, connection: Connection) -> None:
+        """Runs in the connection's own task, whenever it is made or lost."""
+        origin = Origin.mcp(connection.label)
+        if connection.status is not Status.READY:
+            if self._found is None:
+                self._offline(origin, connection.reason)
+            return
+        if self._found is None:
+            self._tell(EventKind.RECOVERED, f"{origin} is connected", origin)
+        await self._list_again(connection)
+        self._listed[origin].set()
+
+    async def _list_again(self, connection: Connection) -> None:
+        origin = Origin.mcp(connection.label)
+        source = self.source(origin)
+        if connection.declaration is None or not isinstance(source, McpSource):
+            return  # CAP-3: without the declaration nothing is asked.
+        try:
+            source.expire()
+            self._take_in(origin, await source.list_entries())
+            for problem in source.problems():
+                for issue in problem.issues:
+                    self._tell(
+                        EventKind.REMARK, f"{origin} lists something that cannot be used: {issue}", origin
+                    )
+            await self._look_up_mentioned(connection, source, origin)
+        except SkillwireError as error:
+            self._tell(EventKind.FAILURE, f"{origin} gave no listing: {error}", origin)
+
+    async def _look_up_mentioned(self, connection: Connection, source: McpSource, origin: Origin) -> None:
+        """Confirm the skills that a server's instructions name, with that server alone (LST-3, SEC-3)."""
+        known = {entry.uri: entry for entry in await source.list_entries()}
+        mentioned = dict.fromkeys(_MENTIONED.findall(connection.instructions))
+        for text in list(mentioned)[: self._limits.linked_skills]:
+            try:
+                uri = parse_uri(text)
+                if uri not in known:
+                    known[uri] = await source.get_entry(uri)
+            except SkillwireError as error:
+                self._tell(
+                    EventKind.REMARK, f"{origin} names a skill that it does not serve: {error}", origin
+                )
+        self._take_in(origin, known.values())
+
+    async def _walk(self, directory: LocalDirectory) -> None:
+        try:
+            source = await anyio.to_thread.run_sync(
+                lambda: DirectorySource([directory.path], limits=self._limits)
+            )
+        except SkillwireError as error:
+            self._tell(EventKind.FAILURE, str(error), directory.origin)
+            return
+        self._sources[directory.origin] = source
+        for problem in source.problems():
+            self._tell(EventKind.REMARK, f"left out: {problem}", directory.origin)
+        self._take_in(directory.origin, await source.list_entries())
+
+    def _offline(self, origin: Origin, reason: str) -> None:
+        """Fall back to what was approved before, which the cache may still hold."""
+        self._tell(EventKind.FAILURE, f"{origin} cannot be reached: {reason}", origin)
+        if not self._registry.uris(origin):
+            self._take_in(origin, [stored.entry for stored in self._approvals.all(origin)])
+
+    def _take_in(self, origin: Origin, entries: Iterable[SkillEntry]) -> None:
+        if self._found is not None:
+            self._found[origin] = tuple(entries)
+        else:
+            self._report(self._registry.replace(origin, entries))
+
+    def _report(self, changes: Changes) -> None:
+        for skill in changes.added:
+            if {skill.handle, skill.uri} & self._disabled:
+                self._registry.set_enabled(skill.key, False)
+        for skill in changes.changed:
+            self._on_changed(skill)
+        for kind, skills in (
+            (EventKind.ADDED, changes.added),
+            (EventKind.CHANGED, changes.changed),
+            (EventKind.REMOVED, changes.removed),
+        ):
+            for skill in skills:
+                self._log.tell(
+                    Event(
+                        kind=kind,
+                        message=f"{skill.handle} from {skill.origin} was {kind}",
+                        origin=skill.origin.label,
+                        handle=skill.handle,
+                        uri=skill.uri,
+                    )
+                )
+        for collision in changes.collisions:
+            self._log.tell(Event(kind=EventKind.COLLISION, message=str(collision), handle=collision.handle))
+
+    def _tell(self, kind: EventKind, message: str, origin: Origin) -> None:
+        self._log.tell(Event(kind=kind, message=message, origin=origin.label))

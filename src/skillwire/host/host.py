@@ -1,0 +1,252 @@
+"""SkillHost: the skills of MCP servers beside local ones, verified and approved before a model sees them.
+
+async with SkillHost(servers={"shop": "https://shop.example/mcp"}, ask=ask_the_user) as host:
+    system_prompt += host.catalog()
+    tools = host.tools()
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import anyio
+
+from skillwire.catalog.naming import SkillKey
+from skillwire.catalog.registry import RegisteredSkill, Registry
+from skillwire.catalog.render import render_catalog, render_file, render_skill
+from skillwire.errors import SkillNotFound
+from skillwire.host.approvals import ApprovalStore
+from skillwire.host.cache import SkillCache
+from skillwire.host.config import ServerConfig, parse_server
+from skillwire.host.discovery import Discovery, ServerState
+from skillwire.host.events import Event, EventKind, EventLog
+from skillwire.host.loading import ApprovalCallback, Loader
+from skillwire.host.places import label_directories, state_places, usual_directories
+from skillwire.host.reading import ReadCallback, ResourceReader
+from skillwire.host.tools import Tool, make_tools
+from skillwire.issues import shown
+from skillwire.limits import DEFAULT_LIMITS, Limits
+from skillwire.skill.uris import SKILL_FILE, SkillUri, parse_uri
+from skillwire.trust.acting import Execution, HeldSkill, granted_tools, may_execute
+from skillwire.trust.approval import NO_GRANTS, Approval, Grants
+from skillwire.trust.directory import DirectoryView
+from skillwire.trust.origin import Origin
+from skillwire.trust.verify import VerifiedFile
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSkill:
+    """A skill that is held. `text` is for the model, as a tool's result (SEC-12)."""
+
+    skill: RegisteredSkill
+    text: str
+    grants: Grants
+
+
+class SkillHost:
+    """Takes in skills for an agent. Use it as an asynchronous context manager."""
+
+    def __init__(
+        self,
+        *,
+        servers: Mapping[str, str | ServerConfig | object] | None = None,
+        directories: Iterable[str | Path] = (),
+        usual: bool = True,
+        ask: ApprovalCallback | None = None,
+        ask_read: ReadCallback | None = None,
+        safe_tools: Collection[str] = (),
+        disabled: Iterable[str] = (),
+        limits: Limits = DEFAULT_LIMITS,
+        cache_directory: Path | None = None,
+        approvals_file: Path | None = None,
+    ) -> None:
+        """Nothing is opened yet.
+
+        `usual` adds the directories where agents keep skills: `.agents/skills` and `.claude/skills` of the
+        working directory and of the user. `ask` is called before a skill of a server is loaded, `ask_read`
+        before one server's skill reads from another; without them such calls raise `ApprovalRequired`.
+        `safe_tools` are tools of yours that run no code. `disabled` are handles or URIs to leave out.
+        """
+        places = state_places()
+        found = usual_directories(Path.cwd(), Path.home()) if usual else []
+        local = label_directories(found, directories)
+        self._safe_tools = frozenset(safe_tools)
+        self._limits = limits
+        self.cache = SkillCache(cache_directory or places.cache)
+        self.cache.refuse_inside(directory.path for directory in local)
+        self.approvals = ApprovalStore(approvals_file or places.approvals)
+        self._registry = Registry()
+        self._log = EventLog()
+        self._discovery = Discovery(
+            servers={Origin.mcp(label): parse_server(given) for label, given in (servers or {}).items()},
+            directories=local,
+            registry=self._registry,
+            approvals=self.approvals,
+            log=self._log,
+            disabled=frozenset(disabled),
+            limits=limits,
+            on_changed=lambda skill: self._loader.forget_changed(skill),
+        )
+        self._loader = Loader(
+            registry=self._registry,
+            source_of=self._discovery.source,
+            policy_of=self._discovery.policy,
+            approvals=self.approvals,
+            cache=self.cache,
+            ask=ask,
+            tell=self._log.tell,
+            limits=limits,
+        )
+        self._reader = ResourceReader(self._discovery, self._loader, self._registry, ask_read)
+        self._stack: AsyncExitStack | None = None
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            tasks = await stack.enter_async_context(anyio.create_task_group())
+            stack.callback(tasks.cancel_scope.cancel)
+            if self.approvals.remark:
+                self._log.tell(Event(kind=EventKind.REMARK, message=self.approvals.remark))
+            await self._discovery.open(tasks)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End every connection. What is approved and cached stays."""
+        self._log.close()
+        if self._stack is not None:
+            stack, self._stack = self._stack, None
+            await stack.aclose()
+
+    # What there is
+
+    def skills(self, *, disabled: bool = False) -> tuple[RegisteredSkill, ...]:
+        """Every skill that is known, local ones first, each under a handle of its own."""
+        return self._registry.skills(disabled=disabled)
+
+    def catalog(self, *, budget: int | None = None) -> str:
+        """The skills as text for a system prompt, within a number of characters."""
+        limits = self._limits if budget is None else replace(self._limits, catalog_chars=budget)
+        return render_catalog(self.skills(), limits=limits).text
+
+    def servers(self) -> tuple[ServerState, ...]:
+        """How every server stands."""
+        return self._discovery.states()
+
+    def held(self) -> tuple[HeldSkill, ...]:
+        """The skills that are loaded now."""
+        return self._loader.held
+
+    async def events(self) -> AsyncGenerator[Event]:
+        """What happened since the host was opened, then what happens, until it is closed."""
+        async for event in self._log.listen():
+            yield event
+
+    def events_so_far(self) -> tuple[Event, ...]:
+        """What happened since the host was opened."""
+        return self._log.so_far()
+
+    async def refresh(self, server: str | None = None) -> None:
+        """Ask the servers, or one, for their listings again; without a name, walk the directories too."""
+        await self._discovery.refresh(server)
+
+    # Loading
+
+    async def find(self, name: str, *, server: str | None = None) -> RegisteredSkill:
+        """The skill that a handle or a URI means, also one that its server does not list (LST-3)."""
+        if "://" not in name:
+            return self._registry.find(name)
+        uri = parse_uri(name)
+        try:
+            return self._registry.find_uri(uri, server)
+        except SkillNotFound:
+            origin = self._discovery.server(server) if server is not None else self._likely_server(uri)
+            return await self._discovery.look_up(uri, origin)
+
+    async def load(self, name: str, *, server: str | None = None) -> LoadedSkill:
+        """Load a skill by handle or URI: approved, verified, fenced, and held until it is released."""
+        skill = await self.find(name, server=server)
+        verified = await self._loader.load(skill)
+        text = render_skill(verified, skill.handle, limits=self._limits)
+        return LoadedSkill(self._registry.get(skill.key) or skill, text, self._loader.grants(skill.key))
+
+    async def read(self, name: str, path: str) -> str:
+        """A file of a loaded skill, fenced for a model. The path starts at the skill's directory (FMT-10)."""
+        skill = await self.find(name)
+        return render_file(await self._loader.read(skill.key, path), skill.handle)
+
+    async def read_bytes(self, name: str, path: str) -> VerifiedFile:
+        """A file of a loaded skill as verified bytes: for programs, not for prompts."""
+        return await self._loader.read((await self.find(name)).key, path)
+
+    async def list_directory(self, name: str, path: str = "") -> DirectoryView:
+        """A directory of a loaded skill."""
+        return await self._loader.list_directory((await self.find(name)).key, path)
+
+    async def read_resource(self, server: str, uri: str) -> str:
+        """A resource of a server, bound as SEC-3 says; a skill's URI takes the way of loading (VER-7)."""
+        return await self._reader.read(server, uri)
+
+    async def preview(self, name: str, path: str = SKILL_FILE, *, server: str | None = None) -> VerifiedFile:
+        """A file for the user's eyes, before the skill is loaded. It is no load (SEC-7)."""
+        return await self._loader.preview(await self.find(name, server=server), path)
+
+    def release(self, name: str) -> bool:
+        """Tell the host that a skill's text has left the context; false when it was not held."""
+        return self._loader.release(self._registry.find(name).key)
+
+    # Deciding
+
+    async def approve(self, name: str, *, grants: Grants = NO_GRANTS, server: str | None = None) -> Approval:
+        """Approve a skill as its entry is now. Fetches nothing but the entry."""
+        return self._loader.approve(await self.find(name, server=server), grants)
+
+    async def revoke(self, name: str, *, server: str | None = None) -> bool:
+        """Take an approval back and let go of the skill; false when there was none."""
+        return self._loader.revoke((await self.find(name, server=server)).key)
+
+    def set_enabled(self, name: str, enabled: bool) -> None:
+        """Switch one skill, by handle or URI, off or on."""
+        for skill in self._registry.skills(disabled=True):
+            if name in (skill.handle, skill.uri):
+                self._registry.set_enabled(skill.key, enabled)
+                return
+        raise SkillNotFound(f"no skill is called {shown(name)}: list the skills to see their names")
+
+    def forget_server(self, label: str) -> tuple[int, int]:
+        """Remove what is cached and approved of a server; how many files and approvals that were."""
+        origin = Origin.mcp(label)
+        return self.cache.remove_server(origin), self.approvals.remove_server(origin)
+
+    def may_execute(self, tool: str, arguments: Mapping[str, object] | None = None) -> Execution:
+        """Whether a tool of yours may be called while the held skills are in the context (SEC-2).
+
+        A tool that is not among `safe_tools` counts as code execution, whatever its arguments say.
+        """
+        return may_execute(tool, self._loader.held, safe_tools=self._safe_tools)
+
+    def granted_tools(self) -> frozenset[str]:
+        """The `allowed-tools` patterns that the user granted for all that is held (SEC-4)."""
+        return granted_tools(self._loader.held)
+
+    def tools(self) -> tuple[Tool, ...]:
+        """The tools for a model, with JSON schemas and handlers, for any framework."""
+        return make_tools(self)
+
+    def _likely_server(self, uri: SkillUri) -> Origin:
+        """SEC-3: a URI that stands in the text of a held skill is a matter of that skill's server alone."""
+        naming = [
+            held.origin
+            for held in self._loader.held
+            if (text := self._loader.held_text(SkillKey(held.origin, held.entry.uri))) and uri in text.body
+        ]
+        return self._discovery.only_server(uri, frozenset(naming))

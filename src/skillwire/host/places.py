@@ -1,0 +1,80 @@
+"""Where a host looks for local skills, and where it keeps what it has to remember."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from skillwire.catalog.naming import clean_handle
+from skillwire.trust.origin import LOCAL_LABEL, Origin
+
+_APP = "skillwire"
+_USUAL = ((".agents/skills", ""), (".claude/skills", "-claude"))
+
+
+@dataclass(frozen=True, slots=True)
+class LocalDirectory:
+    """A directory of the user's own skills, under the label that it is shown with."""
+
+    origin: Origin
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class StatePlaces:
+    """The files of a host: approvals outlive the cache, so they lie apart from it."""
+
+    cache: Path
+    approvals: Path
+    config: Path
+
+
+def state_places() -> StatePlaces:
+    """The places that this system has for such files."""
+    return StatePlaces(
+        cache=Path(platformdirs.user_cache_dir(_APP, appauthor=False)) / "files",
+        approvals=Path(platformdirs.user_data_dir(_APP, appauthor=False)) / "approvals.sqlite",
+        config=Path(platformdirs.user_config_dir(_APP, appauthor=False)) / "skillwire.toml",
+    )
+
+
+def usual_directories(project: Path, home: Path) -> list[tuple[str, Path]]:
+    """The directories where agents keep skills, of the project and of the user, those that are there."""
+    found: list[tuple[str, Path]] = []
+    for label, base in (("project", project), ("user", home)):
+        for below, suffix in _USUAL:
+            path = base / below
+            if path.is_dir():
+                found.append((label + suffix, path))
+    return found
+
+
+def label_directories(usual: Iterable[tuple[str, Path]], given: Iterable[str | Path]) -> list[LocalDirectory]:
+    """Every directory once, under a label of its own."""
+    directories: list[LocalDirectory] = []
+    labels: set[str] = set()
+    paths: set[Path] = set()
+    wanted = [*usual, *((_label(Path(path)), Path(path).expanduser()) for path in given)]
+    for wish, path in wanted:
+        real = path.resolve()
+        if real in paths:
+            continue
+        label, number = wish, 1
+        while label.casefold() in labels:
+            number += 1
+            label = f"{wish}-{number}"
+        labels.add(label.casefold())
+        paths.add(real)
+        directories.append(LocalDirectory(Origin.local(label), path))
+    return directories
+
+
+def _label(path: Path) -> str:
+    """A label from a directory's name; of `shop/.agents/skills` the part that tells it from others."""
+    telling = [
+        part for part in path.expanduser().resolve().parts if part not in ("skills", ".agents", ".claude")
+    ]
+    return clean_handle(telling[-1], marks="-_.")[:48].strip("-_.") or LOCAL_LABEL if telling else LOCAL_LABEL

@@ -1,0 +1,150 @@
+"""ServerProcess: an MCP server that we started, spoken to in lines over its standard input and output.
+
+Ours rather than the SDK's for two reasons: a line has a limit while it arrives (SEC-9), and what the server
+writes to standard error never reaches our terminal. The last of it is kept, as the reason when it fails.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+import anyio
+import anyio.abc
+
+from skillwire.errors import LimitExceeded, SourceError
+from skillwire.issues import shown
+
+_GRACE_SECONDS: Final = 2.0
+_KEPT_LINES: Final = 20
+_KEPT_CHARS: Final = 500
+# What a program needs to run at all. The rest of our environment may hold secrets that are not the server's.
+_INHERITED: Final = (
+    (
+        "APPDATA",
+        "HOMEDRIVE",
+        "HOMEPATH",
+        "LOCALAPPDATA",
+        "PATH",
+        "PATHEXT",
+        "PROGRAMFILES",
+        "SYSTEMDRIVE",
+        "SYSTEMROOT",
+        "TEMP",
+        "USERNAME",
+        "USERPROFILE",
+    )
+    if sys.platform == "win32"
+    else ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
+)
+
+
+class ServerProcess:
+    """A running server. `lines` gives what it says; `send` says something to it."""
+
+    def __init__(self, process: anyio.abc.Process, *, line_bytes: int) -> None:
+        self._process = process
+        self._line_bytes = line_bytes
+        self._complaints: deque[str] = deque(maxlen=_KEPT_LINES)
+
+    @property
+    def last_words(self) -> str:
+        """The last line that the server wrote to standard error, fit for a message."""
+        return next((line for line in reversed(self._complaints) if line), "")
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        """Whole lines as they arrive. A line beyond the limit ends the conversation."""
+        output = self._process.stdout
+        if output is None:
+            raise AssertionError("the process was started with pipes")
+        held = bytearray()
+        async for chunk in output:
+            held += chunk
+            *whole, rest = held.split(b"\n")
+            held = rest
+            if len(held) > self._line_bytes or any(len(line) > self._line_bytes for line in whole):
+                raise LimitExceeded(
+                    f"an answer of more than {self._line_bytes:,} bytes: the server is cut off"
+                )
+            for line in whole:
+                yield bytes(line)
+
+    async def send(self, line: bytes) -> None:
+        if self._process.stdin is None:
+            raise AssertionError("the process was started with pipes")
+        await self._process.stdin.send(line + b"\n")
+
+    async def collect_complaints(self) -> None:
+        """Keep the last lines of standard error. Runs beside the conversation."""
+        errors = self._process.stderr
+        if errors is None:
+            raise AssertionError("the process was started with pipes")
+        rest = ""
+        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+            async for chunk in errors:
+                *lines, rest = (rest + chunk.decode("utf-8", "replace")).split("\n")
+                self._complaints.extend(shown(line.strip(), _KEPT_CHARS) for line in lines)
+                rest = rest[-_KEPT_CHARS:]
+        self._complaints.append(shown(rest.strip(), _KEPT_CHARS))
+
+    async def stop(self) -> None:
+        """Close its input, wait a little, then end it and whatever it started."""
+        if self._process.stdin is not None:
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+                await self._process.stdin.aclose()
+        with anyio.move_on_after(_GRACE_SECONDS) as waiting:
+            await self._process.wait()
+        if waiting.cancelled_caught:
+            self._signal(signal.SIGTERM)
+            with anyio.move_on_after(_GRACE_SECONDS) as waiting:
+                await self._process.wait()
+        # Children may have outlived their parent; they share its group.
+        self._signal(getattr(signal, "SIGKILL", signal.SIGTERM))
+        with anyio.move_on_after(_GRACE_SECONDS):
+            await self._process.wait()
+        await self._process.aclose()
+
+    def _signal(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            if hasattr(os, "killpg"):
+                os.killpg(self._process.pid, number)
+            else:
+                self._process.send_signal(number)
+
+
+@asynccontextmanager
+async def running(
+    command: Sequence[str], *, env: Mapping[str, str], directory: str, line_bytes: int
+) -> AsyncGenerator[ServerProcess]:
+    """Start a server, and stop it on the way out, whatever happened."""
+    environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    try:
+        process = await anyio.open_process(
+            list(command),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**environment, **env},
+            cwd=directory or None,
+            start_new_session=True,
+        )
+    except FileNotFoundError:
+        raise SourceError(f"the command {shown(command[0])} is not installed, or not on the PATH") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise SourceError(f"the command {shown(command[0])} cannot be started: {reason}") from None
+    server = ServerProcess(process, line_bytes=line_bytes)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(server.collect_complaints)
+        try:
+            yield server
+        finally:
+            with anyio.CancelScope(shield=True):
+                await server.stop()
+            tasks.cancel_scope.cancel()

@@ -1,0 +1,144 @@
+"""The answers of a server, read: a page of a listing, one entry, a directory, the bytes of a file.
+
+A bad entry costs itself alone: it becomes an issue beside the good ones. Anything else that is not as the
+extension says is a `FormatError`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeGuard
+
+from skillwire.errors import FormatError
+from skillwire.issues import Issue
+from skillwire.skill.entries import SkillEntry
+from skillwire.skill.media import DIRECTORY
+from skillwire.skill.uris import SkillUri, parse_uri, shown_uri
+from skillwire.wire.v1 import entry_from_wire
+
+
+@dataclass(frozen=True, slots=True)
+class ListPage:
+    """One page of `skills/list`. `ttl_ms` is `None` where the server gave none."""
+
+    entries: tuple[SkillEntry, ...]
+    issues: tuple[Issue, ...]
+    next_cursor: str | None
+    ttl_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class WireChild:
+    """A child in an answer to `resources/directory/read`; its URI is as the server wrote it."""
+
+    uri: str
+    is_directory: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryPage:
+    children: tuple[WireChild, ...]
+    next_cursor: str | None
+
+
+def list_page(answer: object) -> ListPage:
+    """A page of `skills/list` (LST-1). An empty cursor ends the listing, as some servers write it."""
+    items = _list_in(answer, "skills")
+    entries: list[SkillEntry] = []
+    issues: list[Issue] = []
+    for item in items:
+        try:
+            entries.append(entry_from_wire(item))
+        except FormatError as error:
+            where = item.get("uri") if _is_object(item) else None
+            place = shown_uri(where) if isinstance(where, str) else "an entry without a URI"
+            issues.extend(
+                Issue(rule=issue.rule, message=issue.message, remedy=issue.remedy, file=place)
+                for issue in error.issues
+            )
+    return ListPage(tuple(entries), tuple(issues), _cursor(answer), _ttl(answer))
+
+
+def single_entry(answer: object, uri: SkillUri) -> SkillEntry:
+    """The entry in an answer to `skills/get`, which must be the one that was asked for (GET-1)."""
+    if not _is_object(answer) or "skill" not in answer:
+        raise _malformed("the answer to skills/get has no skill")
+    entry = entry_from_wire(answer["skill"])
+    if entry.uri != uri:
+        raise _malformed(
+            f"skills/get was asked for {shown_uri(uri)} and answered with {shown_uri(entry.uri)}"
+        )
+    return entry
+
+
+def directory_page(answer: object) -> DirectoryPage:
+    """A page of `resources/directory/read` (DIR-1)."""
+    children: list[WireChild] = []
+    for item in _list_in(answer, "resources"):
+        uri = item.get("uri") if _is_object(item) else None
+        if not _is_object(item) or not isinstance(uri, str):
+            raise _malformed("a child of a directory has no URI")
+        children.append(WireChild(uri, item.get("mimeType") == DIRECTORY))
+    return DirectoryPage(tuple(children), _cursor(answer))
+
+
+def file_bytes(answer: object, uri: SkillUri) -> bytes:
+    """The bytes in an answer to `resources/read` (RD-2)."""
+    for item in _list_in(answer, "contents"):
+        if not _is_object(item) or not _names(item.get("uri"), uri):
+            continue
+        text, blob = item.get("text"), item.get("blob")
+        if isinstance(text, str):
+            try:
+                return text.encode("utf-8")
+            except UnicodeEncodeError:
+                raise _malformed(f"the text of {shown_uri(uri)} is not Unicode") from None
+        if isinstance(blob, str):
+            try:
+                return base64.b64decode(blob, validate=True)
+            except (binascii.Error, ValueError):
+                raise _malformed(f"the blob of {shown_uri(uri)} is not base64") from None
+    raise _malformed(f"the answer to resources/read holds nothing for {shown_uri(uri)}")
+
+
+def _names(value: object, uri: SkillUri) -> bool:
+    try:
+        return isinstance(value, str) and parse_uri(value) == uri
+    except FormatError:
+        return False
+
+
+def _list_in(answer: object, key: str) -> Sequence[object]:
+    items = answer.get(key) if _is_object(answer) else None
+    if not _is_list(items):
+        raise _malformed(f"the answer has no list of {key}")
+    return items
+
+
+def _cursor(answer: object) -> str | None:
+    cursor = answer.get("nextCursor") if _is_object(answer) else None
+    if cursor is None or cursor == "":
+        return None
+    if not isinstance(cursor, str):
+        raise _malformed("nextCursor is not a string")
+    return cursor
+
+
+def _ttl(answer: object) -> int | None:
+    ttl = answer.get("ttlMs") if _is_object(answer) else None
+    return ttl if isinstance(ttl, int) and not isinstance(ttl, bool) and ttl >= 0 else None
+
+
+def _malformed(message: str) -> FormatError:
+    return FormatError(Issue(rule="answer", message=message, remedy="tell the server's operator"))
+
+
+def _is_object(value: object) -> TypeGuard[Mapping[str, object]]:
+    return isinstance(value, Mapping)
+
+
+def _is_list(value: object) -> TypeGuard[Sequence[object]]:
+    return isinstance(value, list)

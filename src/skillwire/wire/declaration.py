@@ -1,0 +1,40 @@
+"""Declaration: how a server says that it has skills, as it is written and as it is found in the field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeGuard
+
+from skillwire.wire.v1 import DIRECTORY_READ_SETTING, EXTENSION_ID
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """The extension, declared. `directory_read` allows `resources/directory/read` (CAP-1, CAP-3)."""
+
+    directory_read: bool = False
+
+
+def declaration_in(capabilities: object) -> Declaration | None:
+    """The declaration among a server's capabilities, or `None`.
+
+    CAP-5: `experimental` in place of `extensions`, settings below `config`, and `[]` for `{}` are understood.
+    """
+    if not _is_object(capabilities):
+        return None
+    for place in ("extensions", "experimental"):
+        declared = capabilities.get(place)
+        if _is_object(declared) and EXTENSION_ID in declared:
+            settings = declared[EXTENSION_ID]
+            if _is_object(settings):
+                nested = settings.get("config")
+                named = nested if _is_object(nested) else settings
+                return Declaration(named.get(DIRECTORY_READ_SETTING) is True)
+            if settings == []:
+                return Declaration()
+    return None
+
+
+def _is_object(value: object) -> TypeGuard[Mapping[str, object]]:
+    return isinstance(value, Mapping)
