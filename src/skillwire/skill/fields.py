@@ -190,5 +190,5 @@ def _kind(value: JsonValue) -> str:
             return "a string"
         case list():
             return "a list"
-        case dict():
+        case _:
             return "a mapping"

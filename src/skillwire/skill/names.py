@@ -52,5 +52,5 @@ def parse_name(name: str) -> SkillName:
 
 
 def _is_name_character(char: str) -> bool:
-    # Letters without case (Arabic, Chinese, ...) count. Some capitals (mathematical ones) have no lowercase form.
+    # Letters without case (Arabic, Chinese, ...) count. Mathematical capitals have no lowercase form.
     return char.isalnum() and char == char.lower() and not char.isupper()

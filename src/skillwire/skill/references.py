@@ -10,8 +10,8 @@ from urllib.parse import unquote
 _FENCE = re.compile(r"[ \t>]*(`{3,}|~{3,})(.*)")
 _CODE_SPAN = re.compile(r"`+([^`\n]+)`+")
 # A link or an image is found by its middle, so that a line full of brackets costs no more than any other.
-_LINK = re.compile(r"\]\([ \t]*(?:<([^<>\n]*)>|([^\s()<>]*(?:\([^\s()<>]*\)[^\s()<>]*)*))")
-_DEFINITION = re.compile(r"[ ]{0,3}\[[^\]\n]+\]:[ \t]+(?:<([^<>\n]*)>|(\S+))")
+_LINK = re.compile(r"\]\([ \t]*(?:<([^<>\n]*)>(?=[ \t)])|([^\s()<>]*(?:\([^\s()<>]*\)[^\s()<>]*)*))")
+_DEFINITION = re.compile(r"[ ]{0,3}\[(?!\^)[^\]\n]+\]:[ \t]+(?:<([^<>\n]*)>|(\S+))")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _PATH_IN_CODE = re.compile(r"(?:\./)?(?:scripts|references|assets)/[^\s`]*[^\s`/.]\.[A-Za-z0-9]+")
 _PLACEHOLDER = re.compile(r"[{}<>*$|]|\.\.\.|…")
@@ -75,10 +75,15 @@ def _targets(line: str) -> Iterator[str]:
     definition = _DEFINITION.match(prose)
     for match in (*_LINK.finditer(prose), *((definition,) if definition else ())):
         target = (match[1] or match[2] or "").partition("#")[0].partition("?")[0]
-        if (
-            target
-            and target[0] not in "/\\"
-            and not _SCHEME.match(target)
-            and not _PLACEHOLDER.search(target)
-        ):
+        if _is_relative_path(target):
             yield target
+
+
+def _is_relative_path(target: str) -> bool:
+    # A bare word in brackets is as often prose or code as it is a file.
+    return (
+        ("." in target or "/" in target)
+        and target[0] not in "/\\"
+        and _SCHEME.match(target) is None
+        and _PLACEHOLDER.search(target) is None
+    )

@@ -36,6 +36,8 @@ class _KeyLine:
     indent: int
     key: str
     value: str
+    column: int
+    """Where the value starts."""
 
 
 def explain(text: str, error: YAMLError, *, file: str, first_line: int) -> Issue:
@@ -65,9 +67,9 @@ def _diagnose(lines: list[str], error: YAMLError) -> _Finding:
     if lines[at].lstrip(" ").startswith(":"):
         return _Finding("yaml-key", "a value has no key", "write a key before the colon", at)
     if "flow" in context and not lines[at].strip():
-        at = since
+        at, column = since, len(lines[since])
     here = _key_line(lines, at)
-    if here is not None and (finding := _about_value(here, lines)) is not None:
+    if here is not None and column >= here.column and (finding := _about_value(here, lines)) is not None:
         return finding
     if "mapping values are not allowed" in problem:
         return _about_stray_key(lines, at)
@@ -179,11 +181,10 @@ def _about_missing_colon(lines: list[str], line: int) -> _Finding:
 
 def _about_stray_key(lines: list[str], at: int) -> _Finding:
     """A colon on a line that, as it stands, goes on with the value of a line above."""
-    indent = _indent(lines[at])
     loose = at
     for number in range(at - 1, -1, -1):
         owner = _key_line(lines, number)
-        if owner is not None and owner.indent < indent:
+        if owner is not None and owner.value and owner.indent < _indent(lines[at]):
             key = shown(owner.key)
             return _Finding(
                 "yaml-unquoted-colon",
@@ -196,6 +197,8 @@ def _about_stray_key(lines: list[str], at: int) -> _Finding:
             break
         if lines[number].strip():
             loose = number
+            if not _indent(lines[number]):
+                break
     return _about_missing_colon(lines, loose)
 
 
@@ -205,7 +208,8 @@ def _key_line(lines: list[str], number: int) -> _KeyLine | None:
     before = _BEFORE_KEY.match(line)
     if colon is None or before is None or not (key := line[before.end() : colon.start()].strip()):
         return None
-    return _KeyLine(number, before.end(), key, line[colon.end() :].strip(" \t"))
+    value = line[colon.end() :].lstrip(" \t")
+    return _KeyLine(number, before.end(), key, value.rstrip(" \t"), len(line) - len(value))
 
 
 def _indent(line: str) -> int:

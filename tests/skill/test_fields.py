@@ -1,0 +1,160 @@
+"""Fields: what a host refuses is an error, what skills in the field get away with is advice."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Any
+
+import pytest
+
+from skillwire.issues import Severity
+from skillwire.skill.fields import field_issues
+from skillwire.skill.frontmatter import parse_skill_md
+
+GOOD: dict[str, Any] = {"name": "refunds", "description": "Refund an order. Use when a customer asks."}
+
+
+def found(directory: str | None = "refunds", **changes: Any) -> list[tuple[str, Severity]]:
+    """The rules that good fields break when some are changed; `...` takes a field out."""
+    fields = GOOD | {key.replace("_", "-"): value for key, value in changes.items()}
+    fields = {key: value for key, value in fields.items() if value is not ...}
+    issues = field_issues(fields, directory=directory, file="SKILL.md")
+    assert all(issue.file == "SKILL.md" and issue.message and issue.remedy for issue in issues)
+    assert all(str(issue).isprintable() and len(str(issue)) < 600 for issue in issues)
+    return [(issue.rule, issue.severity) for issue in issues]
+
+
+def error(*rules: str) -> list[tuple[str, Severity]]:
+    return [(rule, Severity.ERROR) for rule in rules]
+
+
+def advice(*rules: str) -> list[tuple[str, Severity]]:
+    return [(rule, Severity.ADVICE) for rule in rules]
+
+
+@pytest.mark.requirement("FMT-1", "FMT-2")
+def test_good_fields_have_no_issues() -> None:
+    assert found() == []
+    assert found(directory=None, name="any-name") == []
+    assert (
+        found(
+            license="MIT",
+            compatibility="Needs git",
+            metadata={"author": "acme", "version": "1.0"},
+            allowed_tools="Bash(git:*) Read",
+        )
+        == []
+    )
+
+
+@pytest.mark.requirement("FMT-2")
+@pytest.mark.parametrize(
+    ("name", "rules"),
+    [
+        (..., ["name-missing"]),
+        (None, ["name-type"]),
+        (7, ["name-type"]),
+        (True, ["name-type"]),
+        (["refunds"], ["name-type"]),
+        ({}, ["name-type"]),
+        ("", ["name-empty", "name-not-directory"]),
+        ("Refunds", ["name-characters", "name-not-directory"]),
+        ("other", ["name-not-directory"]),
+        ("refunds ", ["name-characters", "name-not-directory"]),
+        ("x" * 65, ["name-too-long", "name-not-directory"]),
+        ("\x1b" * 900, ["name-too-long", "name-characters", "name-not-directory"]),
+    ],
+)
+def test_a_bad_name_is_an_error(name: object, rules: list[str]) -> None:
+    assert found(name=name) == error(*rules)
+
+
+@pytest.mark.requirement("FMT-2")
+def test_a_name_that_is_not_its_directory_names_both() -> None:
+    (issue,) = field_issues(GOOD, directory="payments", file="SKILL.md")
+    assert "`refunds`" in issue.message
+    assert "`payments`" in issue.message
+
+
+@pytest.mark.requirement("FMT-2")
+def test_a_name_in_another_normal_form_than_its_directory_is_told_so() -> None:
+    fields = GOOD | {"name": "café"}
+    (issue,) = field_issues(fields, directory=unicodedata.normalize("NFD", "café"), file="SKILL.md")
+    assert issue.rule == "name-not-directory"
+    assert "normal forms" in issue.message
+
+
+@pytest.mark.requirement("FMT-2")
+@pytest.mark.parametrize(
+    ("description", "rules"),
+    [
+        (..., ["description-missing"]),
+        (None, ["description-type"]),
+        (1.5, ["description-type"]),
+        ({"a": "b"}, ["description-type"]),
+        ("", ["description-empty"]),
+        (" \n\t", ["description-empty"]),
+        ("x" * 1024, []),
+        ("é" * 1024, []),
+        ("x" * 1025, ["description-too-long"]),
+    ],
+)
+def test_a_bad_description_is_an_error(description: object, rules: list[str]) -> None:
+    assert found(description=description) == error(*rules)
+
+
+@pytest.mark.requirement("FMT-2")
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [
+        ("license", 2, error("license-type")),
+        ("license", None, advice("license-blank")),
+        ("license", "", []),
+        ("compatibility", ["git"], error("compatibility-type")),
+        ("compatibility", None, advice("compatibility-blank")),
+        ("compatibility", "", advice("compatibility-length")),
+        ("compatibility", "x" * 500, []),
+        ("compatibility", "x" * 501, advice("compatibility-length")),
+        ("metadata", "text", error("metadata-type")),
+        ("metadata", ["a"], error("metadata-type")),
+        ("metadata", None, advice("metadata-blank")),
+        ("metadata", {}, []),
+        ("metadata", {"version": 1.0, "author": "acme"}, advice("metadata-value-type")),
+        (
+            "metadata",
+            {"a": None, "b": True, "c": ["x"], "d": {"e": "f"}},
+            advice(*["metadata-value-type"] * 4),
+        ),
+        ("allowed_tools", "", []),
+        ("allowed_tools", None, advice("allowed-tools-blank")),
+        ("allowed_tools", [], advice("allowed-tools-list")),
+        ("allowed_tools", ["Read", "Bash(git:*)"], advice("allowed-tools-list")),
+        ("allowed_tools", ["Read", 1], error("allowed-tools-type")),
+        ("allowed_tools", {"Read": True}, error("allowed-tools-type")),
+        ("allowed_tools", False, error("allowed-tools-type")),
+    ],
+)
+def test_an_optional_field_is_refused_only_for_its_type(field: str, value: Any, expected: list[Any]) -> None:
+    assert found(**{field: value}) == expected
+
+
+@pytest.mark.requirement("FMT-2")
+def test_unknown_fields_are_never_an_issue_of_the_fields() -> None:
+    assert found(version=1, hooks={"a": ["b"]}, author=None) == []
+
+
+@pytest.mark.requirement("ENT-7")
+def test_reserved_metadata_is_no_issue_of_the_fields() -> None:
+    assert found(metadata={"io.modelcontextprotocol/unheard-of": "x"}) == []
+
+
+def test_every_issue_of_every_field_is_reported_with_its_line() -> None:
+    document = parse_skill_md(b"---\nname: A\nlicense: 1\ndescription:\nmetadata: [a]\n---\n")
+    issues = field_issues(document.frontmatter, directory=None, file="x/SKILL.md", lines=document.lines)
+    assert [(issue.rule, issue.line) for issue in issues] == [
+        ("name-characters", 2),
+        ("description-type", 4),
+        ("license-type", 3),
+        ("metadata-type", 5),
+    ]
+    assert str(issues[1]).startswith("x/SKILL.md:4: description is empty, not a string")

@@ -1,0 +1,220 @@
+"""The linter: errors a host refuses a skill for, and advice to its author."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skillwire.issues import Issue, Severity
+from skillwire.limits import MIB, Limits
+from skillwire.skill.lint import lint_skill
+
+HEAD = "---\nname: refunds\ndescription: Refund an order of a customer. Use when someone asks.\n---\n"
+
+
+def lint(text: str, *paths: str, directory: str = "refunds") -> list[Issue]:
+    return lint_skill(text.encode(), directory=directory, files=dict.fromkeys(("SKILL.md", *paths), 10))
+
+
+def rules(text: str, *paths: str) -> list[tuple[str, int | None]]:
+    issues = lint(text, *paths)
+    assert all(issue.severity is Severity.ADVICE and issue.remedy for issue in issues)
+    return [(issue.rule, issue.line) for issue in issues]
+
+
+def head(description: str = "Refund an order of a customer. Use when someone asks.", more: str = "") -> str:
+    return f"---\nname: refunds\ndescription: {description}\n{more}---\nDo it.\n"
+
+
+def test_a_good_skill_has_no_issues() -> None:
+    assert lint(HEAD + "# Refunds\n\nSee [the rules](references/rules.md).\n", "references/rules.md") == []
+
+
+@pytest.mark.requirement("FMT-1")
+@pytest.mark.parametrize(
+    ("paths", "remedy"),
+    [
+        (["skill.md", "a.md"], "rename skill.md to SKILL.md"),
+        (["Skill.MD"], "rename Skill.MD to SKILL.md"),
+        (["docs/skill.md"], "add a SKILL.md"),
+        ([], "add a SKILL.md"),
+    ],
+)
+def test_a_directory_without_a_skill_file_is_an_error(paths: list[str], remedy: str) -> None:
+    (issue,) = lint_skill(None, directory="a", files=dict.fromkeys(paths, 1), file="a/SKILL.md")
+    assert (issue.rule, issue.severity, issue.file) == ("skill-file-missing", Severity.ERROR, "a/SKILL.md")
+    assert remedy in issue.remedy
+
+
+@pytest.mark.requirement("FMT-2")
+def test_errors_of_frontmatter_and_fields_are_reported_as_errors() -> None:
+    (broken,) = lint("---\nname: a: b\n---\n")
+    assert (broken.rule, broken.severity, broken.line) == ("yaml-unquoted-colon", Severity.ERROR, 2)
+    issues = lint("---\nname: Refunds\n---\n", directory="payments")
+    assert [(issue.rule, issue.severity) for issue in issues] == [
+        ("description-missing", Severity.ERROR),
+        ("name-characters", Severity.ERROR),
+        ("name-not-directory", Severity.ERROR),
+        ("body-empty", Severity.ADVICE),
+    ]
+
+
+def test_too_many_files_or_bytes_are_errors_even_when_the_rest_is_broken() -> None:
+    files = {f"a/{number}": MIB // 16 for number in range(512)}
+    for skill_md in (None, b"", HEAD.encode() + b"Do it."):
+        found = {
+            issue.rule for issue in lint_skill(skill_md, directory="refunds", files={"SKILL.md": 1} | files)
+        }
+        assert {"too-many-files", "too-many-bytes"} <= found
+    just = {"SKILL.md": 16 * MIB - 511} | {f"a/{number}": 1 for number in range(511)}
+    assert lint_skill(HEAD.encode() + b"Do it.", directory="refunds", files=just) == []
+    tight = Limits(files_per_skill=1, bytes_per_skill=5)
+    issues = lint_skill(HEAD.encode() + b"Do it.", directory="refunds", files={"a": 3, "b": 3}, limits=tight)
+    assert [(issue.rule, issue.severity) for issue in issues] == [
+        ("too-many-files", Severity.ERROR),
+        ("too-many-bytes", Severity.ERROR),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("description", "expected"),
+    [
+        ("Use when asked.", ["description-short"]),
+        ("Refunds.", ["description-short", "description-when"]),
+        ("Refund an order of a customer, wholly or in part, by card.", ["description-when"]),
+        ("Refund an order of a customer. Useful for support staff.", []),
+        ("Erstattet eine Bestellung, ganz oder teilweise, für Kunden.", []),
+        ("Use when asked. " + "x" * 700, ["description-long"]),
+        ("Refund. " + "x" * 700, ["description-long", "description-when"]),
+    ],
+)
+def test_a_description_should_say_enough_and_when_to_use_the_skill(
+    description: str, expected: list[str]
+) -> None:
+    assert rules(head(description)) == [(rule, 3) for rule in expected]
+
+
+def test_a_description_that_is_an_error_gets_no_advice_on_top() -> None:
+    for description in ("''", "x" * 1025, "7"):
+        assert {issue.severity for issue in lint(head(description))} == {Severity.ERROR}
+
+
+@pytest.mark.requirement("FMT-2")
+def test_an_unknown_field_is_advice() -> None:
+    assert rules(head(more="version: 1\nlicense: MIT\nhooks: {}\n")) == [
+        ("unknown-field", 4),
+        ("unknown-field", 6),
+    ]
+
+
+@pytest.mark.requirement("ENT-7")
+def test_a_reserved_metadata_key_is_advice() -> None:
+    more = "metadata:\n  a: b\n  io.modelcontextprotocol/x: c\n  io.modelcontextprotocol.skills/y: d\n"
+    assert rules(head(more=more)) == [("metadata-reserved", 4)]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("", [("body-empty", 5)]),
+        (" \n\n", [("body-empty", 5)]),
+        ("a\n" * 500, []),
+        ("a\n" * 499 + "a", []),
+        ("a\n" * 501, [("body-lines", 5)]),
+        ("a\n" * 500 + "a", [("body-lines", 5)]),
+        ("x" * 20_003, []),
+        ("x" * 20_004, [("body-tokens", 5)]),
+        ("xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\n" * 501, [("body-lines", 5)]),
+    ],
+)
+def test_a_body_should_be_there_and_not_too_long(body: str, expected: list[tuple[str, int]]) -> None:
+    assert rules(HEAD + body) == expected
+
+
+FILES = ("scripts/run.py", "references/rules.md", "references/deep/x.md", "assets/a b.png", "LICENSE", "é.md")
+
+
+@pytest.mark.requirement("FMT-10")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[a](references/rules.md)",
+        "[a](./references/rules.md#part)",
+        "[a](references/rules.md?raw=1)",
+        '[a](references/rules.md "title")',
+        "[a]( <references/rules.md> )",
+        "[a](references)",
+        "[a](references/)",
+        "[a](references/deep/../rules.md)",
+        "[a](.)",
+        "[a](SKILL.md)",
+        "[a](LICENSE)",
+        "[a](%C3%A9.md) [b](é.md)",
+        "![a](assets/a%20b.png) ![b](<assets/a b.png>)",
+        "[a]: references/rules.md",
+        "[a]: <assets/a b.png> 'title'",
+        "`scripts/run.py` and `./scripts/run.py`",
+        # not references to files of the skill
+        "[a](https://example.org/x.md) [b](mailto:a@example.org) [c](skill://a/b.md) [d](//example.org/x)",
+        "[a](#part) [b]() [c](?x)",
+        "[a](/etc/passwd) [b](\\\\host\\x)",
+        "[a]({path}/x.md) [b](<name>.md) [c](docs/*.md) [d](docs/...) [e]($DIR/x.md)",
+        "[a] (nothing.md) and (nothing.md)",
+        "`[a](nothing.md)` and ``[a](nothing.md)``",
+        "`scripts/` `scripts/run` `scripts/{name}.py` `scripts/*.py` `python scripts/nothing.py` `src/x.py`",
+        "```\n[a](nothing.md) `scripts/nothing.py`\n```",
+        "~~~md\n[a](nothing.md)\n```\n[a](nothing.md)\n~~~",
+        "````\n```\n[a](nothing.md)\n```\n[a](nothing.md)\n````",
+        "  ```sh\n  [a](nothing.md)\n  ```",
+        "```\n[a](nothing.md)\n``` not the end\n[a](nothing.md)",
+        "[ ] todo, array[0](x) and [Note]: this [^1]: see",
+        "[^1]: see/that",
+    ],
+)
+def test_a_reference_that_leads_to_a_file_or_is_none_is_fine(text: str) -> None:
+    assert rules(HEAD + text + "\n", *FILES) == []
+
+
+@pytest.mark.requirement("FMT-10")
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[a](nothing.md)", [("reference-missing", 5)]),
+        ("x\n\n![a](assets/a_(1).png)", [("reference-missing", 7)]),
+        ("[a](deep/x.md)", [("reference-missing", 5)]),
+        ("[a]: docs/nothing.md", [("reference-missing", 5)]),
+        ("`references/nothing.md`", [("reference-missing", 5)]),
+        ("[a](nothing.md) [b](nothing.md#c)\n[c](nothing.md)", [("reference-missing", 5)]),
+        ("[a](x.md)[b](y.md)", [("reference-missing", 5), ("reference-missing", 5)]),
+        ("```\n```\n[a](nothing.md)", [("reference-missing", 7)]),
+        ("[a](../other/SKILL.md)", [("reference-outside", 5)]),
+        ("[a](references/../../x.md)", [("reference-outside", 5)]),
+        ("[a](%2e%2e/x.md)", [("reference-outside", 5)]),
+    ],
+)
+def test_a_reference_that_leads_nowhere_is_advice(text: str, expected: list[tuple[str, int]]) -> None:
+    assert rules(HEAD + text, *FILES) == expected
+
+
+def test_a_reference_in_another_case_names_the_file() -> None:
+    (issue,) = lint(HEAD + "[a](References/Rules.md)", *FILES)
+    assert issue.remedy == "the file is spelt references/rules.md"
+
+
+def test_issues_come_in_the_order_of_the_file() -> None:
+    found = lint(head("Refund. Use when asked.", "version: 1\n") + "[a](x.md)\n")
+    assert [issue.line for issue in found] == [3, 4, 7]
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.text(st.sampled_from("[]()<>!`~#:./\\ \nab%é\t-*^")))
+def test_any_body_can_be_linted(body: str) -> None:
+    for issue in lint(HEAD + body):
+        assert issue.severity is Severity.ADVICE
+        assert str(issue).isprintable()
+
+
+def test_a_body_made_to_stall_the_linter_does_not() -> None:
+    for piece in ("[", "](", "](<", "`", "]((", "[a](", "](a(", "[a]: ", "```", "~~~~ ", "](a)"):
+        lint(HEAD + piece * 50_000)
