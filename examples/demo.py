@@ -54,10 +54,8 @@ async def main() -> None:
         console.print(text, markup=False, soft_wrap=True, style="dim")
 
     console.print("[bold]That is all.[/] With skills of your own:\n")
-    console.print("   .venv/bin/skillwire lint  ./my-skills    every mistake, and how to mend it")
-    console.print(
-        "   .venv/bin/skillwire serve ./my-skills    over stdio; add --http 127.0.0.1:8000 for HTTP\n"
-    )
+    console.print("   .venv/bin/skillwire lint ./my-skills     shows every mistake and its remedy")
+    console.print("   .venv/bin/skillwire serve ./my-skills    is what an MCP client starts\n")
 
 
 async def list_skills(client: Client) -> list[dict[str, Any]]:
