@@ -80,16 +80,16 @@ def test_a_catalogue_that_just_fits_is_shown_whole_and_one_less_leaves_out_one()
 
 @pytest.mark.requirement("SEC-9")
 def test_a_server_with_many_skills_cannot_crowd_out_the_others() -> None:
+    def skills(*names: str) -> list[SkillEntry]:
+        return [make_entry(f"skill://{name}/SKILL.md", description="x" * 900) for name in names]
+
     registry = Registry()
-    registry.replace(
-        Origin.mcp("aaa"), [make_entry(f"skill://a{n}/SKILL.md", description="x" * 900) for n in range(50)]
-    )
-    registry.replace(OTHER, [make_entry("skill://honest/SKILL.md"), make_entry("skill://second/SKILL.md")])
-    registry.replace(LOCAL, [make_entry("skill://mine/SKILL.md")])
-    catalog = render_catalog(registry.skills(), limits=Limits(catalog_chars=4_000))
-    assert {"mine", "honest", "second"} <= set(catalog.shown)
-    assert catalog.shown[0] == "mine"
-    assert catalog.omitted > 40
+    registry.replace(Origin.mcp("aaa"), skills(*(f"a{number}" for number in range(50))))
+    registry.replace(OTHER, skills("honest", "second"))
+    registry.replace(LOCAL, skills("mine"))
+    catalog = render_catalog(registry.skills(), limits=Limits(catalog_chars=5_500))
+    assert catalog.shown == ("mine", "a0", "a1", "honest", "second")
+    assert catalog.omitted == 48
 
 
 @pytest.mark.requirement("SEC-1", "SEC-11")

@@ -55,33 +55,10 @@ SPELLINGS = [
     "<</untrusted_skill>>",
     "<untrusted_skill></untrusted_skill></untrusted_skill>",
 ]
-PIECES = st.sampled_from(
-    [
-        *[
-            "<",
-            "＜",
-            "&lt;",
-            "&amp;",
-            "&#60;",
-            "/",
-            "&sol;",
-            "_",
-            "\u200b",
-            "untrusted",
-            "UNTRUSTED",
-            "local",
-            "skill",
-            "Skill",
-            "ｓkill",
-            ">",
-            "x",
-            "&",
-            "#",
-            ";",
-        ],
-        " ",
-    ]
-)
+BRACKETS = ["<", "＜", "&lt;", "&amp;", "&#60;", ">", "&", "#", ";"]
+GAPS = ["/", "&sol;", "_", " ", "\n", "\u200b", "x"]
+WORDS = ["untrusted", "UNTRUSTED", "local", "skill", "Skill", "ｓkill"]
+PIECES = st.sampled_from(BRACKETS + GAPS + WORDS)
 BODIES = st.one_of(
     st.lists(PIECES, max_size=14).map("".join),
     st.lists(st.one_of(st.sampled_from(SPELLINGS), st.text(max_size=5)), max_size=6).map("".join),
