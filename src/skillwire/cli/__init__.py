@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
 def main() -> None:
     """Run `skillwire`. Whatever goes wrong is one line that says what to do, and an exit code of its own."""
+    _open_standard_descriptors()
+    try:
+        sys.exit(_run())
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _run() -> int:
     import typer
 
     from skillwire.cli.app import app
@@ -16,15 +25,24 @@ def main() -> None:
     try:
         code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
     except typer.Abort:
-        sys.exit(130)
+        return 130
     except typer.TyperException as error:
         complain(f"{error.format_message()} Try 'skillwire --help'.")
-        sys.exit(error.exit_code)
+        return error.exit_code
     except SkillwireError as error:
         complain(str(error))
-        sys.exit(error.exit_code)
+        return error.exit_code
     except BrokenPipeError:
         # The reader of our output went away, as `head` does. Nothing more can be said to it.
-        sys.stderr.close()
-        sys.exit(141)
-    sys.exit(code if isinstance(code, int) else 0)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 141
+    return code if isinstance(code, int) else 0
+
+
+def _open_standard_descriptors() -> None:
+    """Fill 0, 1 and 2 where somebody closed them: or a file of ours would get the number."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # The lowest free number is this one.

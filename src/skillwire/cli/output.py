@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import suppress
 
 from skillwire.issues import shown
 
@@ -14,8 +15,11 @@ def printable(text: str) -> str:
 
 
 def say(text: str = "") -> None:
-    """A line for the person, on standard error, which no client reads."""
-    print(text, file=sys.stderr, flush=True)  # noqa: T201 - this is the one place that prints there
+    """A line for the person, on standard error, which no client reads. Nobody need be there to hear it."""
+    if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison] - closed by whoever started us
+        return  # To print to `None` is to print to standard output.
+    with suppress(OSError):
+        print(text, file=sys.stderr, flush=True)  # noqa: T201 - this is the one place that prints there
 
 
 def show(text: str) -> None:
@@ -45,14 +49,16 @@ def counted(number: int, noun: str) -> str:
 
 
 class _SafeFormatter(logging.Formatter):
-    """Log lines may quote what a stranger sent."""
+    """Log lines may quote what a stranger sent. Each is one line: of a traceback, its last words."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return printable(super().format(record))
+        text = f"skillwire: {record.levelname.lower()}: {record.getMessage()}"
+        error = record.exc_info[1] if record.exc_info else None
+        return printable(text if error is None else f"{text}: {type(error).__name__}: {error}")
 
 
 def log_to_stderr() -> None:
     """Send warnings of the libraries below us to standard error, made printable."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_SafeFormatter("skillwire: %(levelname)s: %(message)s"))
+    handler.setFormatter(_SafeFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)

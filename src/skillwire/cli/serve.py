@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
-import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from enum import StrEnum
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 TOKEN_VARIABLE = "SKILLWIRE_TOKEN"  # noqa: S105 - the name of a variable, not a token
 _PROBLEMS_SHOWN = 20
+_YEAR = 365 * 24 * 3600
 
 
 class CacheScope(StrEnum):
@@ -53,7 +54,7 @@ def serve(
     ] = False,
     stateless: Annotated[bool, typer.Option("--stateless", help="Keep no sessions over HTTP.")] = False,
     ttl: Annotated[
-        float, typer.Option(metavar="SECONDS", help="How long clients may keep an answer.", min=0)
+        float, typer.Option(metavar="SECONDS", help="How long clients may keep an answer.", min=0, max=_YEAR)
     ] = 60,
     cache_scope: Annotated[
         CacheScope | None,
@@ -81,8 +82,13 @@ def serve(
     skillwire serve acme=./skills ~/more-skills       two directories, one with a prefix
     """
     log_to_stderr()
-    token = _token(token_file) if http else None
-    address = _address(http, token, unsafe_no_auth=unsafe_no_auth) if http else None
+    if http is None:
+        given = {"--token-file": token_file, "--allow-host": allow_host, "--stateless": stateless}
+        _refuse_without_http([name for name, value in given.items() if value])
+    if not math.isfinite(ttl):
+        raise typer.BadParameter("a number of seconds is wanted", param_hint="--ttl")
+    token = _token(token_file) if http is not None else None
+    address = None if http is None else _address(http, token, unsafe_no_auth=unsafe_no_auth)
 
     # Imported here: the checks above need none of it, and their message comes at once.
     from skillwire.server.app import SkillServer
@@ -101,7 +107,7 @@ def serve(
     count = counted(len(source.snapshot.entries), "skill")
     if address is None:
         say(f"Serving {count} over stdio")
-        if sys.stdin.isatty():
+        if os.isatty(0):
             say("An MCP client is meant to start this command. To serve over HTTP, add --http 127.0.0.1:8000")
         _run(lambda: server.run_stdio())
     else:
@@ -122,6 +128,9 @@ def _run_http(
 
     http = HttpServer(server.http_app(allowed_hosts=hosts, token=token, stateless=stateless), address)
     say(f"{banner} {http.url}" + (" (bearer token required)" if token else ""))
+    if not address.is_loopback:
+        names = ", ".join(printable(name) for name in ("localhost", *hosts))
+        say(f"Requests must be addressed to one of: {names}. Add a name with --allow-host")
     _run(http.serve, stop=http.stop)
 
 
@@ -140,6 +149,12 @@ def _run(task: Callable[[], Awaitable[None]], *, stop: Callable[[], None] | None
 
     with suppress(KeyboardInterrupt):
         asyncio.run(main())
+
+
+def _refuse_without_http(options: list[str]) -> None:
+    """Somebody who asks for protection must not believe to have it."""
+    if options:
+        raise typer.BadParameter("this needs --http", param_hint=", ".join(options))
 
 
 def _address(text: str, token: str | None, *, unsafe_no_auth: bool) -> Address:
@@ -177,7 +192,7 @@ def _summarise(source: DirectorySource, *, strict: bool) -> None:
     problems = source.problems()
     say(f"{'directory':<40} {'skills':>8} {'files':>8} {'bytes':>10}")
     for root in source.roots:
-        skills = source.snapshot.skills_below(str(root.path))
+        skills = source.snapshot.skills_of(root)
         sizes = {file.resource.uri: file.resource.size for skill in skills for file in skill.files}
         place = printable(str(root.path))
         shown = place if len(place) <= 40 else f"…{place[-39:]}"

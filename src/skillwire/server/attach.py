@@ -31,7 +31,7 @@ _INNER_SERVER = ("_lowlevel_server", "_mcp_server")
 def make_library(
     sources: Iterable[Source | Root | str | Path], *, page_size: int = 100, unlisted: Iterable[str] = ()
 ) -> SkillLibrary:
-    """A library over sources and directories; directories next to each other are walked as one source."""
+    """A library over sources and directories. Directories are walked together and come first."""
     made: list[Source] = []
     roots: list[Root | str | Path] = []
     for source in sources:
@@ -95,7 +95,7 @@ async def declare_on_handshake(ctx: Context, call_next: CallNext) -> HandlerResu
 def _as_wire(result: Any) -> dict[str, Any]:
     if isinstance(result, dict):
         return cast("dict[str, Any]", result)
-    return result.model_dump(by_alias=True, exclude_none=True)
+    return result.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
 def _low_level(server: object) -> Server[Any]:

@@ -21,8 +21,12 @@ class BearerAuth:
         self._open_paths = open_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in self._open_paths:
+        kind = scope["type"]
+        if kind == "lifespan" or (kind == "http" and scope["path"] in self._open_paths):
             await self._app(scope, receive, send)
+            return
+        if kind != "http":
+            await send({"type": "websocket.close"})
             return
         given = [value for name, value in scope["headers"] if name == b"authorization"]
         scheme, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from skillwire.errors import SourceError
+from skillwire.issues import shown
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.server.auth import BearerAuth
 
@@ -53,8 +55,8 @@ def parse_address(text: str) -> Address:
     """An address from `8000`, `:8000`, `host:8000` or `[::1]:8000`, or a `SourceError`."""
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") if colon else ""
-    if not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise SourceError(f"{text!r} is not an address; write HOST:PORT, such as 127.0.0.1:8000")
+    if not port.isascii() or not port.isdigit() or len(port) > 5 or int(port) > 65535:
+        raise SourceError(f"{shown(text)!r} is not an address; write HOST:PORT, such as 127.0.0.1:8000")
     return Address(host or "127.0.0.1", int(port))
 
 
@@ -111,21 +113,22 @@ class HttpServer:
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         self._socket = socket.socket(family, socket.SOCK_STREAM)
         try:
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if os.name == "posix":  # Elsewhere it would let two servers share a port.
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._socket.bind((address.host, address.port))
             # Listening from here on: whoever reads the URL may connect at once.
             self._socket.listen(_BACKLOG)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             self._socket.close()
-            raise SourceError(
-                f"cannot listen on {address.shown_host}:{address.port}: {error.strerror or error}"
-            ) from None
+            reason = (error.strerror if isinstance(error, OSError) else "no such host") or error
+            raise SourceError(f"cannot listen on {address.shown_host}:{address.port}: {reason}") from None
         self.url = f"http://{address.shown_host}:{self._socket.getsockname()[1]}{MCP_PATH}"
         config = uvicorn.Config(
             app,
             log_config=None,
             access_log=False,
             lifespan="on",
+            ws="none",
             server_header=False,
             timeout_graceful_shutdown=_GRACE_SECONDS,
         )

@@ -12,6 +12,10 @@ from skillwire.server.cursors import Page, cut_page
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri, skill_root, split_uri
 from skillwire.sources.base import DirectoryChild, Problem, Source
+from skillwire.sources.claims import Lost, Settled, settle
+
+# GET-1, RD-1: an error names the URI whole, unless it is of a length that nobody reads.
+_SHOWN = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +23,10 @@ class _Catalogue:
     """The listings of the sources, merged. `parts` are the very objects that it was made from."""
 
     parts: tuple[Sequence[SkillEntry], ...]
+    settled: Settled
+    entries: tuple[SkillEntry, ...]
     listed: tuple[SkillEntry, ...]
     keys: tuple[str, ...]
-    problems: tuple[Problem, ...]
 
 
 class SkillLibrary:
@@ -38,42 +43,42 @@ class SkillLibrary:
         self._sources = tuple(sources)
         self._page_size = page_size
         self._unlisted = tuple(unlisted)
-        self._catalogue = _Catalogue((), (), (), ())
+        self._catalogue: _Catalogue | None = None
 
-    async def list_skills(self, cursor: str | None) -> Page[SkillEntry]:
-        """A page of the listing, which may be partial (LST-3)."""
+    async def list_skills(self, cursor: str | None, *, listing: str = "skills") -> Page[SkillEntry]:
+        """A page of the listing, which may be partial (LST-3). `listing` is what a cursor is good for."""
         catalogue = await self._current()
-        return cut_page(catalogue.listed, catalogue.keys, cursor, size=self._page_size, listing="skills")
+        return cut_page(catalogue.listed, catalogue.keys, cursor, size=self._page_size, listing=listing)
 
     async def get_skill(self, uri: SkillUri) -> SkillEntry:
         """The entry of any skill served, listed or not (GET-1)."""
-        for source in self._sources:
+        for source in await self._sources_of(uri):
             try:
                 return await source.get_entry(uri)
             except SkillNotFound:
                 continue
-        raise SkillNotFound(f"No skill is served at {shown(uri)}", uri=uri)
+        raise SkillNotFound(f"No skill is served at {shown(uri, _SHOWN)}", uri=uri)
 
     async def read(self, uri: SkillUri) -> bytes:
         """The bytes of a file of any skill (RD-1)."""
-        for source in self._sources:
+        for source in await self._sources_of(uri):
             try:
                 return await source.read(uri)
             except SkillNotFound:
                 continue
         if await self._is_directory(uri):
             raise SkillNotFound(
-                f"{shown(uri)} is a directory; list it with resources/directory/read, "
+                f"{shown(uri, _SHOWN)} is a directory; list it with resources/directory/read, "
                 "or read the SKILL.md inside it",
                 uri=uri,
             )
-        raise SkillNotFound(f"No resource is served at {shown(uri)}", uri=uri)
+        raise SkillNotFound(f"No resource is served at {shown(uri, _SHOWN)}", uri=uri)
 
     async def read_directory(self, uri: SkillUri, cursor: str | None) -> Page[DirectoryChild]:
         """A page of the direct children of a directory, merged over the sources (DIR-1, DIR-2)."""
         children: dict[str, DirectoryChild] = {}
         is_directory = False
-        for source in self._sources:
+        for source in await self._sources_of(uri):
             try:
                 found = await source.read_directory(uri)
             except SkillNotFound:
@@ -82,19 +87,24 @@ class SkillLibrary:
             for child in found:
                 children.setdefault(child.uri, child)
         if not is_directory:
-            raise SkillNotFound(f"No directory is served at {shown(uri)}", uri=uri)
+            raise SkillNotFound(f"No directory is served at {shown(uri, _SHOWN)}", uri=uri)
         keys = sorted(children)
         listing = f"directory {uri}"
         return cut_page([children[key] for key in keys], keys, cursor, size=self._page_size, listing=listing)
 
     async def problems(self) -> Sequence[Problem]:
-        """What the sources left out, and what two of them wanted to serve under one URI."""
-        catalogue = await self._current()
-        return [*(problem for source in self._sources for problem in source.problems()), *catalogue.problems]
+        """What the sources left out, and what two of them wanted to serve in one place."""
+        lost = (await self._current()).settled.lost
+        return [*(problem for source in self._sources for problem in source.problems()), *map(_taken, lost)]
 
     async def entries(self) -> Sequence[SkillEntry]:
-        """Every skill, listed or not."""
-        return [entry for source in self._sources for entry in await source.list_entries()]
+        """Every skill served, listed or not."""
+        return (await self._current()).entries
+
+    async def _sources_of(self, uri: SkillUri) -> Sequence[Source]:
+        """The source that owns the skill which a URI lies in; outside every skill, all of them."""
+        owner = (await self._current()).settled.owner_of(uri)
+        return self._sources if owner is None else (self._sources[owner],)
 
     async def _is_directory(self, uri: SkillUri) -> bool:
         try:
@@ -106,22 +116,18 @@ class SkillLibrary:
     async def _current(self) -> _Catalogue:
         parts = tuple([await source.list_entries() for source in self._sources])
         kept = self._catalogue
-        if len(parts) == len(kept.parts) and all(
-            new is old for new, old in zip(parts, kept.parts, strict=True)
-        ):
-            return kept
-        self._catalogue = self._merge(parts)
-        return self._catalogue
+        if kept is None or any(new is not old for new, old in zip(parts, kept.parts, strict=True)):
+            kept = self._catalogue = self._merge(parts)
+        return kept
 
     def _merge(self, parts: tuple[Sequence[SkillEntry], ...]) -> _Catalogue:
-        merged: dict[SkillUri, SkillEntry] = {}
-        problems: list[Problem] = []
-        for part in parts:
-            for entry in part:
-                if merged.setdefault(entry.uri, entry) is not entry:
-                    problems.append(_taken(entry.uri))
-        listed = [merged[uri] for uri in sorted(merged) if not self._is_unlisted(uri)]
-        return _Catalogue(parts, tuple(listed), tuple(entry.uri for entry in listed), tuple(problems))
+        claims = {(entry.uri, owner): entry for owner, part in enumerate(parts) for entry in part}
+        settled = settle(claims)
+        for lost in settled.lost:
+            del claims[lost.uri, lost.owner]
+        entries = tuple(sorted(claims.values(), key=lambda entry: entry.uri))
+        listed = tuple(entry for entry in entries if not self._is_unlisted(entry.uri))
+        return _Catalogue(parts, settled, entries, listed, tuple(entry.uri for entry in listed))
 
     def _is_unlisted(self, uri: SkillUri) -> bool:
         if not self._unlisted:
@@ -134,10 +140,11 @@ class SkillLibrary:
         )
 
 
-def _taken(uri: SkillUri) -> Problem:
+def _taken(lost: Lost) -> Problem:
+    where = "at this URI" if lost.uri == lost.winner else f"around it, {shown(lost.winner, _SHOWN)}"
     issue = Issue(
         rule="uri-taken",
-        message="two sources serve this URI; the first one is used",
+        message=f"another source serves a skill {where}, which is used instead",
         remedy="give one of them a prefix",
     )
-    return Problem(uri, (issue,))
+    return Problem(lost.uri, (issue,))

@@ -7,18 +7,20 @@ client speaks. An error says what was asked for, in message and data (GET-1, DIR
 from __future__ import annotations
 
 import base64
+import logging
 import re
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
+from urllib.parse import unquote
 
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from skillwire.errors import FormatError, SkillNotFound, SkillwireError
+from skillwire.errors import FormatError, SkillNotFound
 from skillwire.issues import shown
 from skillwire.server.library import SkillLibrary
 from skillwire.skill.entries import DYNAMIC, JsonObject, SkillEntry
@@ -33,6 +35,8 @@ Handler: TypeAlias = Callable[[Context, Any], Awaitable[Any]]
 FRONTMATTER_META_PREFIX = "io.modelcontextprotocol.skills/"
 _META_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _SHORT = 2048
+
+_log = logging.getLogger(__name__)
 
 
 class UriParams(types.RequestParams):
@@ -94,13 +98,15 @@ class SkillMethods:
 
     async def list_resources(self, ctx: Context, params: types.PaginatedRequestParams | None) -> JsonObject:
         with _errors():
-            page = await self.library.list_skills(params.cursor if params else None)
+            page = await self.library.list_skills(params.cursor if params else None, listing="resources")
         result: JsonObject = {"resources": [skill_md_resource(entry) for entry in page.items]}
         if page.next_cursor is not None:
             result["nextCursor"] = page.next_cursor
         return self._complete(ctx, result)
 
     async def list_templates(self, ctx: Context, params: types.PaginatedRequestParams | None) -> JsonObject:
+        if params and params.cursor is not None:
+            raise MCPError(types.INVALID_PARAMS, "there is one page; start without a cursor")
         template: JsonObject = {
             "uriTemplate": f"{SCHEME}://{{+path}}",
             "name": "skill-file",
@@ -114,8 +120,7 @@ class SkillMethods:
         with _errors(asked):
             uri = parse_uri(asked)
             data = await self.library.read(uri)
-        name = uri.rpartition("/")[2]
-        content: JsonObject = {"uri": uri, "mimeType": media_type(name)}
+        content: JsonObject = {"uri": uri, "mimeType": media_type(unquote(uri.rpartition("/")[2]))}
         # RD-2: text only when decoding loses nothing. Python's strict UTF-8 round-trips, BOM and CRLF too.
         try:
             content["text"] = data.decode("utf-8")
@@ -150,8 +155,9 @@ def skill_md_resource(entry: SkillEntry) -> JsonObject:
         "description": entry.description,
         "mimeType": MARKDOWN,
     }
-    if entry.resources is not DYNAMIC:
-        resource["size"] = next(file.size for file in entry.resources if file.uri == entry.uri)
+    for file in () if entry.resources is DYNAMIC else entry.resources:
+        if file.uri == entry.uri:
+            resource["size"] = file.size
     meta: JsonObject = {
         FRONTMATTER_META_PREFIX + key: value
         for key, value in entry.frontmatter.items()
@@ -164,7 +170,7 @@ def skill_md_resource(entry: SkillEntry) -> JsonObject:
 
 @contextmanager
 def _errors(uri: str | None = None) -> Generator[None]:
-    """Turn our errors into JSON-RPC errors: the caller's are -32602, a source's are -32603."""
+    """Turn errors into JSON-RPC errors: the caller's are -32602, all others -32603 (RD-1)."""
     data = None if uri is None else {"uri": uri if len(uri) <= _SHORT else shown(uri)}
     try:
         yield
@@ -172,5 +178,9 @@ def _errors(uri: str | None = None) -> Generator[None]:
         raise MCPError(types.INVALID_PARAMS, str(error), data) from None
     except FormatError as error:
         raise MCPError(types.INVALID_PARAMS, error.issues[0].message, data) from None
-    except SkillwireError as error:
-        raise MCPError(types.INTERNAL_ERROR, str(error), data) from None
+    except Exception as error:
+        # What went wrong in here may name paths and more: it is for the operator alone.
+        _log.error("%s: %s", "skills/list" if uri is None else shown(uri), error)
+        what = "the skills" if uri is None else shown(uri, _SHORT)
+        message = f"The server cannot serve {what} now; try again, or tell its operator"
+        raise MCPError(types.INTERNAL_ERROR, message, data) from None

@@ -1,8 +1,9 @@
 """MCP over this process's standard input and output.
 
 Ours rather than the SDK's for three reasons: a signal ends it at once, although a thread still waits for
-input; a line that is no JSON-RPC gets an error instead of silence; and small messages need no thread to be
-written. Whatever else prints to standard output goes to standard error, so that nothing tears the wire.
+input or for a client that does not read; a line that is no JSON-RPC gets an error instead of silence; and
+small messages need no thread to be written. From here to the end of the process, whatever else prints to
+standard output goes to standard error, so that nothing tears the wire.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import queue
 import select
 import threading
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, suppress
-from typing import cast
+from typing import Final, cast
 
 import anyio
-import anyio.to_thread
 import mcp_types as types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
@@ -25,9 +26,11 @@ from pydantic import ValidationError
 
 from skillwire.limits import DEFAULT_LIMITS
 
-_CHUNK = 1 << 16
+_CHUNK: Final = 1 << 16
 # What POSIX promises that a pipe takes whole when it is ready.
-_PIPE_BUF = getattr(select, "PIPE_BUF", 0)
+_PIPE_BUF: Final = getattr(select, "PIPE_BUF", 0)
+# `select` knows no descriptor beyond this.
+_SELECTABLE: Final = 1024
 
 
 @asynccontextmanager
@@ -42,20 +45,16 @@ async def stdio_streams() -> AsyncGenerator[
     to_server, from_client = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     to_client, from_server = anyio.create_memory_object_stream[SessionMessage](0)
     loop = asyncio.get_running_loop()
-    writing = anyio.Lock()
+    outlet = _Outlet(wire_out, loop)
 
-    async def write(data: bytes) -> None:
-        async with writing:  # A refusal must not land in the middle of an answer.
-            await _write(wire_out, data)
-
-    async def take_in(lines: list[bytes]) -> None:
+    async def take_in(lines: list[bytes | None]) -> None:
         for line in lines:
-            if not line.strip():
+            if line is not None and not line.strip():
                 continue
             try:
-                message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+                message = types.jsonrpc_message_adapter.validate_json(line or b"", by_name=False)
             except ValidationError:
-                await write(_refusal(line))
+                await outlet.write(_refusal(line))
                 continue
             await to_server.send(SessionMessage(message))
 
@@ -75,7 +74,7 @@ async def stdio_streams() -> AsyncGenerator[
             async with from_server:
                 async for message in from_server:
                     text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
-                    await write(text.encode("utf-8") + b"\n")
+                    await outlet.write(text.encode("utf-8") + b"\n")
 
     threading.Thread(target=read_wire, name="skillwire-stdin", daemon=True).start()
     async with anyio.create_task_group() as tasks:
@@ -86,51 +85,105 @@ async def stdio_streams() -> AsyncGenerator[
             to_client.close()
 
 
-def _lines(descriptor: int) -> Iterator[list[bytes]]:
-    """Whole lines as they arrive, several at a time. A line beyond the limit is dropped, not gathered."""
-    held = bytearray()
-    dropping = False
-    while chunk := os.read(descriptor, _CHUNK):
-        first_end = chunk.find(b"\n")
-        if dropping:
-            if first_end < 0:
-                continue
-            chunk, dropping = chunk[first_end + 1 :], False
-        held += chunk
-        *lines, rest = held.split(b"\n")
-        held = rest
-        if len(held) > DEFAULT_LIMITS.message_bytes:
-            lines.append(bytearray(b"{"))
-            held, dropping = bytearray(), True
-        if lines:
-            yield [bytes(line) for line in lines]
-    if held:
-        yield [bytes(held)]
+class _Outlet:
+    """Writes whole messages to a descriptor, one after the other."""
+
+    def __init__(self, descriptor: int, loop: asyncio.AbstractEventLoop) -> None:
+        self._descriptor = descriptor
+        self._loop = loop
+        self._turn = anyio.Lock()
+        self._is_torn = False
+        self._work: queue.SimpleQueue[tuple[bytes, asyncio.Future[None]]] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    async def write(self, data: bytes) -> None:
+        async with self._turn:  # A refusal must not land in the middle of an answer.
+            if self._is_torn:
+                return
+            if self._takes_at_once(len(data)):
+                _write_all(self._descriptor, data)
+                return
+            # A client that does not read must hold up itself, not every other task, nor the end of them.
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="skillwire-stdout", daemon=True)
+                self._thread.start()
+            done: asyncio.Future[None] = self._loop.create_future()
+            self._work.put((data, done))
+            try:
+                await done
+            except asyncio.CancelledError:
+                self._is_torn = True  # Who knows how much of it went out.
+                raise
+
+    def _takes_at_once(self, size: int) -> bool:
+        if size > _PIPE_BUF or self._descriptor >= _SELECTABLE:
+            return False
+        return bool(select.select([], [self._descriptor], [], 0)[1])
+
+    def _run(self) -> None:
+        while True:
+            data, done = self._work.get()
+            error: OSError | None = None
+            try:
+                _write_all(self._descriptor, data)
+            except OSError as failure:
+                error = failure
+            with suppress(RuntimeError):  # The loop has ended.
+                self._loop.call_soon_threadsafe(_conclude, done, error)
 
 
-def _refusal(line: bytes) -> bytes:
-    """The JSON-RPC error for a line that is no message."""
-    identity: object = None
-    try:
-        value = json.loads(line)
-        error = {"code": types.INVALID_REQUEST, "message": "Not a JSON-RPC 2.0 message"}
-        if isinstance(value, dict):
-            given = cast("dict[str, object]", value).get("id")
-            identity = given if isinstance(given, str | int) and not isinstance(given, bool) else None
-    except (ValueError, RecursionError):
-        error = {"code": types.PARSE_ERROR, "message": "Not valid JSON"}
-    return json.dumps({"jsonrpc": "2.0", "id": identity, "error": error}).encode() + b"\n"
-
-
-async def _write(descriptor: int, data: bytes) -> None:
-    if len(data) <= _PIPE_BUF and select.select([], [descriptor], [], 0)[1]:
-        _write_all(descriptor, data)
+def _conclude(done: asyncio.Future[None], error: OSError | None) -> None:
+    if done.cancelled():
+        return
+    if error is None:
+        done.set_result(None)
     else:
-        # A client that does not read must hold up itself, not every other task.
-        await anyio.to_thread.run_sync(_write_all, descriptor, data, abandon_on_cancel=True)
+        done.set_exception(error)
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
+
+
+def _lines(descriptor: int) -> Iterator[list[bytes | None]]:
+    """Whole lines as they arrive, several at a time; `None` for one beyond the limit, never gathered."""
+    held = bytearray()
+    dropping = False
+    while chunk := os.read(descriptor, _CHUNK):
+        *ends, rest = chunk.split(b"\n")
+        lines: list[bytes | None] = []
+        for end in ends:
+            if not dropping:
+                lines.append(bytes(held) + end)
+            held.clear()
+            dropping = False
+        if not dropping:
+            held += rest
+        if len(held) > DEFAULT_LIMITS.message_bytes:
+            lines.append(None)
+            held.clear()
+            dropping = True
+        if lines:
+            yield lines
+    if held:
+        yield [bytes(held)]
+
+
+def _refusal(line: bytes | None) -> bytes:
+    """The JSON-RPC error for a line that is no message; `None` stands for one that is too long."""
+    identity: object = None
+    error = {"code": types.INVALID_REQUEST, "message": "Not a JSON-RPC 2.0 message"}
+    if line is None:
+        error["message"] = f"The message has more than {DEFAULT_LIMITS.message_bytes} bytes"
+    else:
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            error = {"code": types.PARSE_ERROR, "message": "Not valid JSON"}
+        else:
+            if isinstance(value, dict):
+                given = cast("dict[str, object]", value).get("id")
+                identity = given if isinstance(given, str | int) and not isinstance(given, bool) else None
+    return json.dumps({"jsonrpc": "2.0", "id": identity, "error": error}).encode() + b"\n"

@@ -6,6 +6,7 @@ import mimetypes
 
 MARKDOWN = "text/markdown"
 DIRECTORY = "inode/directory"
+_UNKNOWN = "application/octet-stream"
 
 # A table of our own for what skills hold: the system's differs from machine to machine.
 _KNOWN = {
@@ -34,6 +35,7 @@ _KNOWN = {
     ".webp": "image/webp",
     ".pdf": "application/pdf",
     ".zip": "application/zip",
+    ".gz": "application/gzip",
 }
 _STANDARD = mimetypes.MimeTypes()
 
@@ -41,6 +43,7 @@ _STANDARD = mimetypes.MimeTypes()
 def media_type(name: str) -> str:
     """The media type for a file name; `application/octet-stream` when nothing is known."""
     _, dot, ending = name.rpartition(".")
-    if dot and (known := _KNOWN.get("." + ending.lower())):
-        return known
-    return _STANDARD.guess_type(name)[0] or "application/octet-stream"
+    if not dot:
+        return _UNKNOWN
+    # By the ending alone: the standard library takes a whole name for a URL.
+    return _KNOWN.get(f".{ending.lower()}") or _STANDARD.guess_type(f"file.{ending}")[0] or _UNKNOWN

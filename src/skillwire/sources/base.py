@@ -8,18 +8,21 @@ from typing import Protocol
 
 from skillwire.issues import Issue
 from skillwire.skill.entries import SkillEntry
-from skillwire.skill.uris import SkillUri
+from skillwire.skill.uris import SkillUri, shown_uri
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that a source had to leave out, with the reasons."""
+    """Something that a source had to leave out, with the reasons.
+
+    `place` is a path or a URI as it is; `str` makes it fit to be shown.
+    """
 
     place: str
     issues: tuple[Issue, ...]
 
     def __str__(self) -> str:
-        return f"{self.place}: " + "; ".join(str(issue) for issue in self.issues)
+        return f"{shown_uri(self.place)}: " + "; ".join(str(issue) for issue in self.issues)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,15 @@ listed as `"dynamic"`, since nobody can say beforehand what its bytes will be (E
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
+import anyio
+
 from skillwire.errors import FormatError, SkillNotFound, SourceError
-from skillwire.issues import Issue, Severity
+from skillwire.issues import Issue, Severity, shown
 from skillwire.skill.digests import digest_of
 from skillwire.skill.entries import DYNAMIC, SkillEntry, SkillResource
 from skillwire.skill.fields import field_issues
@@ -24,6 +27,8 @@ from skillwire.sources.base import DirectoryChild, Problem
 SkillFiles: TypeAlias = Mapping[str, str | bytes] | str
 Maker: TypeAlias = Callable[[], SkillFiles | Awaitable[SkillFiles]]
 MakerT = TypeVar("MakerT", bound=Maker)
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +42,15 @@ class _Made:
 @dataclass(slots=True)
 class _Recipe:
     root: SkillUri
+    name: str
     maker: Maker
     is_dynamic: bool
     made: _Made | None = None
+    making: anyio.Lock = field(default_factory=anyio.Lock)
+
+    @property
+    def skill_md(self) -> SkillUri:
+        return child_uri(self.root, SKILL_FILE)
 
 
 class FunctionSource:
@@ -61,22 +72,23 @@ class FunctionSource:
     async def list_entries(self) -> Sequence[SkillEntry]:
         entries: list[SkillEntry] = []
         problems: list[Problem] = []
-        for uri, recipe in sorted(self._recipes.items()):
+        for root, recipe in sorted(self._recipes.items()):
             try:
-                entries.append((await self._make(recipe)).entry)
+                # What a dynamic skill says of itself stays the same, so a listing need not make it again.
+                entries.append((recipe.made or await self._make(recipe)).entry)
             except SourceError as error:
-                issue = Issue(rule="function-failed", message=str(error), remedy="mend the function")
-                problems.append(Problem(uri, (issue,)))
+                issue = Issue(rule="function-failed", message=_reason(error), remedy="mend the function")
+                problems.append(Problem(root, (issue,)))
         self._problems = tuple(problems)
         if tuple(entries) != self._listing:
             self._listing = tuple(entries)
         return self._listing
 
     async def get_entry(self, uri: SkillUri) -> SkillEntry:
-        recipe = self._recipes.get(uri)
-        if recipe is None:
-            raise SkillNotFound(f"No skill is served at {shown_uri(uri)}", uri=uri)
-        return (await self._make(recipe)).entry
+        for recipe in self._recipes.values():
+            if recipe.skill_md == uri:
+                return (await self._make(recipe)).entry
+        raise SkillNotFound(f"No skill is served at {shown_uri(uri)}", uri=uri)
 
     async def read(self, uri: SkillUri) -> bytes:
         for recipe in self._recipes.values():
@@ -88,14 +100,14 @@ class FunctionSource:
 
     async def read_directory(self, uri: SkillUri) -> Sequence[DirectoryChild]:
         children: dict[SkillUri, DirectoryChild] = {}
-        for recipe in self._recipes.values():
-            if recipe.root != uri and not is_inside(recipe.root, uri) and not is_inside(uri, recipe.root):
-                continue
-            for file, data in (await self._make(recipe)).files.items():
-                if is_inside(file, uri):
-                    name, *deeper = path_below(file, uri)
-                    child = child_uri(uri, name)
-                    children[child] = DirectoryChild(child, name, bool(deeper), None if deeper else len(data))
+        for root, recipe in self._recipes.items():
+            if is_inside(root, uri):
+                # A level above the skill: it is there, whatever its function does.
+                name = path_below(root, uri)[0]
+                child = child_uri(uri, name)
+                children[child] = DirectoryChild(child, name, is_directory=True)
+            elif root == uri or is_inside(uri, root):
+                children.update(_children(await self._make(recipe), uri))
         if not children:
             raise SkillNotFound(f"No directory is served at {shown_uri(uri)}", uri=uri)
         return tuple(children[child] for child in sorted(children))
@@ -104,54 +116,82 @@ class FunctionSource:
         return self._problems
 
     def _register(self, path: str, *, is_dynamic: bool) -> Callable[[MakerT], MakerT]:
-        root = make_uri(path.split("/"))
-        uri = child_uri(root, SKILL_FILE)
-        if uri in self._recipes:
-            raise ValueError(f"the path {path!r} has a skill already; give each skill a path of its own")
+        segments = path.split("/")
+        root = make_uri(segments)
 
         def decorate(maker: MakerT) -> MakerT:
-            self._recipes[uri] = _Recipe(root, maker, is_dynamic)
+            for other in self._recipes:
+                # FMT-8: a skill's manifest holds what nests in it, so two functions cannot share a directory.
+                if other == root or is_inside(other, root) or is_inside(root, other):
+                    raise ValueError(
+                        f"the path {path!r} is taken by {other}; give each skill a directory of its own"
+                    )
+            self._recipes[root] = _Recipe(root, segments[-1], maker, is_dynamic)
             return maker
 
         return decorate
 
     async def _make(self, recipe: _Recipe) -> _Made:
-        if recipe.made is not None:
-            return recipe.made
-        try:
-            returned = recipe.maker()
-            made = _assemble(recipe, await returned if inspect.isawaitable(returned) else returned)
-        except Exception as error:
-            # Somebody else's function: whatever it raises costs this one skill.
-            raise SourceError(f"the function behind {recipe.root} failed: {error}") from error
-        if not recipe.is_dynamic:
+        # One at a time: two answers of a static skill must not come from two different makings.
+        async with recipe.making:
+            if recipe.made is not None and not recipe.is_dynamic:
+                return recipe.made
+            try:
+                returned = recipe.maker()
+                made = _assemble(recipe, await returned if inspect.isawaitable(returned) else returned)
+            except Exception as error:
+                # Somebody else's function: whatever it raises costs this one skill, and is the operator's
+                # to read, not the client's.
+                _log.warning("the function behind %s failed: %s", recipe.root, error)
+                raise SourceError(f"the function behind {recipe.root} failed") from error
             recipe.made = made
-        return made
+            return made
+
+
+def _reason(error: SourceError) -> str:
+    return f"{error}: {shown(str(error.__cause__), 400)}"
+
+
+def _children(made: _Made, directory: SkillUri) -> Iterator[tuple[SkillUri, DirectoryChild]]:
+    for file, data in made.files.items():
+        if is_inside(file, directory):
+            name, *deeper = path_below(file, directory)
+            child = child_uri(directory, name)
+            yield child, DirectoryChild(child, name, bool(deeper), None if deeper else len(data))
 
 
 def _assemble(recipe: _Recipe, returned: SkillFiles) -> _Made:
-    given = {SKILL_FILE: returned} if isinstance(returned, str) else returned
-    files: dict[SkillUri, bytes] = {}
-    for path, content in given.items():
-        uri = recipe.root
-        for segment in path.split("/"):
-            uri = child_uri(uri, segment)
-        files[uri] = content.encode("utf-8") if isinstance(content, str) else bytes(content)
-    skill_md = child_uri(recipe.root, SKILL_FILE)
-    if skill_md not in files:
-        raise FormatError(
-            Issue(rule="no-skill-md", message=f"{recipe.root} has no SKILL.md", remedy="return one")
-        )
-    frontmatter = parse_skill_md(files[skill_md], file=skill_md).frontmatter
-    name = recipe.root.rpartition("/")[2]
-    issues = [
-        issue
-        for issue in field_issues(frontmatter, directory=name, file=skill_md)
-        if issue.severity is Severity.ERROR
-    ]
-    if issues:
+    files = _files(recipe.root, {SKILL_FILE: returned} if isinstance(returned, str) else returned)
+    if recipe.skill_md not in files:
+        raise _mistake("no-skill-md", "it returned no SKILL.md", "return one")
+    frontmatter = parse_skill_md(files[recipe.skill_md], file=SKILL_FILE).frontmatter
+    found = field_issues(frontmatter, directory=recipe.name, file=SKILL_FILE)
+    if issues := [issue for issue in found if issue.severity is Severity.ERROR]:
         raise FormatError(issues)
     if recipe.is_dynamic:
-        return _Made(SkillEntry(skill_md, frontmatter, DYNAMIC), files)
+        return _Made(SkillEntry(recipe.skill_md, frontmatter, DYNAMIC), files)
     resources = tuple(SkillResource(uri, digest_of(files[uri]), len(files[uri])) for uri in sorted(files))
-    return _Made(SkillEntry(skill_md, frontmatter, resources), files)
+    return _Made(SkillEntry(recipe.skill_md, frontmatter, resources), files)
+
+
+def _files(root: SkillUri, returned: object) -> dict[SkillUri, bytes]:
+    """The files by their URI. What a function returns is checked: no type holds at run time."""
+    if not isinstance(returned, Mapping):
+        raise _mistake("files-shape", f"it returned {type(returned).__name__}", "return text or a mapping")
+    files: dict[SkillUri, bytes] = {}
+    directories: set[SkillUri] = set()
+    for path, content in returned.items():  # pyright: ignore[reportUnknownVariableType]
+        if not isinstance(path, str) or not isinstance(content, str | bytes | bytearray):
+            raise _mistake("files-shape", f"{path!r} is no path with text or bytes", "return str or bytes")
+        uri = root
+        for segment in path.split("/"):
+            directories.add(uri)
+            uri = child_uri(uri, segment)
+        files[uri] = content.encode("utf-8") if isinstance(content, str) else bytes(content)
+    if both := directories & files.keys():
+        raise _mistake("files-shape", f"{min(both)} is a file and a directory", "give each its own path")
+    return files
+
+
+def _mistake(rule: str, message: str, remedy: str) -> FormatError:
+    return FormatError(Issue(rule=rule, message=message, remedy=remedy))

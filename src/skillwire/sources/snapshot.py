@@ -11,36 +11,47 @@ from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SKILL_FILE, SkillUri
 from skillwire.sources.base import DirectoryChild, Problem
 from skillwire.sources.files import FileRecord
+from skillwire.sources.roots import Root
 
 
 @dataclass(frozen=True, slots=True)
 class ScannedSkill:
-    """A skill with the directory it came from, its files and those of its directories that are empty."""
+    """A skill with the root and the directory it came from, its files and its empty directories."""
 
     entry: SkillEntry
+    root: Root
     directory: str
     files: tuple[FileRecord, ...]
     empty_directories: tuple[SkillUri, ...]
 
 
 class Snapshot:
-    """What a directory held at one moment. Nothing in it changes; the next moment is another snapshot."""
+    """What a directory held at one moment. Nothing in it changes; the next moment is another snapshot.
+
+    When the entries are those of the snapshot `before`, they are the very same object.
+    """
 
     __slots__ = ("_tree", "entries", "files", "problems", "skills")
 
-    def __init__(self, skills: Iterable[ScannedSkill], problems: Iterable[Problem]) -> None:
+    def __init__(
+        self, skills: Iterable[ScannedSkill], problems: Iterable[Problem], *, before: Snapshot | None = None
+    ) -> None:
         self.skills = {skill.entry.uri: skill for skill in sorted(skills, key=lambda skill: skill.entry.uri)}
-        self.entries = tuple(skill.entry for skill in self.skills.values())
+        entries = tuple(skill.entry for skill in self.skills.values())
+        self.entries = before.entries if before is not None and before.entries == entries else entries
         self.files = {file.resource.uri: file for skill in self.skills.values() for file in skill.files}
         self.problems = tuple(problems)
         # A trailing slash marks a directory with nothing in it: without a file, no URI would name it.
         empty = {f"{uri}/" for skill in self.skills.values() for uri in skill.empty_directories}
         self._tree = sorted([*self.files, *empty])
 
-    def skills_below(self, directory: str) -> list[ScannedSkill]:
-        """The skills that come from a directory of the file system or from below it."""
-        inside = directory.rstrip("/") + "/"
-        return [skill for skill in self.skills.values() if f"{skill.directory}/".startswith(inside)]
+    def says_the_same(self, other: Snapshot) -> bool:
+        """Whether a client could tell this snapshot from another one."""
+        return (self.entries, self.problems, self._tree) == (other.entries, other.problems, other._tree)
+
+    def skills_of(self, root: Root) -> list[ScannedSkill]:
+        """The skills that come from one root."""
+        return [skill for skill in self.skills.values() if skill.root == root]
 
     def skills_around(self, uri: SkillUri) -> list[ScannedSkill]:
         """The skills that a URI lies in, the outermost first."""
