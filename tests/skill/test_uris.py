@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -195,6 +197,22 @@ def test_only_the_uri_of_a_skill_file_has_a_root_and_a_name(uri: str) -> None:
 )
 def test_the_last_segment_of_the_skill_path_is_the_name(uri: str, name: str) -> None:
     assert skill_name_in(parse_uri(uri)) == name
+
+
+@pytest.mark.requirement("FMT-6")
+def test_the_authority_is_a_name_and_never_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("a URI was looked up on the network")
+
+    for look_up in ("getaddrinfo", "gethostbyname", "gethostbyname_ex", "create_connection"):
+        monkeypatch.setattr(socket, look_up, refuse)
+    uri = parse_uri("skill://localhost/a/SKILL.md")
+    assert split_uri(uri).authority == "localhost"
+    assert skill_name_in(uri) == "a"
+    assert (
+        child_uri(skill_root(parse_uri("https://example.org/a/SKILL.md")), "b.md")
+        == "https://example.org/a/b.md"
+    )
 
 
 def test_a_directory_holds_what_lies_below_it_and_no_namesake() -> None:
