@@ -13,18 +13,20 @@ import pytest
 PACKAGE = "skillwire"
 SOURCE = Path(__file__).parent.parent / "src"
 
-# A room may import itself and every room of a lower floor. Server and host share one: neither sees the other.
+# A room may import itself and every room of a lower floor. Server, host and judge share one, and never meet.
 FLOORS: Mapping[str, int] = {
     "errors": 0,
     "issues": 0,
     "limits": 0,
     "skill": 1,
+    "transport": 1,
     "trust": 2,
     "catalog": 3,
     "wire": 4,
     "sources": 5,
     "server": 6,
     "host": 6,
+    "judge": 6,
     "gateway": 7,
     "": 8,  # the package itself: public names, no logic
     "cli": 9,

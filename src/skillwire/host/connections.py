@@ -26,9 +26,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from skillwire.errors import LimitExceeded, RequestRefused, SkillwireError, SourceError
 from skillwire.host.capped_http import capped_client
 from skillwire.host.config import ServerConfig
-from skillwire.host.processes import ServerProcess, running
 from skillwire.issues import shown
 from skillwire.limits import Limits
+from skillwire.transport.processes import ServerProcess, running
 from skillwire.wire.declaration import Declaration, declaration_in
 from skillwire.wire.v1 import EXTENSION_ID
 
