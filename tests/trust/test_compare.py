@@ -26,6 +26,8 @@ OBJECTS = st.dictionaries(st.text(max_size=2), VALUES, max_size=3)
         (1, 1.0),
         (0, -0.0),
         (2**60, 2**60),
+        (2**53, 2**53 + 1),  # what a reader of doubles makes of it
+        (10**400, 10**400),
         ("a", "a"),
         (None, None),
         (True, True),
@@ -50,7 +52,12 @@ def test_the_same_json_value_is_the_same(listed: JsonValue, found: JsonValue) ->
         (0, None, "x is null, the entry says 0"),
         ("a", "A", 'x is "A", the entry says "a"'),
         ("e\u0301", "é", 'x is "\\u00e9", the entry says "e\\u0301"'),
-        (2**53, 2**53 + 1, "x is 9007199254740993, the entry says 9007199254740992"),
+        (2**53, 2**53 + 2, "x is 9007199254740994, the entry says 9007199254740992"),
+        (
+            10**400,
+            10**400 + 1,
+            "x is 1000000000000000000000000000000000000000…, the entry says 1000000000000000000000000000000000000000…",
+        ),
         (float("nan"), float("nan"), "x is NaN, the entry says NaN"),
         ([], {}, "x is an object, the entry says a list"),
         ({}, None, "x is null, the entry says an object"),

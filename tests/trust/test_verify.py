@@ -23,7 +23,8 @@ from skillwire.errors import (
 )
 from skillwire.limits import Limits
 from skillwire.skill.digests import digest_of
-from skillwire.skill.entries import DYNAMIC, JsonValue, SkillEntry, SkillResource
+from skillwire.skill.drafts import Dialect, Draft
+from skillwire.skill.entries import DYNAMIC, NO_SIZE, JsonValue, SkillEntry, SkillResource
 from skillwire.skill.uris import SkillUri, parse_uri
 from skillwire.trust.verify import VerifiedFile, VerifiedSkill, check_entry, verify_file, verify_skill_md
 
@@ -102,14 +103,50 @@ def test_an_entry_whose_frontmatter_does_not_name_the_skill_is_refused(
 def test_an_entry_that_is_not_named_by_a_skill_md_in_a_directory_is_refused(uri: str) -> None:
     entry = dataclasses.replace(make_entry(dynamic=True), uri=SkillUri(uri))
     with pytest.raises(FormatError):
-        check_entry(entry, only_fields=())
+        check_entry(entry)
 
 
 def test_an_older_dialect_is_asked_only_for_the_fields_that_it_carried() -> None:
-    bare = dataclasses.replace(make_entry(), frontmatter={})
-    assert check_entry(bare, only_fields=()) is bare
+    bare = dataclasses.replace(make_entry(), frontmatter={}, draft=_draft(frozenset()))
+    assert check_entry(bare) is bare
     with pytest.raises(FormatError, match="no description"):
-        check_entry(bare, only_fields={"description"})
+        check_entry(dataclasses.replace(bare, draft=_draft(frozenset({"description"}))))
+
+
+def test_a_dialect_that_lists_no_sizes_is_held_to_its_digests_alone() -> None:
+    entry = make_entry()
+    unsized = tuple(dataclasses.replace(file, size=NO_SIZE) for file in _files(entry))
+    draft = dataclasses.replace(entry, resources=unsized, draft=_draft(None))
+    assert verify_skill_md(check_entry(draft), skill_md(), DEMO).file.size == len(skill_md())
+    with pytest.raises(DigestMismatch):
+        verify_skill_md(check_entry(draft), skill_md() + b"more", DEMO)
+    with pytest.raises(FormatError, match="size below zero"):
+        check_entry(dataclasses.replace(entry, resources=unsized))
+
+
+def test_a_digest_that_an_older_dialect_gave_counts_although_its_list_is_not_complete() -> None:
+    entry = make_entry(dynamic=True)
+    known = ((entry.uri, digest_of(skill_md())),)
+    draft = dataclasses.replace(entry, draft=Draft(dialect=Dialect.INDEX_WITH_FRONTMATTER, digests=known))
+    assert not verify_skill_md(check_entry(draft), skill_md(), DEMO).file.bound
+    with pytest.raises(DigestMismatch):
+        verify_skill_md(check_entry(draft), skill_md(body="# Other\n"), DEMO)
+
+
+@pytest.mark.parametrize("data", [b"# Refunds\n", b"\xef\xbb\xbf# Refunds\n", b"\xff"])
+def test_a_dialect_without_frontmatter_does_not_ask_for_any(data: bytes) -> None:
+    entry = dataclasses.replace(make_entry(files={"SKILL.md": data}), draft=_draft(frozenset()))
+    skill = verify_skill_md(check_entry(entry), data, DEMO)
+    assert (skill.frontmatter, skill.body_line) == ({}, 1)
+
+
+def _draft(carried: frozenset[str] | None) -> Draft:
+    return Draft(dialect=Dialect.INDEX, carried=carried)
+
+
+def _files(entry: SkillEntry) -> tuple[SkillResource, ...]:
+    assert entry.resources is not DYNAMIC
+    return entry.resources
 
 
 @pytest.mark.requirement("ENT-6")
@@ -242,7 +279,8 @@ def test_an_older_dialect_may_list_fewer_fields_than_the_file_has() -> None:
     entry = checked(files={"SKILL.md": data})
     with pytest.raises(FrontmatterMismatch):
         verify_skill_md(entry, data, DEMO)
-    skill = verify_skill_md(entry, data, DEMO, only_fields=("name", "description"))
+    carried = dataclasses.replace(entry, draft=_draft(frozenset({"name", "description"})))
+    skill = verify_skill_md(check_entry(carried), data, DEMO)
     assert skill.frontmatter["license"] == "MIT"
 
 

@@ -15,7 +15,7 @@ from itertools import groupby
 from skillwire.catalog.naming import SkillKey, clean_handle
 from skillwire.catalog.registry import RegisteredSkill
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill.entries import DYNAMIC
+from skillwire.skill.entries import DYNAMIC, NO_SIZE
 from skillwire.skill.uris import path_below, skill_root
 from skillwire.trust.fence import Fenced, fence
 from skillwire.trust.origin import Origin
@@ -167,7 +167,8 @@ def _pointers(skill: VerifiedSkill, handle: str, limits: Limits) -> list[str]:
     lines = ["", "Supporting files:"]
     for resource in files[: limits.file_pointers]:
         path = shown_path("/".join(path_below(resource.uri, root)))
-        lines.append(f'- {READ_TOOL}("{handle}", "{path}") ({resource.size} bytes)')
+        size = "" if resource.size == NO_SIZE else f" ({resource.size} bytes)"
+        lines.append(f'- {READ_TOOL}("{handle}", "{path}"){size}')
     if len(files) > limits.file_pointers:
         lines.append(f'- {len(files) - limits.file_pointers} more: {LIST_TOOL}("{handle}")')
     return lines

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Final, Literal, TypeAlias
 
 from skillwire.skill.digests import Digest
+from skillwire.skill.drafts import Dialect, Draft
 from skillwire.skill.uris import SkillUri
 
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
@@ -24,9 +25,13 @@ DYNAMIC: Final = Dynamic.DYNAMIC
 """In place of a list of files: the skill's content is made on request and cannot be bound (ENT-2)."""
 
 
+NO_SIZE: Final = -1
+"""In place of a size: an older dialect lists the digest alone, and the digest decides."""
+
+
 @dataclass(frozen=True, slots=True)
 class SkillResource:
-    """One file of a skill."""
+    """One file of a skill. `size` is its length in bytes, or `NO_SIZE`."""
 
     uri: SkillUri
     digest: Digest
@@ -35,12 +40,26 @@ class SkillResource:
 
 @dataclass(frozen=True, slots=True)
 class SkillEntry:
-    """One skill. `resources` holds every file once, `SKILL.md` included, or is `DYNAMIC`."""
+    """One skill. `resources` holds every file once, `SKILL.md` included, or is `DYNAMIC`.
+
+    `draft` is there when the entry came in an older dialect.
+    """
 
     uri: SkillUri
     frontmatter: Mapping[str, JsonValue]
     resources: tuple[SkillResource, ...] | Literal[Dynamic.DYNAMIC]
     meta: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    draft: Draft | None = None
+
+    @property
+    def dialect(self) -> Dialect:
+        """The way in which the server told of this skill."""
+        return self.draft.dialect if self.draft else Dialect.FINAL
+
+    @property
+    def carried_fields(self) -> frozenset[str] | None:
+        """The frontmatter fields that can be compared; `None` means all of them (VER-2)."""
+        return self.draft.carried if self.draft else None
 
     @property
     def name(self) -> str:
@@ -60,5 +79,5 @@ class SkillEntry:
 
     @property
     def total_size(self) -> int:
-        """The bytes of all listed files; 0 for a dynamic skill, which lists none."""
-        return 0 if self.resources is DYNAMIC else sum(resource.size for resource in self.resources)
+        """The bytes of all files whose size is listed; 0 for a dynamic skill, which lists none."""
+        return 0 if self.resources is DYNAMIC else sum(max(resource.size, 0) for resource in self.resources)

@@ -57,7 +57,15 @@ def _same_scalar(one: object, other: object) -> bool:
     if isinstance(one, str) or isinstance(other, str):
         return isinstance(one, str) and isinstance(other, str) and one == other
     # Numbers are all that is left to be equal; NaN equals nothing, and so refuses the skill.
-    return isinstance(one, int | float) and isinstance(other, int | float) and one == other
+    return isinstance(one, int | float) and isinstance(other, int | float) and _same_number(one, other)
+
+
+def _same_number(one: float, other: float) -> bool:
+    # JSON numbers are doubles to most readers: a server in JavaScript rounds a long integer, and is honest.
+    try:
+        return float(one) == float(other)
+    except OverflowError:
+        return one == other
 
 
 def _is_object(value: object) -> TypeGuard[Mapping[str, object]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from skillwire.errors import FormatError
-from skillwire.skill.entries import DYNAMIC
+from skillwire.skill.entries import DYNAMIC, NO_SIZE
 from skillwire.skill.uris import SkillUri, child_uri, is_inside, parse_uri, path_below, shown_uri, skill_root
 from skillwire.trust.verify import CheckedEntry
 
@@ -59,7 +59,8 @@ def listed_children(entry: CheckedEntry, directory: SkillUri) -> DirectoryView:
             continue
         first, *deeper = path_below(resource.uri, directory)
         uri = child_uri(directory, first)
-        children[uri] = ListedChild(uri, first, bool(deeper), None if deeper else resource.size)
+        size = None if deeper or resource.size == NO_SIZE else resource.size
+        children[uri] = ListedChild(uri, first, bool(deeper), size)
     return DirectoryView(tuple(sorted(children.values())))
 
 

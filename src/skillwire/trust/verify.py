@@ -20,7 +20,8 @@ says nothing about who wrote it; nothing here words it so (VER-8).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from codecs import BOM_UTF8
+from collections.abc import Iterator, Mapping
 from dataclasses import InitVar, dataclass
 from typing import Final, NewType, NoReturn, final
 
@@ -35,8 +36,8 @@ from skillwire.errors import (
 from skillwire.issues import Issue, shown
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.digests import Digest, digest_of
-from skillwire.skill.entries import DYNAMIC, JsonValue, SkillEntry, SkillResource
-from skillwire.skill.frontmatter import parse_skill_md
+from skillwire.skill.entries import DYNAMIC, NO_SIZE, JsonValue, SkillEntry
+from skillwire.skill.frontmatter import SkillDocument, parse_skill_md
 from skillwire.skill.names import name_issues
 from skillwire.skill.uris import SkillUri, is_inside, path_below, shown_uri, skill_name_in, skill_root
 from skillwire.trust.compare import frontmatter_differences
@@ -118,22 +119,20 @@ class VerifiedSkill(_Sealed):
         return self.file.origin
 
 
-def check_entry(
-    entry: SkillEntry, *, limits: Limits = DEFAULT_LIMITS, only_fields: Collection[str] | None = None
-) -> CheckedEntry:
+def check_entry(entry: SkillEntry, *, limits: Limits = DEFAULT_LIMITS) -> CheckedEntry:
     """Accept an entry before anything of the skill is fetched.
 
-    Raises a `FormatError` with every issue, or `LimitExceeded` with the reason. `only_fields` names the
-    frontmatter fields that an older dialect carried; only these are asked for.
+    Raises a `FormatError` with every issue, or `LimitExceeded` with the reason. Of an older dialect only the
+    frontmatter fields are asked for that it carried.
     """
     # Step 1. ENT-2, FMT-1 to FMT-3: complete and sound.
     root = skill_root(entry.uri)
-    issues = _frontmatter_issues(entry, skill_name_in(entry.uri), only_fields)
+    issues = _frontmatter_issues(entry, skill_name_in(entry.uri))
     if entry.resources is DYNAMIC:
         if issues:
             raise FormatError(issues)
         return CheckedEntry(entry)
-    issues += _manifest_issues(entry.uri, root, entry.resources)
+    issues += _manifest_issues(entry, root)
     if issues:
         raise FormatError(issues)
     # Step 2. ENT-6: declined from the entry alone.
@@ -170,6 +169,9 @@ def verify_file(
         # Step 4. ENT-6: inside the directory, and within the limit all together.
         if not is_inside(uri, root):
             raise UnlistedFile(uri=shown_uri(uri), skill=entry.uri)
+        if _known_digest(entry, uri) not in (None, digest):
+            # VER-1: the list of files is not complete, but this digest was given.
+            raise DigestMismatch(uri=uri, expected=str(_known_digest(entry, uri)), actual=digest)
         if retrieved + len(data) > limits.bytes_per_skill:
             raise LimitExceeded(
                 f"{entry.uri} has sent more than {limits.bytes_per_skill} bytes: it is cut off; "
@@ -181,7 +183,7 @@ def verify_file(
         if listed is None:
             raise UnlistedFile(uri=shown_uri(uri), skill=entry.uri)
         # Step 5. VER-1: the size.
-        if len(data) != listed.size:
+        if listed.size != NO_SIZE and len(data) != listed.size:
             raise SizeMismatch(uri=uri, expected=listed.size, actual=len(data))
         # Step 6. VER-1: the digest.
         if digest != listed.digest:
@@ -204,7 +206,6 @@ def verify_skill_md(
     origin: Origin,
     *,
     retrieved: int = 0,
-    only_fields: Collection[str] | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> VerifiedSkill:
     """Check a skill's own `SKILL.md`, bytes and frontmatter, or raise a `VerificationError` or `FormatError`.
@@ -213,9 +214,11 @@ def verify_skill_md(
     effect there (FMT-8).
     """
     file = verify_file(entry, entry.uri, data, origin, retrieved=retrieved, limits=limits)
-    document = parse_skill_md(data, file=shown_uri(entry.uri), limits=limits)
-    # Step 7. VER-2: any difference refuses the skill.
-    differences = frontmatter_differences(entry.frontmatter, document.frontmatter, only_fields=only_fields)
+    document = _document(entry, data, limits)
+    # Step 7. VER-2: any difference refuses the skill; of an older dialect, in the fields that it carried.
+    differences = frontmatter_differences(
+        entry.frontmatter, document.frontmatter, only_fields=entry.carried_fields
+    )
     if differences:
         raise FrontmatterMismatch(uri=entry.uri, differences=differences)
     return VerifiedSkill(
@@ -228,7 +231,16 @@ def verify_skill_md(
     )
 
 
-def _frontmatter_issues(entry: SkillEntry, expected: str, only_fields: Collection[str] | None) -> list[Issue]:
+def _document(entry: CheckedEntry, data: bytes, limits: Limits) -> SkillDocument:
+    """The parts of a `SKILL.md`. A dialect that carries no frontmatter does not ask for any either."""
+    if entry.carried_fields == frozenset() and not data.removeprefix(BOM_UTF8).startswith(b"---"):
+        text = data.decode("utf-8", "replace")
+        return SkillDocument({}, text, 1)
+    return parse_skill_md(data, file=shown_uri(entry.uri), limits=limits)
+
+
+def _frontmatter_issues(entry: SkillEntry, expected: str) -> list[Issue]:
+    only_fields = entry.carried_fields
     issues: list[Issue] = []
     if only_fields is None or "name" in only_fields:
         issues += name_issues(entry.name)
@@ -251,10 +263,14 @@ def _frontmatter_issues(entry: SkillEntry, expected: str, only_fields: Collectio
     return issues
 
 
-def _manifest_issues(skill: SkillUri, root: SkillUri, resources: tuple[SkillResource, ...]) -> list[Issue]:
+def _known_digest(entry: CheckedEntry, uri: SkillUri) -> Digest | None:
+    return dict(entry.draft.digests).get(uri) if entry.draft else None
+
+
+def _manifest_issues(entry: SkillEntry, root: SkillUri) -> list[Issue]:
     issues: list[Issue] = []
     seen: set[SkillUri] = set()
-    for resource in resources:
+    for resource in () if entry.resources is DYNAMIC else entry.resources:
         if resource.uri in seen:
             issues.append(_manifest_issue("resource-twice", resource.uri, "is listed twice"))
         seen.add(resource.uri)
@@ -262,13 +278,13 @@ def _manifest_issues(skill: SkillUri, root: SkillUri, resources: tuple[SkillReso
             issues.append(
                 _manifest_issue("resource-outside", resource.uri, "is outside the skill's directory")
             )
-        if resource.size < 0:
+        if resource.size < 0 and (resource.size != NO_SIZE or entry.draft is None):
             issues.append(_manifest_issue("resource-size", resource.uri, "has a size below zero"))
     for uri in seen:
         if any(parent in seen for parent in _parents(uri, root)):
             issues.append(_manifest_issue("resource-in-file", uri, "lies below a listed file"))
-    if skill not in seen:
-        issues.append(_manifest_issue("resource-no-skill-md", skill, "is not among the listed files"))
+    if entry.uri not in seen:
+        issues.append(_manifest_issue("resource-no-skill-md", entry.uri, "is not among the listed files"))
     return issues
 
 

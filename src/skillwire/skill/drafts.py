@@ -1,0 +1,54 @@
+"""Draft: how an older dialect told of a skill, and what it left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from skillwire.skill.digests import Digest
+from skillwire.skill.uris import SkillUri
+
+
+class Dialect(StrEnum):
+    """The ways in which servers tell of skills, from the newest to the oldest."""
+
+    FINAL = "D6"
+    SUMMER_DRAFT = "D5"
+    INDEX_WITH_FRONTMATTER = "D4"
+    INDEX_WITH_DIGESTS = "D3"
+    INDEX = "D2"
+    MANIFEST = "D1"
+    BARE_SCAN = "D0"
+
+    @property
+    def meaning(self) -> str:
+        """The dialect in words, for a person."""
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    Dialect.FINAL: "the final extension",
+    Dialect.SUMMER_DRAFT: "the draft of July and August 2026",
+    Dialect.INDEX_WITH_FRONTMATTER: "an index with frontmatter",
+    Dialect.INDEX_WITH_DIGESTS: "an index with digests",
+    Dialect.INDEX: "an index",
+    Dialect.MANIFEST: "resources with manifests",
+    Dialect.BARE_SCAN: "resources that only look like skills",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """What to know about an entry that did not come from the final extension.
+
+    `carried` are the frontmatter fields that came with it, the only ones that can be compared (VER-2); `None`
+    means all. `digests` are known digests of a skill whose list of files is not complete. An unconfirmed
+    skill is one that no server called a skill: its URI only looks like one (FMT-5). `spelling` is its URI as
+    the server writes it.
+    """
+
+    dialect: Dialect
+    carried: frozenset[str] | None = None
+    digests: tuple[tuple[SkillUri, Digest], ...] = ()
+    confirmed: bool = True
+    spelling: str = ""

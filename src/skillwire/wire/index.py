@@ -1,0 +1,147 @@
+"""The index dialects (D4, D3, D2): the resource `skill://index.json`, read into entries.
+
+One file tells them apart, entry by entry: frontmatter as an object is D4, a digest is D3, neither is D2. None
+of them lists a skill's files with digests but D3 with `file-digests`; what cannot be bound is an entry
+without a list, never a guess.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeGuard, cast
+
+from skillwire.errors import FormatError
+from skillwire.issues import Issue, shown
+from skillwire.skill.digests import Digest, parse_digest
+from skillwire.skill.drafts import Dialect, Draft
+from skillwire.skill.entries import DYNAMIC, NO_SIZE, JsonObject, JsonValue, SkillEntry, SkillResource
+from skillwire.skill.uris import SkillUri, child_uri, shown_uri, skill_root
+from skillwire.wire.older import OlderListing, left_out, reason, skill_md_uri
+
+INDEX_URI: Final = "skill://index.json"
+FILE_DIGESTS: Final = "io.modelcontextprotocol.skills/file-digests"
+_SKILL_TYPE: Final = "skill-md"
+_NAMED: Final = frozenset({"name", "description"})
+
+
+def parse_index(data: bytes) -> OlderListing:
+    """The skills of an index, or a `FormatError` when it is none. A bad entry costs itself alone."""
+    try:
+        index = json.loads(data)
+    except (ValueError, RecursionError):
+        raise _no_index("it is not JSON") from None
+    items = cast("Mapping[str, object]", index).get("skills") if isinstance(index, dict) else None
+    if not _is_list(items):
+        raise _no_index("it has no list of skills")
+    entries: dict[SkillUri, SkillEntry] = {}
+    issues: list[Issue] = []
+    spellings: dict[SkillUri, str] = {}
+    for number, item in enumerate(items):
+        place = f"skills[{number}]"
+        try:
+            entry = _entry(item, place)
+        except FormatError as error:
+            issues.append(left_out(place, reason(error), error.issues[0].remedy))
+            continue
+        if entries.setdefault(entry.uri, entry) is not entry:
+            issues.append(left_out(place, f"{shown_uri(entry.uri)} is listed twice", "the first one is used"))
+        elif entry.draft is not None and entry.draft.spelling != entry.uri:
+            spellings[entry.uri] = entry.draft.spelling
+    return OlderListing(tuple(entries.values()), tuple(issues), spellings)
+
+
+def _entry(item: object, place: str) -> SkillEntry:
+    if not _is_object(item):
+        raise _refused(f"{place} is not an object", "tell the server's operator")
+    kind = item.get("type", _SKILL_TYPE)
+    url = item.get("url")
+    match kind:
+        case "skill-md":
+            pass
+        case "archive":
+            raise _refused("it comes only as an archive, which is not loaded", "ask for it as single files")
+        case "mcp-resource-template":
+            raise _refused(
+                "it is a template for skills, which is not filled in by guessing", "load it by its URI"
+            )
+        case _:
+            raise _refused(f"its type {shown(str(kind))!r} is not known", "nothing to do: it was skipped")
+    if not isinstance(url, str):
+        if item.get("archives"):
+            raise _refused("it comes only as an archive, which is not loaded", "ask for it as single files")
+        raise _refused("it has no url", "tell the server's operator")
+    uri = skill_md_uri(url)
+    digest = _digest(item.get("digest"))
+    frontmatter = item.get("frontmatter")
+    if _is_object(frontmatter):
+        dialect, fields, carried = Dialect.INDEX_WITH_FRONTMATTER, cast("JsonObject", frontmatter), None
+    else:
+        dialect = Dialect.INDEX if digest is None else Dialect.INDEX_WITH_DIGESTS
+        fields = cast(
+            "JsonObject", {key: item[key] for key in sorted(_NAMED) if isinstance(item.get(key), str)}
+        )
+        carried = _NAMED
+    files = _files(uri, digest, item.get("_meta"))
+    draft = Draft(
+        dialect=dialect,
+        carried=carried,
+        digests=() if files or digest is None else ((uri, digest),),
+        spelling=url,
+    )
+    return SkillEntry(uri, fields, files or DYNAMIC, _meta(item.get("_meta")), draft)
+
+
+def _files(uri: SkillUri, digest: Digest | None, meta: object) -> tuple[SkillResource, ...]:
+    """Every file with its digest, where the entry says so; empty where it does not (D3)."""
+    listed = meta.get(FILE_DIGESTS) if _is_object(meta) else None
+    if not _is_list(listed):
+        return ()
+    root = skill_root(uri)
+    digests: dict[SkillUri, Digest] = {}
+    for item in listed:
+        path = item.get("path") if _is_object(item) else None
+        found = _digest(item.get("digest")) if _is_object(item) else None
+        if not isinstance(path, str) or found is None:
+            raise _refused("its list of file digests is not one", "tell the server's operator")
+        file = root
+        for segment in path.split("/"):
+            file = child_uri(file, segment)
+        if file in digests:
+            raise _refused(f"it lists {shown_uri(file)} twice", "tell the server's operator")
+        digests[file] = found
+    if digest is not None and digests.setdefault(uri, digest) != digest:
+        raise _refused("it names two digests for its SKILL.md", "tell the server's operator")
+    if uri not in digests:
+        return ()  # Not complete, so it binds nothing.
+    return tuple(SkillResource(file, digests[file], NO_SIZE) for file in sorted(digests))
+
+
+def _digest(value: object) -> Digest | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise _refused("its digest is not a string", "tell the server's operator")
+    return parse_digest(value)
+
+
+def _meta(value: object) -> dict[str, JsonValue]:
+    return cast("dict[str, JsonValue]", dict(value)) if _is_object(value) else {}
+
+
+def _refused(message: str, remedy: str) -> FormatError:
+    return FormatError(Issue(rule="index-entry", message=message, remedy=remedy))
+
+
+def _no_index(message: str) -> FormatError:
+    return FormatError(
+        Issue(rule="index", message=f"{INDEX_URI} is no index: {message}", remedy="tell its operator")
+    )
+
+
+def _is_object(value: object) -> TypeGuard[Mapping[str, object]]:
+    return isinstance(value, Mapping)
+
+
+def _is_list(value: object) -> TypeGuard[Sequence[object]]:
+    return isinstance(value, list)

@@ -1,0 +1,64 @@
+"""The manifest of D1: `skill://NAME/_manifest`, the files of one skill with sizes and hashes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TypeGuard
+
+from skillwire.errors import FormatError
+from skillwire.issues import Issue, shown
+from skillwire.skill.digests import parse_digest
+from skillwire.skill.entries import DYNAMIC, SkillEntry, SkillResource
+from skillwire.skill.uris import SkillUri, child_uri, shown_uri, skill_root
+
+
+def bind_to_manifest(entry: SkillEntry, data: bytes) -> SkillEntry:
+    """The entry with the files of its manifest, or a `FormatError`.
+
+    A manifest that leaves out `SKILL.md` is not complete, so it binds nothing.
+    """
+    try:
+        manifest = json.loads(data)
+    except (ValueError, RecursionError):
+        raise _refused("its manifest is not JSON") from None
+    listed = manifest.get("files") if _is_object(manifest) else None
+    if not _is_list(listed):
+        raise _refused("its manifest has no list of files")
+    root = skill_root(entry.uri)
+    files: dict[SkillUri, SkillResource] = {}
+    for item in listed:
+        file = _file(root, item)
+        if file.uri in files:
+            raise _refused(f"its manifest lists {shown_uri(file.uri)} twice")
+        files[file.uri] = file
+    if entry.uri not in files:
+        return replace(entry, resources=DYNAMIC)
+    return replace(entry, resources=tuple(files[uri] for uri in sorted(files)))
+
+
+def _file(root: SkillUri, item: object) -> SkillResource:
+    path = item.get("path") if _is_object(item) else None
+    size = item.get("size") if _is_object(item) else None
+    digest = item.get("hash") if _is_object(item) else None
+    if not isinstance(path, str) or not isinstance(digest, str):
+        raise _refused("its manifest has a file without path or hash")
+    if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+        raise _refused(f"its manifest gives {shown(path)} no size")
+    uri = root
+    for segment in path.split("/"):
+        uri = child_uri(uri, segment)
+    return SkillResource(uri, parse_digest(digest), size)
+
+
+def _refused(message: str) -> FormatError:
+    return FormatError(Issue(rule="manifest", message=message, remedy="tell the server's operator"))
+
+
+def _is_object(value: object) -> TypeGuard[Mapping[str, object]]:
+    return isinstance(value, Mapping)
+
+
+def _is_list(value: object) -> TypeGuard[Sequence[object]]:
+    return isinstance(value, list)

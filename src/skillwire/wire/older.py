@@ -1,0 +1,46 @@
+"""OlderListing: what an older dialect tells of skills, in the shape that all dialects end in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from skillwire.errors import FormatError
+from skillwire.issues import Issue
+from skillwire.skill.entries import SkillEntry
+from skillwire.skill.uris import SKILL_FILE, SkillUri, child_uri, parse_uri
+
+AUXILIARY = frozenset({"index.json", "_manifest", "prompt-xml"})
+"""Last segments of resources that tell of skills and are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class OlderListing:
+    """Entries beside what could not be used, and why. `spellings` are URIs as the server writes them."""
+
+    entries: tuple[SkillEntry, ...] = ()
+    issues: tuple[Issue, ...] = ()
+    spellings: dict[SkillUri, str] = field(default_factory=dict[SkillUri, str])
+
+
+def skill_md_uri(text: str) -> SkillUri:
+    """The `SKILL.md` URI that a skill is known by here, whatever its server calls it.
+
+    `skill://demo`, `skill://demo/` and `skill://demo/SKILL.md` are one skill to us. What is asked of the
+    server is its own spelling.
+    """
+    uri = parse_uri(text.rstrip("/"))
+    return uri if uri.endswith(f"/{SKILL_FILE}") else child_uri(uri, SKILL_FILE)
+
+
+def is_auxiliary(text: str) -> bool:
+    """Whether a resource is one of those that tell of skills."""
+    return text.rstrip("/").rpartition("/")[2] in AUXILIARY
+
+
+def left_out(place: str, message: str, remedy: str) -> Issue:
+    """An entry that cannot be used, in one line."""
+    return Issue(rule="entry-left-out", message=message, remedy=remedy, file=place)
+
+
+def reason(error: FormatError) -> str:
+    return error.issues[0].message

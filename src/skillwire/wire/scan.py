@@ -1,0 +1,110 @@
+"""The scans (D1, D0): skills found among a server's plain resources.
+
+A `SKILL.md` beside a `_manifest` is D1, and the manifest lists its files. Any other URI with the scheme
+`skill:` is D0: a scheme alone proves nothing, so what is found that way is unconfirmed (FMT-5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeGuard
+
+from skillwire.errors import FormatError
+from skillwire.issues import Issue, shown
+from skillwire.skill.drafts import Dialect, Draft
+from skillwire.skill.entries import DYNAMIC, JsonObject, SkillEntry
+from skillwire.skill.uris import SCHEME, SKILL_FILE, SkillUri, skill_name_in
+from skillwire.wire.older import OlderListing, is_auxiliary, left_out, reason, skill_md_uri
+
+MANIFEST: Final = "_manifest"
+_PREFIX: Final = f"{SCHEME}://"
+
+
+@dataclass(frozen=True, slots=True)
+class ListedResource:
+    """A resource of `resources/list`, as far as it matters here."""
+
+    uri: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResourcePage:
+    resources: tuple[ListedResource, ...]
+    next_cursor: str | None
+
+
+def resource_page(answer: object) -> ResourcePage:
+    """A page of `resources/list`; what has no URI is passed over."""
+    items = answer.get("resources") if _is_object(answer) else None
+    if not _is_object(answer) or not _is_list(items):
+        raise FormatError(
+            Issue(
+                rule="answer",
+                message="the answer has no list of resources",
+                remedy="tell the server's operator",
+            )
+        )
+    found: list[ListedResource] = []
+    for item in items:
+        uri = item.get("uri") if _is_object(item) else None
+        description = item.get("description") if _is_object(item) else None
+        if isinstance(uri, str):
+            found.append(ListedResource(uri, description if isinstance(description, str) else ""))
+    cursor = answer.get("nextCursor")
+    return ResourcePage(tuple(found), cursor if isinstance(cursor, str) and cursor else None)
+
+
+def with_manifests(resources: Sequence[ListedResource]) -> dict[str, ListedResource]:
+    """The `SKILL.md` resources that have a manifest beside them, by the URI of the manifest (D1)."""
+    uris = {resource.uri for resource in resources}
+    found: dict[str, ListedResource] = {}
+    for resource in resources:
+        root, slash, name = resource.uri.rpartition("/")
+        manifest = f"{root}/{MANIFEST}"
+        if slash and name == SKILL_FILE and resource.uri.startswith(_PREFIX) and manifest in uris:
+            found[manifest] = resource
+    return found
+
+
+def bare_skills(resources: Sequence[ListedResource]) -> OlderListing:
+    """Every resource whose URI looks like a skill's (D0). Which of them are skills, nobody has said."""
+    entries: dict[SkillUri, SkillEntry] = {}
+    issues: list[Issue] = []
+    spellings: dict[SkillUri, str] = {}
+    # A proper SKILL.md comes first, so that `skill://demo` is not taken for it.
+    for resource in sorted(resources, key=lambda resource: not resource.uri.endswith(f"/{SKILL_FILE}")):
+        if not resource.uri.startswith(_PREFIX) or is_auxiliary(resource.uri):
+            continue
+        try:
+            entry = scanned_entry(resource, Dialect.BARE_SCAN)
+        except FormatError as error:
+            issues.append(left_out(shown(resource.uri), reason(error), error.issues[0].remedy))
+            continue
+        if entry.uri not in entries:
+            entries[entry.uri] = entry
+            if resource.uri != entry.uri:
+                spellings[entry.uri] = resource.uri
+    return OlderListing(tuple(entries.values()), tuple(issues), spellings)
+
+
+def scanned_entry(resource: ListedResource, dialect: Dialect) -> SkillEntry:
+    """An entry for a resource that came without frontmatter: the name is its directory's."""
+    uri = skill_md_uri(resource.uri)
+    frontmatter: JsonObject = {"name": skill_name_in(uri), "description": resource.description}
+    draft = Draft(
+        dialect=dialect,
+        carried=frozenset(),
+        confirmed=dialect is not Dialect.BARE_SCAN,
+        spelling=resource.uri,
+    )
+    return SkillEntry(uri, frontmatter, DYNAMIC, {}, draft)
+
+
+def _is_object(value: object) -> TypeGuard[Mapping[str, object]]:
+    return isinstance(value, Mapping)
+
+
+def _is_list(value: object) -> TypeGuard[Sequence[object]]:
+    return isinstance(value, list)
