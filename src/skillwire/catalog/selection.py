@@ -18,13 +18,13 @@ from skillwire.skill.entries import SkillEntry
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Patterns such as `refund*`, compared without case. `wanted` holds one list for each place with a say."""
+    """Patterns such as `refund*`, compared without case. `wanted` has a list for each place with a say."""
 
     wanted: tuple[tuple[str, ...], ...] = ()
     unwanted: tuple[str, ...] = ()
 
     def narrowed(self, *, include: Iterable[str] | None = None, exclude: Iterable[str] = ()) -> Selection:
-        """This selection and one more place's: includes intersect, excludes unite. An empty include denies all."""
+        """With one more place's rules: includes intersect, excludes unite, an empty include denies all."""
         wanted = self.wanted if include is None else (*self.wanted, tuple(include))
         return Selection(wanted, (*self.unwanted, *exclude))
 

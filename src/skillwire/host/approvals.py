@@ -34,6 +34,8 @@ CREATE TABLE IF NOT EXISTS approvals (
     PRIMARY KEY (server, uri)
 ) WITHOUT ROWID
 """
+# What was approved of a skill that changed since. It allows nothing; it shows what changed.
+_SCHEMA_WITHDRAWN: Final = _SCHEMA.replace("approvals", "withdrawn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +77,38 @@ class ApprovalStore:
         )
         with self._open() as database:
             database.execute("INSERT OR REPLACE INTO approvals VALUES (?, ?, ?, ?, ?, ?)", row)
+            database.execute("DELETE FROM withdrawn WHERE server = ? AND uri = ?", row[:2])
+
+    def withdraw(self, origin: Origin, uri: SkillUri) -> None:
+        """Take an approval back because the skill changed. What was approved is kept to compare with."""
+        key = (origin.label, uri)
+        with self._open() as database:
+            database.execute(
+                "INSERT OR REPLACE INTO withdrawn SELECT * FROM approvals WHERE server = ? AND uri = ?", key
+            )
+            database.execute("DELETE FROM approvals WHERE server = ? AND uri = ?", key)
+
+    def withdrawn(self, origin: Origin, uri: SkillUri) -> Approval | None:
+        """What was approved of a skill before it changed. It is no approval."""
+        with self._open() as database:
+            row = database.execute(
+                "SELECT * FROM withdrawn WHERE server = ? AND uri = ?", (origin.label, uri)
+            ).fetchone()
+        stored = _stored(row) if row else None
+        return stored.approval if stored else None
 
     def remove(self, origin: Origin, uri: SkillUri) -> bool:
         """Take an approval back; false when there was none."""
+        key = (origin.label, uri)
         with self._open() as database:
-            done = database.execute("DELETE FROM approvals WHERE server = ? AND uri = ?", (origin.label, uri))
+            database.execute("DELETE FROM withdrawn WHERE server = ? AND uri = ?", key)
+            done = database.execute("DELETE FROM approvals WHERE server = ? AND uri = ?", key)
             return done.rowcount > 0
 
     def remove_server(self, origin: Origin) -> int:
         """Forget everything about a server; the number of approvals that it had."""
         with self._open() as database:
+            database.execute("DELETE FROM withdrawn WHERE server = ?", (origin.label,))
             return database.execute("DELETE FROM approvals WHERE server = ?", (origin.label,)).rowcount
 
     def all(self, origin: Origin | None = None) -> list[StoredApproval]:
@@ -102,6 +126,7 @@ class ApprovalStore:
             with self._open() as database:
                 database.execute("PRAGMA journal_mode = WAL")
                 database.execute(_SCHEMA)
+                database.execute(_SCHEMA_WITHDRAWN)
                 database.execute("SELECT * FROM approvals LIMIT 1").fetchall()
             self.path.chmod(0o600)
         except sqlite3.DatabaseError as error:

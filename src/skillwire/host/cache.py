@@ -48,16 +48,20 @@ class SkillCache:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
-    def get(self, origin: Origin, uri: SkillUri, digest: Digest) -> bytes | None:
-        """The bytes of a file when they have this digest, else `None`; others are thrown away."""
+    def get(self, origin: Origin, uri: SkillUri, digest: Digest, *, keep: bool = False) -> bytes | None:
+        """The bytes of a file when they have this digest, else `None`; others are thrown away.
+
+        With `keep` they stay: a look at a skill that changed must not cost the bytes to compare it with.
+        """
         path = self.path_of(origin, uri)
         try:
             data = path.read_bytes()
         except OSError:
             return None
         if digest_of(data) != digest:
-            with suppress(OSError):
-                path.unlink()
+            if not keep:
+                with suppress(OSError):
+                    path.unlink()
             return None
         return data
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from skillwire.catalog.selection import EVERYTHING, Selection
 from skillwire.errors import SourceError
 from skillwire.issues import shown
 from skillwire.limits import DEFAULT_LIMITS
@@ -15,40 +16,57 @@ from skillwire.trust.approval import Policy
 Era: TypeAlias = Literal["auto", "legacy", "2026-07-28"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ServerConfig:
     """Where a server is, by `url`, `command` or, inside this process, `instance`; and how it is treated.
 
-    `headers`, `token` and `env` may hold secrets; they are never printed.
+    `headers`, `token` and `env` may hold secrets, and so may a URL and the arguments of a command: of these
+    only `place` is ever printed.
     """
 
     url: str = ""
     command: tuple[str, ...] = ()
     instance: object = None
-    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    token: str = field(default="", repr=False)
-    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    token: str = ""
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
     directory: str = ""
     approval: Policy = Policy.PROMPT
     era: Era = "auto"
     connect_seconds: float = DEFAULT_LIMITS.connect_seconds
     call_seconds: float = DEFAULT_LIMITS.call_seconds
+    skills: bool = True
+    """Whether its skills are wanted at all. If not, it is not even connected."""
+    selection: Selection = EVERYTHING
+    """Which of its skills are wanted; the others are never seen."""
+    accept_drafts: bool = False
+    """Whether entries of earlier drafts, which leave out what is mandatory now, count as dynamic skills."""
+    bare_scan: bool = False
+    """Whether any `skill://` resource is taken for a skill, though its server does not say that it is one."""
 
     def __post_init__(self) -> None:
         given = [bool(self.url), bool(self.command), self.instance is not None]
         if given.count(True) != 1:
             raise SourceError("a server needs exactly one of url, command and instance")
         if self.url and not self.url.lower().startswith(("http://", "https://")):
-            raise SourceError(f"{shown(self.url)} is not an http:// or https:// URL")
+            raise SourceError(f"{shown(self.url.partition(':')[0])}: is not an http:// or https:// URL")
+
+    def __repr__(self) -> str:
+        return f"ServerConfig({self.place!r}, approval={self.approval.value!r}, skills={self.skills})"
 
     @property
     def place(self) -> str:
-        """Where the server is, fit for a screen: no query, user name or argument that could be secret."""
-        if self.url:
-            scheme, _, rest = self.url.partition("://")
-            authority, slash, path = rest.partition("/")
-            return shown(f"{scheme}://{authority.rpartition('@')[2]}{slash}{path.partition('?')[0]}")
-        return shown(self.command[0]) if self.command else "in this process"
+        """Where the server is, fit for a screen: no path, user name or argument that could be secret."""
+        return place_of(self.url, self.command[0] if self.command else "") or "in this process"
+
+
+def place_of(url: str, program: str) -> str:
+    """A URL's scheme and host, or a program's name: the part of a server's place that is no secret."""
+    if url:
+        scheme, _, rest = url.partition("://")
+        authority = rest.partition("/")[0].partition("?")[0].partition("#")[0]
+        return shown(f"{scheme}://{authority.rpartition('@')[2]}")
+    return shown(program)
 
 
 def parse_server(given: str | ServerConfig | object) -> ServerConfig:
@@ -62,7 +80,8 @@ def parse_server(given: str | ServerConfig | object) -> ServerConfig:
     try:
         command = tuple(shlex.split(given))
     except ValueError as error:
-        raise SourceError(f"{shown(given)} is not a command line: {error}") from None
+        # The line may hold a secret, so it is not quoted.
+        raise SourceError(f"the command line of a server cannot be read: {error}") from None
     if not command:
         raise SourceError("the command of a server is empty")
     return ServerConfig(command=command)

@@ -18,7 +18,7 @@ import anyio.abc
 import anyio.to_thread
 
 from skillwire.catalog.registry import Changes, RegisteredSkill, Registry
-from skillwire.errors import AmbiguousName, SkillNotFound, SkillwireError, SourceError
+from skillwire.errors import AmbiguousName, ApprovalRequired, SkillNotFound, SkillwireError, SourceError
 from skillwire.host.approvals import ApprovalStore
 from skillwire.host.config import ServerConfig
 from skillwire.host.connections import Connection, Status
@@ -28,10 +28,10 @@ from skillwire.host.places import LocalDirectory
 from skillwire.issues import shown
 from skillwire.limits import Limits
 from skillwire.skill.entries import SkillEntry
-from skillwire.skill.uris import SKILL_FILE, SkillUri, parse_uri
+from skillwire.skill.uris import SKILL_FILE, SkillUri, parse_uri, shown_uri
 from skillwire.sources.directory import DirectorySource
 from skillwire.sources.mcp import McpSource
-from skillwire.trust.approval import Policy
+from skillwire.trust.approval import Policy, Reason
 from skillwire.trust.origin import Origin
 
 _MENTIONED: Final = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]*://[^\s<>\"'`()\[\]{{}}]+/{re.escape(SKILL_FILE)}\b")
@@ -114,7 +114,16 @@ class Discovery:
 
     async def look_up(self, uri: SkillUri, origin: Origin) -> RegisteredSkill:
         """Ask a server for a skill that it may not list (LST-3)."""
-        self._report(self._registry.add(origin, await self.source(origin).get_entry(uri)))
+        entry = await self.source(origin).get_entry(uri)
+        if not self._wants(origin, entry):
+            # Not `SkillNotFound`: nobody may go on to read it as something else.
+            raise ApprovalRequired(
+                f"{shown_uri(uri)} from {origin} is excluded by the configuration: change that to use it",
+                reason=Reason.DENIED,
+                origin=origin.label,
+                uri=uri,
+            )
+        self._report(self._registry.add(origin, entry))
         return self._registry.find_uri(uri, origin.label)
 
     def source(self, origin: Origin) -> SkillSource:
@@ -230,10 +239,16 @@ class Discovery:
             self._take_in(origin, [stored.entry for stored in self._approvals.all(origin)])
 
     def _take_in(self, origin: Origin, entries: Iterable[SkillEntry]) -> None:
+        wanted = tuple(entry for entry in entries if self._wants(origin, entry))
         if self._found is not None:
-            self._found[origin] = tuple(entries)
+            self._found[origin] = wanted
         else:
-            self._report(self._registry.replace(origin, entries))
+            self._report(self._registry.replace(origin, wanted))
+
+    def _wants(self, origin: Origin, entry: SkillEntry) -> bool:
+        """Whether the user wants this skill of this server; what is excluded never gets into the registry."""
+        config = self._configs.get(origin)
+        return config is None or config.selection.admits(entry)
 
     def _report(self, changes: Changes) -> None:
         for skill in changes.added:

@@ -28,6 +28,7 @@ from skillwire.host.events import Event, EventKind, EventLog
 from skillwire.host.loading import ApprovalCallback, Loader
 from skillwire.host.places import label_directories, state_places, usual_directories
 from skillwire.host.reading import ReadCallback, ResourceReader
+from skillwire.host.standing import Standing
 from skillwire.host.tools import Tool, make_tools
 from skillwire.issues import shown
 from skillwire.limits import DEFAULT_LIMITS, Limits
@@ -82,8 +83,10 @@ class SkillHost:
         self.approvals = ApprovalStore(approvals_file or places.approvals)
         self._registry = Registry()
         self._log = EventLog()
+        configs = {label: parse_server(given) for label, given in (servers or {}).items()}
+        wanted = {label: config for label, config in configs.items() if config.skills}
         self._discovery = Discovery(
-            servers={Origin.mcp(label): parse_server(given) for label, given in (servers or {}).items()},
+            servers={Origin.mcp(label): config for label, config in wanted.items()},
             directories=local,
             registry=self._registry,
             approvals=self.approvals,
@@ -205,6 +208,10 @@ class SkillHost:
         return self._loader.release(self._registry.find(name).key)
 
     # Deciding
+
+    async def standing(self, name: str, *, server: str | None = None) -> Standing:
+        """How a skill stands with the user: approved as it is, changed since, new, and so on."""
+        return self._loader.standing(await self.find(name, server=server))
 
     async def approve(self, name: str, *, grants: Grants = NO_GRANTS, server: str | None = None) -> Approval:
         """Approve a skill as its entry is now. Fetches nothing but the entry."""

@@ -26,6 +26,7 @@ from skillwire.errors import ApprovalRequired, FormatError, SkillNotFound, Skill
 from skillwire.host.approvals import ApprovalStore
 from skillwire.host.cache import SkillCache
 from skillwire.host.events import Event, EventKind
+from skillwire.host.standing import Standing, since_approval, standing_of
 from skillwire.limits import Limits
 from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.uris import SKILL_FILE, SkillUri
@@ -168,7 +169,7 @@ class Loader:
         """A file for the user's eyes: verified, but neither loaded, held, cached nor approved (SEC-7)."""
         entry = check_entry(skill.entry, limits=self._limits)
         uri = skill_file(entry, path)
-        data = await self._fetch(entry, skill.origin, uri)
+        data = await self._fetch(entry, skill.origin, uri, keep=True)
         if uri == entry.uri:
             return verify_skill_md(entry, data, skill.origin, limits=self._limits).file
         return verify_file(entry, uri, data, skill.origin, limits=self._limits)
@@ -198,7 +199,7 @@ class Loader:
         stored = None if skill.origin.is_local else self._approvals.get(skill.origin, skill.uri)
         if stored is None or stored.resources == resource_set(skill.entry):
             return
-        self._approvals.remove(skill.origin, skill.uri)
+        self._approvals.withdraw(skill.origin, skill.uri)
         changes = difference(stored.resources, resource_set(skill.entry))
         self._tell(
             Event(
@@ -209,6 +210,24 @@ class Loader:
                 uri=skill.uri,
             )
         )
+
+    def standing(self, skill: RegisteredSkill) -> Standing:
+        """How a skill stands with the user now. Changes nothing and asks nobody."""
+        origin = skill.origin
+        stored = None
+        if not origin.is_local:
+            stored = self._seen_approvals.get(skill.key) or self._approvals.get(origin, skill.uri)
+        return standing_of(
+            skill,
+            self._policy_of(origin),
+            stored,
+            self._withdrawn(skill),
+            nested=is_nested(skill.uri, self._registry.uris(origin)),
+            limits=self._limits,
+        )
+
+    def _withdrawn(self, skill: RegisteredSkill) -> Approval | None:
+        return None if skill.origin.is_local else self._approvals.withdrawn(skill.origin, skill.uri)
 
     async def _attempt(self, skill: RegisteredSkill) -> VerifiedSkill:
         # Step 1. ENT-2, ENT-6: decided from the entry alone.
@@ -242,10 +261,12 @@ class Loader:
         self._cache.put(file)
         return file
 
-    async def _fetch(self, entry: CheckedEntry, origin: Origin, uri: SkillUri) -> bytes:
+    async def _fetch(
+        self, entry: CheckedEntry, origin: Origin, uri: SkillUri, *, keep: bool = False
+    ) -> bytes:
         if not origin.is_local and entry.resources is not DYNAMIC:
             digest = next(resource.digest for resource in entry.resources if resource.uri == uri)
-            if (cached := self._cache.get(origin, uri, digest)) is not None:
+            if (cached := self._cache.get(origin, uri, digest, keep=keep)) is not None:
                 return cached
         return await self._source_of(origin).read(uri)
 
@@ -260,6 +281,7 @@ class Loader:
             stored = self._seen_approvals.get(skill.key) or self._approvals.get(origin, entry.uri)
         nested = is_nested(entry.uri, self._registry.uris(origin))
         decision = decide(entry, origin, self._policy_of(origin), stored, nested=nested, seen=seen)
+        decision = since_approval(decision, entry, self._withdrawn(skill))
         if not isinstance(decision, Ask) or self._ask is None:
             return require(decision, entry, origin)
         answer = await self._ask(

@@ -96,6 +96,8 @@ class ResourceReader:
             return None
         try:
             return await self._discovery.look_up(uri, origin)
+        except ApprovalRequired:
+            raise  # The user excluded it.
         except SkillwireError:
             return None
 
