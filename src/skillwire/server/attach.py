@@ -133,9 +133,18 @@ def list_after(theirs: Handler | None, ours: Handler) -> Handler:
             return result
         rest: dict[str, Any] = await ours(ctx, params.model_copy(update={"cursor": None}))
         key = "resources" if "resources" in rest else "resourceTemplates"
-        return {**result, **rest, key: [*result[key], *rest[key]]}
+        return {**result, **rest, **_stricter(result, rest), key: [*result[key], *rest[key]]}
 
     return both
+
+
+def _stricter(theirs: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
+    """How long both halves may be kept and by whom: ours must not make theirs public."""
+    if "ttlMs" not in ours:
+        return {}
+    is_public = theirs.get("cacheScope") == ours["cacheScope"] == "public"
+    ttl = min(theirs.get("ttlMs", 0), ours["ttlMs"])
+    return {"ttlMs": ttl, "cacheScope": "public" if is_public else "private"}
 
 
 def read_first(ours: Handler, theirs: Handler | None) -> Handler:

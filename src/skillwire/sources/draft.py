@@ -109,19 +109,18 @@ class Bench:
 
     def measure(self, draft: Draft) -> FoundSkill:
         """Read the whole draft and judge nothing."""
-        skill_md, _ = self._read(draft)
+        skill_md = self._read_skill_md(draft)
+        self._read_others(draft)
         resources = tuple(file.record.resource for file in draft.files if file.record is not None)
         return FoundSkill(draft.uri, draft.directory, skill_md, resources, tuple(draft.issues))
 
     def finish(self, draft: Draft) -> ScannedSkill | Problem:
-        """The skill, or all the reasons why it is none."""
+        """The skill, or the reasons why it is none. What will not be served is not read."""
         frontmatter: Mapping[str, JsonValue] = {}
         if not self.is_oversize(draft):
-            skill_md, known = self._read(draft)
-            if known is not None:
-                frontmatter = known
-            elif skill_md is not None:
-                frontmatter = self._judge(draft, skill_md)
+            frontmatter = self._frontmatter(draft)
+            if not draft.issues:
+                self._read_others(draft)
         # Asked again: a file may have grown while it was read.
         if self.is_oversize(draft):
             draft.issues.append(self._oversize(draft))
@@ -134,40 +133,49 @@ class Bench:
         entry = SkillEntry(draft.uri, frontmatter, tuple(record.resource for record in records))
         return ScannedSkill(entry, self._root, draft.directory, tuple(records), tuple(draft.empty))
 
-    def _judge(self, draft: Draft, skill_md: bytes) -> Mapping[str, JsonValue]:
+    def _frontmatter(self, draft: Draft) -> Mapping[str, JsonValue]:
+        """The frontmatter, from last time if `SKILL.md` has not changed."""
+        before = self._known.skills.get(draft.uri)
+        for file in draft.files:
+            if before is not None and file.uri == draft.uri and (record := self._known.record(file)):
+                file.record = record
+                return before.entry.frontmatter
+        skill_md = self._read_skill_md(draft)
+        if skill_md is None:
+            return {}
         try:
             frontmatter = parse_skill_md(skill_md, file=SKILL_FILE).frontmatter
         except FormatError as error:
             draft.issues.extend(error.issues)
             return {}
-        found = field_issues(frontmatter, directory=draft.directory.rpartition(os.sep)[2], file=SKILL_FILE)
+        name = draft.directory.rpartition(os.sep)[2]
+        found = field_issues(frontmatter, directory=name, file=SKILL_FILE)
         draft.issues.extend(issue for issue in found if issue.severity is Severity.ERROR)
         return frontmatter
 
-    def _read(self, draft: Draft) -> tuple[bytes | None, Mapping[str, JsonValue] | None]:
-        """Hash what has no record yet. Gives `SKILL.md`, or the frontmatter that is known from last time."""
-        skill_md: bytes | None = None
-        known: Mapping[str, JsonValue] | None = None
+    def _read_skill_md(self, draft: Draft) -> bytes | None:
         for file in draft.files:
-            if file.uri != draft.uri:
-                self._hash(file, keep=False)
-            elif (skill := self._known.skills.get(draft.uri)) and (record := self._known.record(file)):
-                file.record = record
-                known = skill.entry.frontmatter
-            else:
+            if file.uri == draft.uri:
                 skill_md = self._hash(file, keep=True)
-            if file.failure or (file.is_gone and file.uri == draft.uri):
-                reason = file.failure or "it is gone"
-                draft.blame(file.walked, "unreadable", f"cannot be read: {reason}", "grant read access")
+                if file.record is None:
+                    self._blame(draft, file)
+                return skill_md
+        return None  # It has a remark already.
+
+    def _read_others(self, draft: Draft) -> None:
+        """Hash what has no record yet, neither from another skill it lies in nor from last time."""
+        for file in draft.files:
+            if file.uri == draft.uri:
+                continue
+            if file.record is None and not file.failure and not file.is_gone:
+                file.record = self._known.record(file)
+                if file.record is None:
+                    self._hash(file, keep=False)
+            if file.failure:
+                self._blame(draft, file)
         draft.byte_count = sum(file.record.resource.size for file in draft.files if file.record is not None)
-        return skill_md, known
 
     def _hash(self, file: FoundFile, *, keep: bool) -> bytes | None:
-        if not keep and (file.record is not None or file.failure or file.is_gone):
-            return None
-        if not keep and (record := self._known.record(file)):
-            file.record = record
-            return None
         try:
             at_most = None if self._allow_oversize else self._limits.bytes_per_skill
             hashed = hash_file(file.path, keep=keep, at_most=at_most)
@@ -181,6 +189,10 @@ class Bench:
             return None
         file.record = hashed.record(file.uri, file.path)
         return hashed.data
+
+    def _blame(self, draft: Draft, file: FoundFile) -> None:
+        reason = file.failure or "it is gone"
+        draft.blame(file.walked, "unreadable", f"cannot be read: {reason}", "grant read access")
 
     def _oversize(self, draft: Draft) -> Issue:
         limits = self._limits
