@@ -20,7 +20,7 @@ from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri, parse_uri
 from skillwire.trust.approval import Approval, Grants
 from skillwire.trust.origin import Origin
-from skillwire.wire.v1 import entry_from_wire, entry_to_wire
+from skillwire.wire.stored import entry_from_stored, entry_to_stored
 
 _WAIT_SECONDS: Final = 10
 _SCHEMA: Final = """
@@ -73,7 +73,7 @@ class ApprovalStore:
             json.dumps(sorted(approval.resources)),
             approval.grants.allowed_tools,
             approval.grants.execute_code,
-            json.dumps(entry_to_wire(entry)),
+            json.dumps(entry_to_stored(entry)),
         )
         with self._open() as database:
             database.execute("INSERT OR REPLACE INTO approvals VALUES (?, ?, ?, ?, ?, ?)", row)
@@ -166,6 +166,6 @@ def _stored(row: Iterable[Any]) -> StoredApproval | None:
             resources=frozenset((parse_uri(file), parse_digest(digest)) for file, digest in pairs),
             grants=Grants(allowed_tools=allowed_tools == 1, execute_code=execute_code == 1),
         )
-        return StoredApproval(approval, entry_from_wire(json.loads(entry)))
+        return StoredApproval(approval, entry_from_stored(json.loads(entry)))
     except (FormatError, ValueError, TypeError):
         return None

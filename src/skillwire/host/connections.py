@@ -76,6 +76,7 @@ class Connection:
         self.instructions = ""
         self.era = ""
         self.declaration: Declaration | None = None
+        self.serves_resources = False
         self._limits = limits
         self._on_change = on_change
         self._sleep = sleep
@@ -156,7 +157,9 @@ class Connection:
             self._client = client
             self.era = client.protocol_version
             self.instructions = client.instructions or ""
-            self.declaration = declaration_in(client.server_capabilities.model_dump(by_alias=True))
+            capabilities = client.server_capabilities
+            self.declaration = declaration_in(capabilities.model_dump(by_alias=True))
+            self.serves_resources = capabilities.resources is not None
             self.status = Status.READY
             self.reason = ""
             self._settled.set()

@@ -27,6 +27,7 @@ from skillwire.host.loading import SkillSource
 from skillwire.host.places import LocalDirectory
 from skillwire.issues import shown
 from skillwire.limits import Limits
+from skillwire.skill.drafts import Dialect
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SKILL_FILE, SkillUri, parse_uri, shown_uri
 from skillwire.sources.directory import DirectorySource
@@ -47,6 +48,8 @@ class ServerState:
     reason: str
     era: str
     declares_skills: bool
+    dialects: tuple[Dialect, ...]
+    """The dialects that its skills came in; none when it has no skills."""
     policy: Policy
 
 
@@ -86,7 +89,13 @@ class Discovery:
                 origin.label, config, limits=self._limits, on_change=self._connection_changed
             )
             self._connections[origin] = connection
-            self._sources[origin] = McpSource(origin.label, connection, limits=self._limits)
+            self._sources[origin] = McpSource(
+                origin.label,
+                connection,
+                accept_drafts=config.accept_drafts,
+                bare_scan=config.bare_scan,
+                limits=self._limits,
+            )
             self._listed[origin] = anyio.Event()
             tasks.start_soon(connection.run)
         async with anyio.create_task_group() as finding:
@@ -161,10 +170,17 @@ class Discovery:
                 reason=connection.reason,
                 era=connection.era,
                 declares_skills=connection.declaration is not None,
+                dialects=self._dialects(Origin.mcp(connection.label)),
                 policy=connection.config.approval,
             )
             for connection in self._connections.values()
         )
+
+    def _dialects(self, origin: Origin) -> tuple[Dialect, ...]:
+        found = {
+            skill.entry.dialect for skill in self._registry.skills(disabled=True) if skill.origin == origin
+        }
+        return tuple(sorted(found, reverse=True))
 
     async def _await_listing(self, origin: Origin) -> None:
         connection = self._connections[origin]
@@ -190,8 +206,8 @@ class Discovery:
     async def _list_again(self, connection: Connection) -> None:
         origin = Origin.mcp(connection.label)
         source = self.source(origin)
-        if connection.declaration is None or not isinstance(source, McpSource):
-            return  # CAP-3: without the declaration nothing is asked.
+        if not isinstance(source, McpSource):
+            return
         try:
             source.expire()
             self._take_in(origin, await source.list_entries())
@@ -207,6 +223,8 @@ class Discovery:
     async def _look_up_mentioned(self, connection: Connection, source: McpSource, origin: Origin) -> None:
         """Confirm the skills that a server's instructions name, with that server alone (LST-3, SEC-3)."""
         known = {entry.uri: entry for entry in await source.list_entries()}
+        if connection.declaration is None:
+            return  # CAP-3: without the declaration there is no way to ask for one skill.
         mentioned = dict.fromkeys(_MENTIONED.findall(connection.instructions))
         for text in list(mentioned)[: self._limits.linked_skills]:
             try:

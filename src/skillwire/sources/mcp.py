@@ -16,8 +16,9 @@ from skillwire.errors import LimitExceeded, RequestRefused, SkillNotFound, Sourc
 from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.entries import SkillEntry
-from skillwire.skill.uris import SkillUri, shown_uri
+from skillwire.skill.uris import SkillUri, is_inside, parse_uri, shown_uri
 from skillwire.sources.base import Problem
+from skillwire.sources.older import Asker, list_older
 from skillwire.wire.answers import WireChild, directory_page, file_bytes, list_page, single_entry
 from skillwire.wire.declaration import Declaration
 from skillwire.wire.v1 import METHOD_GET, METHOD_LIST, METHOD_READ_DIRECTORY
@@ -33,6 +34,11 @@ class Peer(Protocol):
         """What the server declared, or `None` (CAP-3)."""
         ...
 
+    @property
+    def serves_resources(self) -> bool:
+        """Whether the server declared resources; without them nothing is asked of it at all."""
+        ...
+
     async def request(self, method: str, params: Mapping[str, object]) -> object:
         """The result of a request, within the time and size limits; `SourceError` when there is none."""
         ...
@@ -46,18 +52,27 @@ class _Listing:
 
 
 class McpSource:
-    """Skills over the final extension (D6)."""
+    """Skills of one server, in whichever dialect it speaks.
+
+    `accept_drafts` takes entries that list no files, as a draft had them; `bare_scan` takes resources that
+    only look like skills. Both are the user's to turn on.
+    """
 
     def __init__(
         self,
         label: str,
         peer: Peer,
         *,
+        accept_drafts: bool = False,
+        bare_scan: bool = False,
         limits: Limits = DEFAULT_LIMITS,
         clock: Callable[[], float] = anyio.current_time,
     ) -> None:
         self._label = label
         self._peer = peer
+        self._accept_drafts = accept_drafts
+        self._bare_scan = bare_scan
+        self._spellings: dict[SkillUri, str] = {}
         self._limits = limits
         self._clock = clock
         self._listing: _Listing | None = None
@@ -81,24 +96,28 @@ class McpSource:
 
     async def get_entry(self, uri: SkillUri) -> SkillEntry:
         """The entry of one skill, listed or not, as it is now (GET-1)."""
-        self._require_declaration()
+        if self._peer.declaration is None:
+            return await self._listed_again(uri)
         try:
-            answer = await self._peer.request(METHOD_GET, {"uri": uri})
+            answer = await self._peer.request(METHOD_GET, {"uri": self._spelling(uri)})
         except RequestRefused as error:
             if error.code == INVALID_PARAMS:
                 raise SkillNotFound(f"{self._label} has no skill at {shown_uri(uri)}", uri=uri) from None
             raise
-        return single_entry(answer, uri)
+        return single_entry(answer, uri, accept_drafts=self._accept_drafts)
 
     async def read(self, uri: SkillUri) -> bytes:
         """The bytes of one resource, unverified. Only `trust/verify.py` makes more of them."""
+        return await self._read(uri, self._spelling(uri))
+
+    async def _read(self, uri: SkillUri, spelling: str) -> bytes:
         try:
-            answer = await self._peer.request("resources/read", {"uri": uri})
+            answer = await self._peer.request("resources/read", {"uri": spelling})
         except RequestRefused as error:
             if error.code == INVALID_PARAMS:
                 raise SkillNotFound(f"{self._label} has no file at {shown_uri(uri)}", uri=uri) from None
             raise
-        data = file_bytes(answer, uri)
+        data = file_bytes(answer, uri, spelling=spelling)
         # SEC-9: a skill of many small reads must not become endless either.
         self._retrieved += len(data)
         if self._retrieved > self._limits.bytes_per_server:
@@ -118,7 +137,7 @@ class McpSource:
         cursor: str | None = None
         seen: set[str] = set()
         while True:
-            params = {"uri": uri} if cursor is None else {"uri": uri, "cursor": cursor}
+            params = {"uri": self._spelling(uri)} | ({} if cursor is None else {"cursor": cursor})
             try:
                 page = directory_page(await self._peer.request(METHOD_READ_DIRECTORY, params))
             except RequestRefused as error:
@@ -133,27 +152,61 @@ class McpSource:
                 return children
 
     async def _ask_for_all(self) -> _Listing:
-        self._require_declaration()
+        if self._peer.declaration is not None:
+            return await self._ask_by_extension()
+        if not self._peer.serves_resources:
+            return self._kept({}, [], None)
+        asker = Asker(page=self._resource_page, read=lambda uri: self._read(parse_uri(uri), uri))
+        found = await list_older(asker, bare_scan=self._bare_scan, limits=self._limits)
+        self._spellings = found.spellings
+        return self._kept({entry.uri: entry for entry in found.entries}, list(found.issues), None)
+
+    async def _ask_by_extension(self) -> _Listing:
         entries: dict[SkillUri, SkillEntry] = {}
         issues: list[Issue] = []
+        spellings: dict[SkillUri, str] = {}
         ttl: int | None = None
         cursor: str | None = None
         seen: set[str] = set()
         while True:
-            page = list_page(
-                await self._peer.request(METHOD_LIST, {} if cursor is None else {"cursor": cursor})
-            )
+            answer = await self._peer.request(METHOD_LIST, {} if cursor is None else {"cursor": cursor})
+            page = list_page(answer, accept_drafts=self._accept_drafts)
             ttl = page.ttl_ms if ttl is None else ttl
             issues.extend(page.issues)
+            spellings.update(page.spellings)
             for entry in page.entries:
                 if entries.setdefault(entry.uri, entry) != entry:
                     issues.append(_listed_twice(entry.uri))
             cursor = self._next(page.next_cursor, seen, len(entries) + len(issues))
             if cursor is None:
                 break
+        self._spellings = spellings
+        return self._kept(entries, issues, ttl)
+
+    def _kept(self, entries: Mapping[SkillUri, SkillEntry], issues: list[Issue], ttl: int | None) -> _Listing:
         problems = (Problem(self._label, tuple(issues)),) if issues else ()
-        kept = min(max((ttl or 0) / 1000, self._limits.min_ttl_seconds), self._limits.max_ttl_seconds)
-        return _Listing(tuple(entries[uri] for uri in sorted(entries)), problems, self._clock() + kept)
+        seconds = min(max((ttl or 0) / 1000, self._limits.min_ttl_seconds), self._limits.max_ttl_seconds)
+        return _Listing(tuple(entries[uri] for uri in sorted(entries)), problems, self._clock() + seconds)
+
+    async def _resource_page(self, cursor: str | None) -> object:
+        return await self._peer.request("resources/list", {} if cursor is None else {"cursor": cursor})
+
+    async def _listed_again(self, uri: SkillUri) -> SkillEntry:
+        """An older dialect has no way to ask for one skill: its whole listing is read again."""
+        self.expire()
+        for entry in await self.list_entries():
+            if entry.uri == uri:
+                return entry
+        raise SkillNotFound(f"{self._label} has no skill at {shown_uri(uri)}", uri=uri)
+
+    def _spelling(self, uri: SkillUri) -> str:
+        """A URI as the server writes it, which is the only way that it is sure to know it by."""
+        if not self._spellings or uri in self._spellings:
+            return self._spellings.get(uri, uri)
+        for root, written in self._spellings.items():
+            if is_inside(uri, root):
+                return written + uri[len(root) :]
+        return uri
 
     def _next(self, cursor: str | None, seen: set[str], count: int) -> str | None:
         """The cursor of the next page, unless the listing goes in circles or on for ever (SEC-9)."""

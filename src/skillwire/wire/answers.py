@@ -9,12 +9,12 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeGuard
 
 from skillwire.errors import FormatError
 from skillwire.issues import Issue
-from skillwire.skill.entries import SkillEntry
+from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.media import DIRECTORY
 from skillwire.skill.uris import SkillUri, parse_uri, shown_uri
 from skillwire.wire.v1 import entry_from_wire
@@ -22,12 +22,16 @@ from skillwire.wire.v1 import entry_from_wire
 
 @dataclass(frozen=True, slots=True)
 class ListPage:
-    """One page of `skills/list`. `ttl_ms` is `None` where the server gave none."""
+    """One page of `skills/list`. `ttl_ms` is `None` where the server gave none.
+
+    `spellings` are the URIs that the server writes in another way than we do.
+    """
 
     entries: tuple[SkillEntry, ...]
     issues: tuple[Issue, ...]
     next_cursor: str | None
     ttl_ms: int | None
+    spellings: dict[SkillUri, str] = field(default_factory=dict[SkillUri, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +48,21 @@ class DirectoryPage:
     next_cursor: str | None
 
 
-def list_page(answer: object) -> ListPage:
-    """A page of `skills/list` (LST-1). An empty cursor ends the listing, as some servers write it."""
+def list_page(answer: object, *, accept_drafts: bool = False) -> ListPage:
+    """A page of `skills/list` (LST-1). An empty cursor ends the listing, as some servers write it.
+
+    Files without a size are taken, as the draft of summer 2026 lists them; with `accept_drafts`, entries
+    without files too (D5).
+    """
     items = _list_in(answer, "skills")
     entries: list[SkillEntry] = []
     issues: list[Issue] = []
+    spellings: dict[SkillUri, str] = {}
     for item in items:
         try:
-            entries.append(entry_from_wire(item))
+            entry = entry_from_wire(item, unsized=True, unlisted=accept_drafts)
+            entries.append(entry)
+            spellings.update(wire_spellings(item, entry))
         except FormatError as error:
             where = item.get("uri") if _is_object(item) else None
             place = shown_uri(where) if isinstance(where, str) else "an entry without a URI"
@@ -59,14 +70,28 @@ def list_page(answer: object) -> ListPage:
                 Issue(rule=issue.rule, message=issue.message, remedy=issue.remedy, file=place)
                 for issue in error.issues
             )
-    return ListPage(tuple(entries), tuple(issues), _cursor(answer), _ttl(answer))
+    return ListPage(tuple(entries), tuple(issues), _cursor(answer), _ttl(answer), spellings)
 
 
-def single_entry(answer: object, uri: SkillUri) -> SkillEntry:
+def wire_spellings(item: object, entry: SkillEntry) -> dict[SkillUri, str]:
+    """The URIs of an entry that its server spells otherwise. It is asked for them in its own spelling."""
+    if not _is_object(item):
+        return {}
+    written: list[tuple[SkillUri, object]] = [(entry.uri, item.get("uri"))]
+    files = item.get("resources")
+    if entry.resources is not DYNAMIC and _is_list(files):
+        written += [
+            (file.uri, raw.get("uri") if _is_object(raw) else None)
+            for file, raw in zip(entry.resources, files, strict=True)
+        ]
+    return {uri: raw for uri, raw in written if isinstance(raw, str) and raw != uri}
+
+
+def single_entry(answer: object, uri: SkillUri, *, accept_drafts: bool = False) -> SkillEntry:
     """The entry in an answer to `skills/get`, which must be the one that was asked for (GET-1)."""
     if not _is_object(answer) or "skill" not in answer:
         raise _malformed("the answer to skills/get has no skill")
-    entry = entry_from_wire(answer["skill"])
+    entry = entry_from_wire(answer["skill"], unsized=True, unlisted=accept_drafts)
     if entry.uri != uri:
         raise _malformed(
             f"skills/get was asked for {shown_uri(uri)} and answered with {shown_uri(entry.uri)}"
@@ -85,10 +110,12 @@ def directory_page(answer: object) -> DirectoryPage:
     return DirectoryPage(tuple(children), _cursor(answer))
 
 
-def file_bytes(answer: object, uri: SkillUri) -> bytes:
-    """The bytes in an answer to `resources/read` (RD-2)."""
+def file_bytes(answer: object, uri: SkillUri, *, spelling: str = "") -> bytes:
+    """The bytes in an answer to `resources/read` (RD-2); the server may name them in its own spelling."""
     for item in _list_in(answer, "contents"):
-        if not _is_object(item) or not _names(item.get("uri"), uri):
+        if not _is_object(item) or (
+            item.get("uri") != (spelling or uri) and not _names(item.get("uri"), uri)
+        ):
             continue
         text, blob = item.get("text"), item.get("blob")
         if isinstance(text, str):

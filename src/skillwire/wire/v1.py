@@ -12,7 +12,16 @@ from typing import Literal, TypeGuard, cast
 from skillwire.errors import FormatError
 from skillwire.issues import Issue
 from skillwire.skill.digests import Digest, parse_digest
-from skillwire.skill.entries import DYNAMIC, Dynamic, JsonObject, JsonValue, SkillEntry, SkillResource
+from skillwire.skill.drafts import Dialect, Draft
+from skillwire.skill.entries import (
+    DYNAMIC,
+    NO_SIZE,
+    Dynamic,
+    JsonObject,
+    JsonValue,
+    SkillEntry,
+    SkillResource,
+)
 from skillwire.skill.uris import SkillUri, is_inside, parse_uri, shown_uri, skill_root
 
 EXTENSION_ID = "io.modelcontextprotocol/skills"
@@ -21,6 +30,8 @@ METHOD_GET = "skills/get"
 METHOD_READ_DIRECTORY = "resources/directory/read"
 
 DIRECTORY_READ_SETTING = "directoryRead"
+# JSON numbers are exact up to here; no file is longer.
+_LARGEST_SIZE = 2**53 - 1
 
 
 def entry_to_wire(entry: SkillEntry) -> JsonObject:
@@ -29,15 +40,19 @@ def entry_to_wire(entry: SkillEntry) -> JsonObject:
     if entry.resources is DYNAMIC:
         resources = DYNAMIC.value
     else:
-        resources = [{"uri": file.uri, "digest": file.digest, "size": file.size} for file in entry.resources]
+        resources = [_resource_to_wire(file) for file in entry.resources]
     wire: JsonObject = {"uri": entry.uri, "frontmatter": dict(entry.frontmatter), "resources": resources}
     if entry.meta:
         wire["_meta"] = dict(entry.meta)
     return wire
 
 
-def entry_from_wire(wire: object) -> SkillEntry:
-    """The entry that an object of a listing stands for, or a `FormatError` with every issue (ENT-2)."""
+def entry_from_wire(wire: object, *, unsized: bool = False, unlisted: bool = False) -> SkillEntry:
+    """The entry that an object of a listing stands for, or a `FormatError` with every issue (ENT-2).
+
+    The draft of summer 2026 (D5) is read where it is asked for: `unsized` takes files without a size, whose
+    digest then decides, and `unlisted` takes an entry without `resources` for a dynamic one.
+    """
     if not _is_object(wire):
         raise FormatError(
             _issue("entry-shape", "an entry is not an object", "send uri, frontmatter, resources")
@@ -53,18 +68,32 @@ def entry_from_wire(wire: object) -> SkillEntry:
     if not _is_object(frontmatter):
         issues.append(_issue("entry-frontmatter", "frontmatter is not an object", "send the YAML as JSON"))
         frontmatter = {}
-    resources = _resources(wire.get("resources"), uri, issues)
+    draft: Draft | None = None
+    if unlisted and "resources" not in wire:
+        resources = DYNAMIC
+        draft = Draft(dialect=Dialect.SUMMER_DRAFT)
+    else:
+        resources = _resources(wire.get("resources"), uri, issues, unsized=unsized)
+        if resources is not DYNAMIC and any(file.size == NO_SIZE for file in resources):
+            draft = Draft(dialect=Dialect.SUMMER_DRAFT)
     meta = wire.get("_meta", {})
     if not _is_object(meta):
         issues.append(_issue("entry-meta", "_meta is not an object", "send an object or leave it out"))
         meta = {}
     if issues or uri is None:
         raise FormatError(issues)
-    return SkillEntry(uri, cast("JsonObject", frontmatter), resources, cast("JsonObject", meta))
+    return SkillEntry(uri, cast("JsonObject", frontmatter), resources, cast("JsonObject", meta), draft)
+
+
+def _resource_to_wire(file: SkillResource) -> JsonObject:
+    wire: JsonObject = {"uri": file.uri, "digest": file.digest}
+    if file.size != NO_SIZE:
+        wire["size"] = file.size
+    return wire
 
 
 def _resources(
-    wire: object, skill: SkillUri | None, issues: list[Issue]
+    wire: object, skill: SkillUri | None, issues: list[Issue], *, unsized: bool
 ) -> tuple[SkillResource, ...] | Literal[Dynamic.DYNAMIC]:
     if wire == DYNAMIC.value:
         return DYNAMIC
@@ -82,8 +111,9 @@ def _resources(
             continue
         uri = _uri(item.get("uri"), f"{place}.uri", issues)
         digest = _digest(item.get("digest"), f"{place}.digest", issues)
-        size = item.get("size")
-        if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+        size = NO_SIZE if unsized and "size" not in item else item.get("size")
+        too_long = isinstance(size, int) and size > _LARGEST_SIZE
+        if not isinstance(size, int) or isinstance(size, bool) or too_long or (size < 0 and "size" in item):
             issues.append(
                 _issue("resource-size", f"{place}.size is not a number of bytes", "send the file's length")
             )
