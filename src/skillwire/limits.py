@@ -35,6 +35,8 @@ class Limits:
     """SEC-9: a listing with more pages is given up."""
     entries_per_server: int = 20_000
     """SEC-9: a listing with more entries is given up."""
+    listing_chars: int = 64 * MIB
+    """SEC-9: a listing that holds more text than this is given up."""
     answer_bytes: int = 32 * MIB
     """SEC-9: a longer answer of a server is cut off while it arrives. A full skill file fits in base64."""
     bytes_per_server: int = 256 * MIB
@@ -47,6 +49,8 @@ class Limits:
     """A listing is kept at least so long, whatever its server says."""
     max_ttl_seconds: float = 3600
     """A listing is kept at most so long, whatever its server says."""
+    instructions_chars: int = 64 * 1024
+    """So much of a server's instructions is searched for skills that it names."""
     linked_skills: int = 16
     """LST-3: so many skills that a server's instructions name are looked up."""
     catalog_chars: int = 16_000
@@ -55,6 +59,8 @@ class Limits:
     """FMT-2: a longer description is shortened where it is shown."""
     file_pointers: int = 100
     """A loaded skill points to so many supporting files; the rest is counted and can be listed."""
+    config_bytes: int = 16 * MIB
+    """A longer configuration file, of ours or of another client, is refused unread."""
 
 
 DEFAULT_LIMITS = Limits()

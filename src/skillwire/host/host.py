@@ -23,6 +23,7 @@ from skillwire.errors import SkillNotFound
 from skillwire.host.approvals import ApprovalStore
 from skillwire.host.cache import SkillCache
 from skillwire.host.config import ServerConfig, parse_server
+from skillwire.host.config_file import load_config
 from skillwire.host.discovery import Discovery, ServerState
 from skillwire.host.events import Event, EventKind, EventLog
 from skillwire.host.loading import ApprovalCallback, Loader
@@ -107,6 +108,34 @@ class SkillHost:
         )
         self._reader = ResourceReader(self._discovery, self._loader, self._registry, ask_read)
         self._stack: AsyncExitStack | None = None
+
+    @classmethod
+    def from_config(
+        cls,
+        directory: Path | None = None,
+        *,
+        file: Path | None = None,
+        profile: str | None = None,
+        ask: ApprovalCallback | None = None,
+        ask_read: ReadCallback | None = None,
+        safe_tools: Collection[str] = (),
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> Self:
+        """A host as the user's `skillwire.toml` and that of a directory, the working one by default, say.
+
+        With `file`, as that file alone says. A mistake in them is a `FormatError` that names every one.
+        """
+        config = load_config(directory, file=file, profile=profile)
+        return cls(
+            servers=config.servers,
+            directories=config.directories,
+            usual=config.usual,
+            disabled=config.disabled,
+            ask=ask,
+            ask_read=ask_read,
+            safe_tools=safe_tools,
+            limits=limits,
+        )
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:

@@ -1,0 +1,63 @@
+"""Where `skillwire.toml` lies, and what the files there say together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from skillwire.errors import SourceError
+from skillwire.host.config_text import ConfigText, parse_config
+from skillwire.host.host_config import HostConfig, combine
+from skillwire.host.places import state_places
+from skillwire.limits import DEFAULT_LIMITS
+
+CONFIG_NAME: Final = "skillwire.toml"
+
+
+def load_config(
+    directory: Path | None = None,
+    *,
+    file: Path | None = None,
+    profile: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> HostConfig:
+    """The user's configuration and that of a directory, the working one by default, put together.
+
+    With `file`, that file alone. No directory above is looked at: what lies there may be anybody's.
+    """
+    if file is not None:
+        user, project = read_config(file), None
+        if user is None:
+            raise SourceError(f"there is no {file}")
+    else:
+        user = read_config(state_places().config)
+        project = read_config(project_file(directory))
+    return combine(
+        user, project, profile=profile, environment=os.environ if environment is None else environment
+    )
+
+
+def project_file(directory: Path | None = None) -> Path:
+    """The file of a project, there or not."""
+    return (directory or Path.cwd()) / CONFIG_NAME
+
+
+def read_config(file: Path) -> ConfigText | None:
+    """One file, or `None` when there is none."""
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(DEFAULT_LIMITS.config_bytes + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise SourceError(f"{file} cannot be read: {error.strerror}") from None
+    if len(data) > DEFAULT_LIMITS.config_bytes:
+        raise SourceError(
+            f"{file} has more than {DEFAULT_LIMITS.config_bytes:,} bytes: that is no configuration"
+        )
+    try:
+        return parse_config(data.decode("utf-8"), file)
+    except UnicodeDecodeError:
+        raise SourceError(f"{file} is not UTF-8 text: save it as UTF-8") from None
