@@ -1,0 +1,94 @@
+"""The user's file and that of the working directory are found, and no other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from skillwire.errors import SourceError
+from skillwire.host.config_file import load_config
+from skillwire.host.host import SkillHost
+from skillwire.limits import DEFAULT_LIMITS
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    work = tmp_path / "above" / "work"
+    work.mkdir(parents=True)
+    monkeypatch.chdir(work)
+    return tmp_path
+
+
+def user_file(home: Path, text: str) -> Path:
+    file = home / "xdg_config_home" / "skillwire" / "skillwire.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, "utf-8")
+    return file
+
+
+def test_without_files_there_is_nothing_but_the_usual_directories() -> None:
+    config = load_config()
+    assert (config.servers, config.files, config.usual) == ({}, (), True)
+
+
+def test_the_users_file_and_that_of_the_working_directory_are_read(home: Path) -> None:
+    user_file(home, '[servers.a]\ncommand = "a"')
+    Path("skillwire.toml").write_text('[servers.b]\ncommand = "b"', "utf-8")
+    assert list(load_config().servers) == ["a", "b"]
+    assert list(load_config(home).servers) == ["a"]
+
+
+def test_a_file_above_the_working_directory_is_not_read() -> None:
+    Path("../skillwire.toml").write_text('[servers.b]\ncommand = "b"', "utf-8")
+    assert load_config().servers == {}
+
+
+def test_a_file_that_is_named_stands_alone(home: Path) -> None:
+    user_file(home, '[servers.a]\ncommand = "a"')
+    Path("other.toml").write_text('[servers.c]\ncommand = "c"', "utf-8")
+    assert list(load_config(file=Path("other.toml")).servers) == ["c"]
+
+
+@pytest.mark.parametrize("file", ["nowhere.toml", "."])
+def test_a_named_file_that_cannot_be_read_is_an_error(file: str) -> None:
+    with pytest.raises(SourceError, match=r"there is no|cannot be read"):
+        load_config(file=Path(file))
+
+
+def test_a_file_that_is_not_utf_8_is_an_error() -> None:
+    Path("skillwire.toml").write_bytes(b"\xff")
+    with pytest.raises(SourceError, match="not UTF-8"):
+        load_config()
+
+
+def test_a_file_beyond_reason_is_refused_unread() -> None:
+    with Path("skillwire.toml").open("wb") as stream:
+        stream.truncate(DEFAULT_LIMITS.config_bytes + 1)
+    with pytest.raises(SourceError, match="more than"):
+        load_config()
+
+
+@pytest.fixture
+def configured(home: Path) -> None:
+    """A directory with two skills, one of them disabled, and a server that is not wanted."""
+    for name in ("kept", "left"):
+        folder = home / "skills" / name
+        folder.mkdir(parents=True)
+        text = f"---\nname: {name}\ndescription: Does one thing.\n---\nDo it.\n"
+        (folder / "SKILL.md").write_text(text, "utf-8")
+    Path("skillwire.toml").write_text(
+        f'directories = ["{home}/skills"]\nusual = false\ndisabled = ["left"]\n'
+        '[servers.off]\ncommand = "nosuchcommand"\nskills = false',
+        "utf-8",
+    )
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("configured")
+async def test_a_host_is_opened_as_the_configuration_says() -> None:
+    async with SkillHost.from_config() as host:
+        assert [skill.handle for skill in host.skills()] == ["kept"]
+        assert host.servers() == ()

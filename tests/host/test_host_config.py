@@ -1,0 +1,230 @@
+"""The user's and the project's files together: everything narrows, and nothing is widened in silence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from skillwire.errors import FormatError
+from skillwire.host.config import ServerConfig
+from skillwire.host.config_text import ConfigText, parse_config
+from skillwire.host.host_config import HostConfig, combine
+from skillwire.skill.entries import DYNAMIC, SkillEntry
+from skillwire.skill.uris import make_uri
+from skillwire.trust.approval import Policy
+
+USER = Path("/home/me/.config/skillwire/skillwire.toml")
+PROJECT = Path("/project/skillwire.toml")
+SHOP = '[servers.shop]\nurl = "https://shop.example/mcp"\n'
+
+
+def both(user: str = "", project: str = "", *, profile: str | None = None, **environment: str) -> HostConfig:
+    files: list[ConfigText] = [parse_config(user, USER), parse_config(project, PROJECT)]
+    return combine(*files, profile=profile, environment=environment)
+
+
+def mistakes(
+    user: str = "", project: str = "", *, profile: str | None = None, **environment: str
+) -> list[str]:
+    with pytest.raises(FormatError) as refused:
+        both(user, project, profile=profile, **environment)
+    return [str(issue) for issue in refused.value.issues]
+
+
+def entry(name: str) -> SkillEntry:
+    return SkillEntry(make_uri([name, "SKILL.md"]), {"name": name, "description": "Does."}, DYNAMIC)
+
+
+def admitted(config: HostConfig, *names: str) -> list[str]:
+    selection = config.servers["shop"].selection
+    return [name for name in names if selection.admits(entry(name))]
+
+
+def test_servers_of_both_files_are_used() -> None:
+    config = both(SHOP, '[servers.docs]\ncommand = "docs"\nargs = ["--all"]\ndirectory = "sub"')
+    assert config.servers == {
+        "shop": ServerConfig(url="https://shop.example/mcp"),
+        "docs": ServerConfig(command=("docs", "--all"), directory="/project/sub"),
+    }
+    assert config.files == (USER, PROJECT)
+
+
+NAMES = ("refunds", "refund-all", "returns", "Secret-refunds")
+
+
+@pytest.mark.parametrize(
+    ("user", "project", "left"),
+    [
+        ("", "", NAMES),
+        ('include = ["refund*"]', "", ("refunds", "refund-all")),
+        ('include = ["REFUND*"]', "", ("refunds", "refund-all")),
+        ('include = ["re*"]', 'include = ["*s"]', ("refunds", "returns")),
+        ('exclude = ["refunds"]', 'exclude = ["RETURNS"]', ("refund-all", "Secret-refunds")),
+        ('include = ["re*"]', 'include = ["secret*"]', ()),
+        ("include = []", "", ()),
+        ("include = []", 'include = ["*"]', ()),
+        ('include = ["*"]', 'exclude = ["secret-*"]', ("refunds", "refund-all", "returns")),
+    ],
+)
+def test_includes_intersect_excludes_unite_and_case_is_ignored(
+    user: str, project: str, left: tuple[str, ...]
+) -> None:
+    config = both(SHOP + user, f"[servers.shop]\n{project}")
+    assert admitted(config, *NAMES) == list(left)
+
+
+def test_hidden_characters_are_no_way_past_an_exclude() -> None:
+    config = both(SHOP + 'exclude = ["refunds"]')
+    hidden = SkillEntry(make_uri(["a", "SKILL.md"]), {"name": "ref\u200bunds"}, DYNAMIC)
+    assert not config.servers["shop"].selection.admits(hidden)
+
+
+@pytest.mark.parametrize(
+    ("user", "project", "policy"),
+    [
+        ("always", "prompt", Policy.PROMPT),
+        ("always", "", Policy.ALWAYS),
+        ("prompt", "never", Policy.NEVER),
+        ("never", "prompt", Policy.NEVER),
+        ("pinned", "prompt", Policy.PINNED),
+        ("", "", Policy.PROMPT),
+    ],
+)
+def test_the_stricter_policy_holds(user: str, project: str, policy: Policy) -> None:
+    says = [f'approval = "{value}"\n' if value else "" for value in (user, project)]
+    assert both(SHOP + says[0], f"[servers.shop]\n{says[1]}").servers["shop"].approval is policy
+
+
+def test_a_project_cannot_say_that_nobody_is_asked() -> None:
+    [mistake] = mistakes("", SHOP + 'approval = "always"')
+    assert mistake.startswith(f'{PROJECT}: servers.shop.approval is "always", which a project cannot say')
+
+
+def test_a_project_cannot_move_a_server_of_the_user() -> None:
+    [mistake] = mistakes(SHOP + 'token = "s3cr3t"', '[servers.shop]\nurl = "https://evil.example/mcp"')
+    assert mistake.startswith(f"{PROJECT}: servers.shop is another server in your own file")
+    assert "s3cr3t" not in mistake
+
+
+def test_two_files_may_agree_on_a_server() -> None:
+    assert list(both(SHOP, SHOP).servers) == ["shop"]
+
+
+def test_labels_that_differ_in_case_alone_are_a_mistake_across_files_too() -> None:
+    [mistake] = mistakes(SHOP, '[servers.Shop]\nurl = "https://shop.example/mcp"')
+    assert "servers.Shop is called shop in your own file" in mistake
+
+
+def test_what_narrows_a_server_that_is_nowhere_is_a_mistake_in_a_project_and_idle_in_the_users_file() -> None:
+    assert both('[servers.shop]\napproval = "never"').servers == {}
+    [mistake] = mistakes("", '[servers.shop]\napproval = "never"')
+    assert mistake.startswith(f"{PROJECT}: servers.shop has neither url nor command")
+
+
+def test_a_server_whose_skills_are_not_wanted_is_not_connected() -> None:
+    config = both(SHOP, "[servers.shop]\nskills = false")
+    assert config.servers == {}
+    assert [(server.label, server.used) for server in config.configured] == [("shop", False)]
+
+
+def test_drafts_and_bare_scans_need_a_yes_and_no_no() -> None:
+    yes = SHOP + "accept_drafts = true\nbare_scan = true"
+    assert both(yes).servers["shop"].accept_drafts
+    assert both(yes).servers["shop"].bare_scan
+    assert not both(yes, "[servers.shop]\naccept_drafts = false").servers["shop"].accept_drafts
+    assert not both(SHOP).servers["shop"].bare_scan
+
+
+def test_the_last_word_on_seconds_holds() -> None:
+    server = both(SHOP + "connect_seconds = 3\ncall_seconds = 4", "[servers.shop]\ncall_seconds = 5")
+    assert (server.servers["shop"].connect_seconds, server.servers["shop"].call_seconds) == (3, 5)
+
+
+TWO = SHOP + '[servers.docs]\ncommand = "docs"\n[profiles.work]\nservers = ["SHOP"]\n'
+
+
+def test_a_profile_decides_what_is_connected_at_all() -> None:
+    assert list(both(TWO).servers) == ["shop", "docs"]
+    assert list(both(TWO, profile="work").servers) == ["shop"]
+    assert list(both(TWO, "[profiles.work]\nservers = []", profile="work").servers) == []
+
+
+def test_a_profile_narrows_the_rest_too() -> None:
+    text = TWO + 'usual = false\ndisabled = ["games"]\ninclude = ["re*"]\nexclude = ["returns"]'
+    config = both(text, 'disabled = ["noise"]', profile="work")
+    assert (config.usual, config.disabled) == (False, ("noise", "games"))
+    assert admitted(config, *NAMES) == ["refunds", "refund-all"]
+    assert both(text).usual
+
+
+@pytest.mark.parametrize(
+    ("profile", "mistake"),
+    [
+        ("wrok", "no profile is called wrok (did you mean work?)"),
+        ("x", "no profile is called x (there is work)"),
+    ],
+)
+def test_an_unknown_profile_is_named(profile: str, mistake: str) -> None:
+    assert mistakes(TWO, profile=profile) == [mistake]
+
+
+def test_a_profile_that_names_no_server_is_a_mistake() -> None:
+    [mistake] = mistakes(SHOP, '[profiles.p]\nservers = ["shpo"]')
+    assert (
+        mistake == f"{PROJECT}: profiles.p.servers names shpo, which is no server here (did you mean shop?)"
+    )
+
+
+def test_variables_are_filled_in_everywhere() -> None:
+    config = both(
+        """
+        directories = ["${PLACE}/skills"]
+        [servers.a]
+        url = "https://${HOST}/mcp"
+        headers = { X = "a ${KEY} b", Y = "$${KEY}" }
+        token = "${KEY}"
+        [servers.b]
+        command = "${PLACE}/run"
+        args = ["--key", "${KEY}"]
+        env = { K = "${KEY}" }
+        [servers.c]
+        url = "https://c.example"
+        token_env = "KEY"
+        """,
+        HOST="h.example",
+        KEY="k",
+        PLACE="/opt",
+    )
+    assert config.servers["a"] == ServerConfig(
+        url="https://h.example/mcp", headers={"X": "a k b", "Y": "${KEY}"}, token="k"
+    )
+    assert config.servers["b"] == ServerConfig(command=("/opt/run", "--key", "k"), env={"K": "k"})
+    assert config.servers["c"].token == "k"
+    assert config.directories == (Path("/opt/skills"),)
+
+
+def test_every_variable_that_is_not_set_is_named_with_its_key() -> None:
+    text = '[servers.a]\nurl = "https://x"\nheaders = { X = "${ONE}" }\ntoken_env = "TWO"'
+    found = mistakes(text, OTHER="s3cr3t")
+    assert [mistake.partition(": ")[2].partition(" (")[0] for mistake in found] == [
+        "servers.a.headers.X wants the variable 'ONE', which is not set",
+        "servers.a.token_env wants the variable 'TWO', which is not set",
+    ]
+    assert "s3cr3t" not in " ".join(found)
+
+
+def test_a_variable_of_a_server_that_is_not_used_need_not_be_set() -> None:
+    text = SHOP + '[servers.a]\nurl = "https://x"\ntoken_env = "NOT_SET"\n[profiles.p]\nservers = ["shop"]'
+    assert list(both(text, profile="p").servers) == ["shop"]
+
+
+def test_a_url_is_checked_again_once_it_is_filled_in() -> None:
+    [mistake] = mistakes('[servers.a]\nurl = "${URL}"', URL="file:///s3cr3t")
+    assert "is not an http:// or https:// URL" in mistake
+    assert "s3cr3t" not in mistake
+
+
+def test_directories_start_at_their_file_and_each_counts_once() -> None:
+    config = both('directories = ["skills", "/a"]', 'directories = ["skills", "/a"]')
+    assert config.directories == (USER.parent / "skills", Path("/a"), PROJECT.parent / "skills")
