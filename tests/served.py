@@ -1,0 +1,136 @@
+"""`skillwire serve` in a process of its own, as clients and operators meet it."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
+PATIENCE = 30
+"""Seconds until a test fails that would otherwise wait for ever."""
+
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 0,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
+}
+INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+
+class Served:
+    """A running server. What it writes is taken in as it comes, so that it never has to wait for us."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self.lines: queue.Queue[bytes | None] = queue.Queue()
+        self.said: list[str] = []
+        self._heard: queue.Queue[str | None] = queue.Queue()
+        assert process.stderr is not None
+        threading.Thread(target=self._hear, args=(process.stderr,), daemon=True).start()
+
+    def listen(self) -> None:
+        """Take in standard output, line by line."""
+        assert self.process.stdout is not None
+        threading.Thread(target=self._drain, args=(self.process.stdout,), daemon=True).start()
+
+    def wait_until_it_says(self, pattern: str) -> re.Match[str]:
+        """The match of the first line on standard error that has the pattern."""
+        while (line := self._heard.get(timeout=PATIENCE)) is not None:
+            if found := re.search(pattern, line):
+                return found
+        raise AssertionError(f"it ended without saying {pattern!r}: {self.said}")
+
+    def send(self, *messages: Mapping[str, Any] | bytes) -> None:
+        assert self.process.stdin is not None
+        for message in messages:
+            line = message if isinstance(message, bytes) else json.dumps(message).encode()
+            self.process.stdin.write(line + b"\n")
+        self.process.stdin.flush()
+
+    def receive(self) -> dict[str, Any]:
+        """The next line on standard output, which must be JSON."""
+        line = self.lines.get(timeout=PATIENCE)
+        assert line is not None, f"it ended: {self.said}"
+        return json.loads(line)
+
+    def ask(self, method: str, **params: Any) -> dict[str, Any]:
+        """A request on the 2025 era, and its answer."""
+        self.send({"jsonrpc": "2.0", "id": method, "method": method, "params": params})
+        answer = self.receive()
+        assert answer["id"] == method
+        return answer
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send a signal; the exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(PATIENCE)
+
+    def _drain(self, stream: IO[bytes]) -> None:
+        for line in stream:
+            self.lines.put(line)
+        self.lines.put(None)
+
+    def _hear(self, stream: IO[bytes]) -> None:
+        for line in stream:
+            self.said.append(line.decode())
+            self._heard.put(self.said[-1])
+        self._heard.put(None)
+
+
+def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Nobody's own settings, a token above all, reach a server under test."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("SKILLWIRE_")}
+    return {**own, **(extra or {})}
+
+
+@contextmanager
+def serving(*arguments: object, env: Mapping[str, str] | None = None) -> Iterator[Served]:
+    """Run `skillwire serve` until the block ends."""
+    process = subprocess.Popen(
+        [SKILLWIRE, "serve", *map(str, arguments)],
+        env=environment(env),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        with process:
+            yield Served(process)
+            process.kill()
+    except BaseException:
+        process.kill()
+        raise
+
+
+@contextmanager
+def serving_stdio(*arguments: object, handshake: bool = True) -> Iterator[Served]:
+    """A server on pipes, with the handshake of the 2025 era behind it."""
+    with serving(*arguments) as served:
+        served.listen()
+        if handshake:
+            served.send(INITIALIZE)
+            assert served.receive()["result"]["protocolVersion"] == "2025-11-25"
+            served.send(INITIALIZED)
+        yield served
+
+
+@contextmanager
+def serving_http(*arguments: object, env: Mapping[str, str] | None = None) -> Iterator[tuple[str, Served]]:
+    """A server on a free port, with its URL."""
+    with serving(*arguments, "--http", "127.0.0.1:0", env=env) as served:
+        yield served.wait_until_it_says(r"http://\S+")[0], served
