@@ -55,6 +55,14 @@ class Limits:
     """LST-3: so many skills that a server's instructions name are looked up."""
     catalog_chars: int = 16_000
     """The catalogue in a system prompt is no longer than this; what does not fit is counted and said."""
+    search_query_chars: int = 500
+    """What is searched for is read up to here."""
+    search_results: int = 20
+    """A search finds so many skills unless it is asked for more or fewer."""
+    search_chars: int = 8_000
+    """What a search tells a model is no longer than this; what does not fit is counted and said."""
+    search_text_bytes: int = 8 * MIB
+    """The text of so many bytes of `SKILL.md` is searched; of other skills the name and description."""
     description_chars: int = 1024
     """FMT-2: a longer description is shortened where it is shown."""
     file_pointers: int = 100

@@ -7,7 +7,7 @@ and never the second. Nothing is shadowed in silence: every collision is reporte
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -82,6 +82,11 @@ class Registry:
         self._contested: dict[str, frozenset[SkillKey]] = {}
         self._origins: dict[str, Origin] = {}
         self._disabled: set[SkillKey] = set()
+        self._watchers: list[Callable[[Changes], None]] = []
+
+    def watch(self, tell: Callable[[Changes], None]) -> None:
+        """Tell of every update from now on, whoever makes it."""
+        self._watchers.append(tell)
 
     def replace(self, origin: Origin, entries: Iterable[SkillEntry]) -> Changes:
         """Take these as all that the origin lists. Skills added by URI stay, for a listing may be partial."""
@@ -187,7 +192,7 @@ class Registry:
         self._records = records
         clashes = self._name_all()
         both = [key for key in records if key in before]
-        return Changes(
+        changes = Changes(
             added=tuple(self._skill(key) for key in records if key not in before),
             changed=tuple(self._skill(key) for key in both if records[key].entry != before[key].entry),
             removed=removed,
@@ -196,6 +201,9 @@ class Registry:
             ),
             repeated=repeated,
         )
+        for tell in self._watchers:
+            tell(changes)
+        return changes
 
     def _name_all(self) -> dict[str, list[SkillKey]]:
         """Give every skill its handle; the new collisions of bare handles."""
