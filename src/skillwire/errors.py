@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from skillwire.issues import Issue
+from skillwire.issues import Issue, shown
+
+_SAID = 200
 
 
 class SkillwireError(Exception):
@@ -24,16 +26,25 @@ class FormatError(SkillwireError):
 
 
 class SourceError(SkillwireError):
-    """The operator must act: a place that skills come from cannot be used."""
+    """The operator must act: a place that skills come from cannot be used.
+
+    `plain` is the message in our own words. `said` is what the server said about it, which is its own words
+    and so no text for a model.
+    """
 
     exit_code = 4
+
+    def __init__(self, message: str, *, said: str = "") -> None:
+        self.plain = message
+        self.said = shown(said, _SAID)
+        super().__init__(f'{message}; it says "{self.said}"' if said else message)
 
 
 class RequestRefused(SourceError):
     """A server answered a request with an error. `code` is the JSON-RPC code."""
 
-    def __init__(self, message: str, *, code: int) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, code: int, said: str = "") -> None:
+        super().__init__(message, said=said)
         self.code = code
 
 
@@ -133,6 +144,15 @@ class ApprovalRequired(SkillwireError):
         self.added = tuple(added)
         self.changed = tuple(changed)
         self.removed = tuple(removed)
+
+
+class Refusal(SkillwireError):
+    """A client must act: its request is answered with this JSON-RPC error."""
+
+    def __init__(self, message: str, *, code: int, data: Mapping[str, object] | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.data = data
 
 
 class AmbiguousName(SkillwireError):

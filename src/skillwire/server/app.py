@@ -10,10 +10,11 @@ from typing import Any, Literal
 from mcp.server.lowlevel import Server
 from starlette.types import ASGIApp
 
+from skillwire.server.answers import CacheAdvice
 from skillwire.server.attach import attach, make_library
 from skillwire.server.http import http_app
 from skillwire.server.library import SkillLibrary
-from skillwire.server.methods import CacheAdvice, SkillMethods
+from skillwire.server.methods import SkillMethods
 from skillwire.server.stdio import stdio_streams
 from skillwire.sources.base import Source
 from skillwire.sources.roots import Root

@@ -15,8 +15,9 @@ from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
+from skillwire.server.answers import CacheAdvice
 from skillwire.server.library import SkillLibrary
-from skillwire.server.methods import CacheAdvice, Context, Handler, SkillMethods
+from skillwire.server.methods import Context, Handler, SkillMethods
 from skillwire.sources.base import Source
 from skillwire.sources.directory import DirectorySource
 from skillwire.sources.roots import Root

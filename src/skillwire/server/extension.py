@@ -19,8 +19,9 @@ from mcp.server.extension import Extension, MethodBinding
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from skillwire.server.answers import CacheAdvice
 from skillwire.server.attach import SETTINGS, declare_on_handshake, list_after, make_library, read_first
-from skillwire.server.methods import CacheAdvice, Context, Handler, SkillMethods
+from skillwire.server.methods import Context, Handler, SkillMethods
 from skillwire.sources.base import Source
 from skillwire.sources.roots import Root
 from skillwire.wire.v1 import EXTENSION_ID
