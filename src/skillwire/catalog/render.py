@@ -91,6 +91,40 @@ def fit_catalog(
     return CatalogText(text, tuple(skill.handle for skill in shown), len(all_skills) - len(shown))
 
 
+def render_found(
+    skills: Iterable[RegisteredSkill],
+    partial: Iterable[RegisteredSkill] = (),
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+) -> str:
+    """What a search found, best first, as a tool's result within `limits.search_chars`.
+
+    `partial` are those that only some of the words fit.
+    """
+    whole, some = tuple(skills), tuple(partial)
+    if not whole and not some:
+        return "No skill has these words. Try other words, or fewer."
+    lines = [_OPEN_FOUND, _HOW_FOUND]
+    if any(not skill.origin.is_local for skill in (*whole, *some)):
+        lines.append(_WHOSE)
+    count = len(whole) + len(some)
+    # Room is kept for the words that the list may need around it.
+    room = limits.search_chars - len("\n".join([*lines, _SOME_WORDS, _omitted(count), _CLOSE_FOUND]))
+    shown = 0
+    for place, skill in enumerate((*whole, *some)):
+        item = _catalog_item(skill, limits)
+        if len(item) + 1 > room:
+            break
+        room -= len(item) + 1
+        if place == len(whole):
+            lines.append(_SOME_WORDS)
+        lines.append(item)
+        shown += 1
+    if shown < count:
+        lines.append(_omitted(count - shown))
+    return "\n".join([*lines, _CLOSE_FOUND])
+
+
 def render_skill(
     skill: VerifiedSkill, handle: str, *, limits: Limits = DEFAULT_LIMITS, salt: bytes = b""
 ) -> str:
