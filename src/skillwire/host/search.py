@@ -61,17 +61,10 @@ class SkillSearch:
         self._source_of = source_of
         self._cache = cache
         self._limits = limits
-        self._index: SearchIndex | None = None
-        # In the order in which they were told of, so that the same skills give the same ranks.
-        self._stale: dict[SkillKey, None] = dict.fromkeys(skill.key for skill in registry.skills(disabled=True))
-        self._text_bytes: dict[SkillKey, int] = {}
-        self._room = limits.search_text_bytes
         self._updating = anyio.Lock()
+        self._start_over()
         registry.watch(self._note)
-
-    def touch(self, key: SkillKey) -> None:
-        """The text of a skill came to hand, or went: look at it again before the next search."""
-        self._stale[key] = None
+        cache.watch(self._note_file)
 
     async def search(
         self, query: str, *, label: str | None = None, limit: int | None = None
@@ -96,16 +89,29 @@ class SkillSearch:
         for skill in (*changes.added, *changes.changed, *changes.removed):
             self._stale[skill.key] = None
 
+    def _note_file(self, origin: Origin, uri: SkillUri) -> None:
+        """A file came into the cache or went; if it is a skill's own, its text did."""
+        key = SkillKey(origin, uri)
+        if self._registry.get(key) is not None:
+            self._stale[key] = None
+
+    def _start_over(self) -> None:
+        self._index: SearchIndex | None = None
+        # In order, so that the same skills give the same ranks.
+        self._stale = dict.fromkeys(skill.key for skill in self._registry.skills(disabled=True))
+        self._text_bytes: dict[SkillKey, int] = {}
+        self._room = self._limits.search_text_bytes
+
     async def _up_to_date(self) -> SearchIndex:
         async with self._updating:
             index = self._index or SearchIndex()
-            stale, self._stale = self._stale, {}
-            if stale:
+            if self._stale:
+                stale, self._stale = self._stale, {}
                 try:
                     await self._update(index, stale)
                 except BaseException:
-                    # Whoever was called off leaves the work to the next.
-                    self._stale = {**stale, **self._stale}
+                    # Half an update is none: whoever was called off leaves the work to the next.
+                    self._start_over()
                     raise
             self._index = index
             return index

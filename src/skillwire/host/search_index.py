@@ -34,7 +34,7 @@ CREATE VIRTUAL TABLE texts USING fts5(about, body, tokenize='porter {_TOKENS}');
 INSERT INTO names(names, rank) VALUES ('rank', 'bm25(10.0, 2.0, 4.0)');
 INSERT INTO stems(stems, rank) VALUES ('rank', 'bm25(10.0, 2.0, 4.0)');
 INSERT INTO texts(texts, rank) VALUES ('rank', 'bm25(4.0, 1.0)');
-"""
+"""  # noqa: S608 - nobody else's words
 # The last column is the one that people read: the description, or the body.
 _SHOWN_COLUMN: Final = {"names": 2, "stems": 2, "texts": 1}
 _SNIPPET_TOKENS: Final = 32
@@ -83,32 +83,30 @@ class SearchIndex:
         """Take in these skills in place of what was there of them, and forget others."""
         new = tuple(skills)
         self._database.execute("BEGIN")
-        try:
-            for key in (*removed, *(skill.key for skill in new)):
-                self._forget(key)
-            numbered = [(self._number(skill.key), skill) for skill in new]
-            about = [
-                (row, spread(skill.name), spread(skill.place), spread(skill.description))
-                for row, skill in numbered
-            ]
-            for table in ("names", "stems"):
-                self._database.executemany(
-                    f"INSERT INTO {table}(rowid, name, place, description) VALUES (?, ?, ?, ?)",  # noqa: S608 - ours
-                    about,
-                )
+        for key in (*removed, *(skill.key for skill in new)):
+            self._forget(key)
+        numbered = [(self._number(skill.key), skill) for skill in new]
+        about = [
+            (row, spread(skill.name), spread(skill.place), spread(skill.description))
+            for row, skill in numbered
+        ]
+        for table in ("names", "stems"):
             self._database.executemany(
-                "INSERT INTO texts(rowid, about, body) VALUES (?, ?, ?)",
-                [
-                    (row, spread(f"{skill.name} {skill.place} {skill.description}"), spread(skill.body))
-                    for row, skill in numbered
-                    if skill.body
-                ],
+                f"INSERT INTO {table}(rowid, name, place, description) VALUES (?, ?, ?, ?)",  # noqa: S608
+                about,
             )
-        finally:
-            self._database.execute("COMMIT")
+        self._database.executemany(
+            "INSERT INTO texts(rowid, about, body) VALUES (?, ?, ?)",
+            [
+                (row, spread(f"{skill.name} {skill.place} {skill.description}"), spread(skill.body))
+                for row, skill in numbered
+                if skill.body
+            ],
+        )
+        self._database.execute("COMMIT")
 
     def matches(self, query: Query) -> Iterator[Match]:
-        """Every skill that fits, the best first, each once. Take as many as you need: the rest costs nothing."""
+        """Every skill that fits, the best first, each once. Take as many as you need: it looks no further."""
         if not query:
             return
         seen: set[int] = set()
@@ -131,11 +129,9 @@ class SearchIndex:
         ).fetchone()
         return safe_line(found[0] if found else "")
 
-    def _step(
-        self, table: str, expression: str, seen: set[int], *, partial: bool = False
-    ) -> Iterator[Match]:
+    def _step(self, table: str, expression: str, seen: set[int], *, partial: bool = False) -> Iterator[Match]:
         found = self._database.execute(
-            f"SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY rank, rowid",  # noqa: S608 - ours
+            f"SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY rank, rowid",  # noqa: S608
             (expression,),
         )
         for (row,) in found:
@@ -164,4 +160,4 @@ class SearchIndex:
             return
         del self._keys[row]
         for table in _SHOWN_COLUMN:
-            self._database.execute(f"DELETE FROM {table} WHERE rowid = ?", (row,))  # noqa: S608 - ours
+            self._database.execute(f"DELETE FROM {table} WHERE rowid = ?", (row,))  # noqa: S608
