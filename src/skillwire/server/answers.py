@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 from skillwire.errors import FormatError, Refusal, SkillNotFound
 from skillwire.issues import shown
+from skillwire.server.cursors import Page
 from skillwire.server.library import SkillLibrary
 from skillwire.skill.entries import DYNAMIC, JsonObject, SkillEntry
 from skillwire.skill.media import DIRECTORY, MARKDOWN, media_type
@@ -52,17 +53,29 @@ class SkillAnswers:
         self.library = library
         self._cache = cache
 
-    async def list_skills(self, cursor: str | None, *, modern: bool) -> JsonObject:
+    async def page_of_skills(self, cursor: str | None) -> Page[SkillEntry]:
+        """A page of the listing."""
         with _errors():
-            page = await self.library.list_skills(cursor)
-        return self._complete(
-            {"skills": [entry_to_wire(entry) for entry in page.items]}, page.next_cursor, modern
-        )
+            return await self.library.list_skills(cursor)
+
+    async def entry_at(self, uri: str) -> SkillEntry:
+        """The entry of one skill."""
+        with _errors(uri):
+            return await self.library.get_skill(parse_uri(uri))
+
+    def closing(self, next_cursor: str | None) -> JsonObject:
+        """What every answer of the modern era ends with, and the cursor of the page after it."""
+        closing: JsonObject = {} if next_cursor is None else {"nextCursor": next_cursor}
+        closing.update(resultType="complete", ttlMs=self._cache.ttl_ms, cacheScope=self._cache.scope)
+        return closing
+
+    async def list_skills(self, cursor: str | None, *, modern: bool) -> JsonObject:
+        page = await self.page_of_skills(cursor)
+        skills = [entry_to_wire(entry) for entry in page.items]
+        return self._complete({"skills": [*skills]}, page.next_cursor, modern)
 
     async def get_skill(self, uri: str, *, modern: bool) -> JsonObject:
-        with _errors(uri):
-            entry = await self.library.get_skill(parse_uri(uri))
-        return self._complete({"skill": entry_to_wire(entry)}, None, modern)
+        return self._complete({"skill": entry_to_wire(await self.entry_at(uri))}, None, modern)
 
     async def read_directory(self, uri: str, cursor: str | None, *, modern: bool) -> JsonObject:
         with _errors(uri):
@@ -107,10 +120,10 @@ class SkillAnswers:
         return resource
 
     def _complete(self, result: JsonObject, next_cursor: str | None, modern: bool) -> JsonObject:
-        if next_cursor is not None:
-            result["nextCursor"] = next_cursor
         if modern:
-            result.update(resultType="complete", ttlMs=self._cache.ttl_ms, cacheScope=self._cache.scope)
+            result.update(self.closing(next_cursor))
+        elif next_cursor is not None:
+            result["nextCursor"] = next_cursor
         return result
 
 

@@ -1,0 +1,174 @@
+"""FastLane: answers to the commonest requests of the 2026-07-28 era, without the SDK on the way.
+
+On that era each request stands alone and carries its own envelope, so a request that is well formed in every
+respect can be answered from the library at once. The lane is strict where the SDK is lenient: it takes only
+requests that it understands whole. It refuses none and invents nothing. Whatever else there is, an unknown
+key, an odd id, an error to be told, is the SDK's, which then sees the request untouched. A test sends the
+same requests both ways and wants the same answers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, TypeGuard
+
+from skillwire.errors import Refusal
+from skillwire.server.answers import SkillAnswers
+from skillwire.skill.entries import JsonObject, JsonValue, SkillEntry
+from skillwire.wire.v1 import METHOD_GET, METHOD_LIST, METHOD_READ_DIRECTORY, entry_to_wire
+
+ERA: Final = "2026-07-28"
+METHOD_DISCOVER: Final = "server/discover"
+METHOD_READ: Final = "resources/read"
+
+_VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
+_CLIENT_KEY: Final = "io.modelcontextprotocol/clientInfo"
+_CAPABILITIES_KEY: Final = "io.modelcontextprotocol/clientCapabilities"
+_SERVER_KEY: Final = "io.modelcontextprotocol/serverInfo"
+_ENVELOPE: Final = frozenset({_VERSION_KEY, _CLIENT_KEY, _CAPABILITIES_KEY})
+_CLIENT_FIELDS: Final = frozenset({"name", "version", "title"})
+_PARAMS: Final = {
+    METHOD_DISCOVER: frozenset({"_meta"}),
+    METHOD_LIST: frozenset({"_meta", "cursor"}),
+    METHOD_GET: frozenset({"_meta", "uri"}),
+    METHOD_READ: frozenset({"_meta", "uri"}),
+    METHOD_READ_DIRECTORY: frozenset({"_meta", "uri", "cursor"}),
+}
+_LARGEST_ID: Final = 2**53
+_LONGEST_ID: Final = 256
+_KEPT_ENTRIES: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class LaneRequest:
+    """A request that the lane understands. `id_json` is its id as it goes into the answer."""
+
+    method: str
+    id_json: bytes
+    uri: str | None
+    cursor: str | None
+
+
+class FastLane:
+    """Answers requests of one server. `discovery` is what it says of itself; without it, the SDK says it."""
+
+    def __init__(
+        self, answers: SkillAnswers, server_info: Mapping[str, JsonValue], discovery: JsonObject | None = None
+    ) -> None:
+        self._answers = answers
+        self._stamp = b',"_meta":' + _encode({_SERVER_KEY: dict(server_info)})
+        self._discovery = None if discovery is None else _encode(discovery)[:-1]
+        # An entry's JSON is made once. The entry is kept beside it, so that a new one is never mistaken.
+        self._entries: dict[str, tuple[SkillEntry, bytes]] = {}
+
+    def match(self, body: bytes) -> LaneRequest | None:
+        """The request in a message, when the lane understands all of it."""
+        try:
+            request: object = json.loads(body)
+        except (ValueError, RecursionError):
+            return None
+        if not _is_object(request) or len(request) != 4 or request.get("jsonrpc") != "2.0":
+            return None
+        method, params = request.get("method"), request.get("params")
+        if not isinstance(method, str) or not _is_object(params):
+            return None
+        known = _PARAMS.get(method)
+        id_json = _id(request.get("id"))
+        if known is None or id_json is None or not known.issuperset(params):
+            return None
+        uri, cursor = params.get("uri"), params.get("cursor")
+        if "uri" in known and not isinstance(uri, str):
+            return None
+        if cursor is not None and not isinstance(cursor, str):
+            return None
+        if ("cursor" in params and cursor is None) or not _is_plain_envelope(params.get("_meta")):
+            return None
+        return LaneRequest(method, id_json, uri if isinstance(uri, str) else None, cursor)
+
+    async def answer(self, request: LaneRequest) -> bytes | None:
+        """The whole JSON-RPC answer, or `None` when it is for the SDK to give."""
+        try:
+            result = await self._result(request)
+        except Refusal:
+            return None
+        if result is None:
+            return None
+        return b'{"jsonrpc":"2.0","id":' + request.id_json + b',"result":' + result + self._stamp + b"}}"
+
+    async def _result(self, request: LaneRequest) -> bytes | None:
+        """The result without its closing brace."""
+        answers, uri = self._answers, request.uri or ""
+        match request.method:
+            case "skills/list":
+                page = await answers.page_of_skills(request.cursor)
+                entries = b",".join([self._entry(entry) for entry in page.items])
+                return b'{"skills":[' + entries + b"]" + _rest(answers.closing(page.next_cursor))
+            case "skills/get":
+                entry = await answers.entry_at(uri)
+                return b'{"skill":' + self._entry(entry) + _rest(answers.closing(None))
+            case "resources/read":
+                return _encode(await answers.read_resource(uri, modern=True))[:-1]
+            case "resources/directory/read":
+                return _encode(await answers.read_directory(uri, request.cursor, modern=True))[:-1]
+            case _:
+                return self._discovery
+
+    def _entry(self, entry: SkillEntry) -> bytes:
+        kept = self._entries.get(entry.uri)
+        if kept is not None and kept[0] is entry:
+            return kept[1]
+        if len(self._entries) >= _KEPT_ENTRIES:
+            self._entries.clear()
+        made = _encode(entry_to_wire(entry))
+        self._entries[entry.uri] = (entry, made)
+        return made
+
+
+def _rest(closing: JsonObject) -> bytes:
+    """The closing fields of a result as the continuation of an object."""
+    return b"," + _encode(closing)[1:-1]
+
+
+def _encode(value: JsonValue) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+
+
+def _id(value: object) -> bytes | None:
+    """An id that every reader takes for the same: a whole number that a double can hold, or a short text."""
+    if type(value) is int and -_LARGEST_ID <= value <= _LARGEST_ID:
+        return b"%d" % value
+    if isinstance(value, str) and len(value) <= _LONGEST_ID and value.isprintable():
+        return json.dumps(value, ensure_ascii=False).encode("utf-8")
+    return None
+
+
+def _is_plain_envelope(meta: object) -> bool:
+    """Whether the envelope is complete and holds nothing that the SDK might look at twice."""
+    if not _is_object(meta) or meta.get(_VERSION_KEY) != ERA or not _ENVELOPE.issuperset(meta):
+        return False
+    client = meta.get(_CLIENT_KEY, {"name": "", "version": ""})
+    if (
+        not _is_object(client)
+        or not _CLIENT_FIELDS.issuperset(client)
+        or not {"name", "version"} <= client.keys()
+    ):
+        return False
+    if not all(isinstance(value, str) for value in client.values()):
+        return False
+    capabilities = meta.get(_CAPABILITIES_KEY)
+    if not _is_object(capabilities):
+        return False
+    if not capabilities:
+        return True
+    extensions = capabilities.get("extensions")
+    return (
+        capabilities.keys() == {"extensions"}
+        and _is_object(extensions)
+        and all(map(_is_object, extensions.values()))
+    )
+
+
+def _is_object(value: object) -> TypeGuard[dict[str, object]]:
+    return type(value) is dict
