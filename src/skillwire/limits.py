@@ -45,6 +45,8 @@ class Limits:
     """A server that has not said who it is by then is given up, for now."""
     call_seconds: float = 30
     """SEC-9: a request that has no answer by then has failed."""
+    judge_seconds: float = 1800
+    """A server that has not been verified by then is given up: one that answers slowly can take for ever."""
     min_ttl_seconds: float = 5
     """A listing is kept at least so long, whatever its server says."""
     max_ttl_seconds: float = 3600

@@ -1,0 +1,191 @@
+"""verify: judge a skill server, over HTTP, over stdio or inside this process."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+import httpx2
+
+from skillwire.errors import SourceError
+from skillwire.issues import shown
+from skillwire.judge.asgi import App, app_of, lifespan
+from skillwire.judge.channels import Channel, HttpChannel, open_process
+from skillwire.judge.report import Report
+from skillwire.judge.rules import BY_ID, RULES
+from skillwire.judge.speaker import ERAS, Era, EraNotSpoken, Speaker
+from skillwire.judge.survey import Survey
+from skillwire.judge.surveyor import Progress, Surveyor
+from skillwire.judge.verdict import judge
+from skillwire.limits import DEFAULT_LIMITS, Limits
+
+DEFAULT_MAX_SKILLS: Final = 200
+_IN_PROCESS: Final = "http://127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where the server is: exactly one of `url`, `command` and `app`. Secrets are never shown."""
+
+    url: str = ""
+    command: tuple[str, ...] = ()
+    app: App | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+
+    @property
+    def place(self) -> str:
+        """The server by name, without what could be secret: no query, no user name, no argument."""
+        if self.command:
+            return shown(self.command[0])
+        if self.app is not None:
+            return "in this process"
+        scheme, _, rest = self.url.partition("://")
+        authority, slash, path = rest.partition("/")
+        return shown(f"{scheme}://{authority.rpartition('@')[2]}{slash}{path.partition('?')[0]}", 200)
+
+
+async def verify(
+    target: str | Sequence[str] | object,
+    *,
+    eras: Sequence[Era] = ERAS,
+    max_skills: int = DEFAULT_MAX_SKILLS,
+    max_bytes: int | None = None,
+    headers: Mapping[str, str] | None = None,
+    token: str = "",
+    env: Mapping[str, str] | None = None,
+    path: str = "/mcp",
+    ignore: Collection[str] = (),
+    limits: Limits = DEFAULT_LIMITS,
+    progress: Progress | None = None,
+) -> Report:
+    """Check every rule of the Skills extension that can be seen from outside.
+
+    `target` is a URL, a command as a string or as a list of words, a server object with `http_app` or
+    `streamable_http_app`, or an ASGI application that answers at `path`. `env` is added to the few variables
+    that a started server inherits. `max_skills` and `max_bytes` bound how much is read on each era. `ignore` names
+    rules that are not to be reported.
+
+    Raises `SourceError` when the server cannot be spoken to at all.
+    """
+    unknown = [
+        name for name in ignore if name not in BY_ID and all(name != rule.requirement for rule in RULES)
+    ]
+    if unknown:
+        raise SourceError(f"{shown(unknown[0])} is no rule; skillwire verify --rules lists them")
+    if not eras:
+        raise SourceError("no era to verify")
+    where = parse_target(target, headers=headers or {}, token=token, env=env or {}, path=path)
+    surveys: list[Survey] = []
+    silent: dict[Era, str] = {}
+    with anyio.move_on_after(limits.judge_seconds) as deadline:
+        async with _opened(where, limits) as ways:
+            for era in eras:
+                try:
+                    surveys.append(
+                        await _survey(
+                            ways,
+                            era,
+                            limits,
+                            max_skills=max_skills,
+                            max_bytes=limits.bytes_per_server if max_bytes is None else max_bytes,
+                            progress=progress or _no_progress,
+                        )
+                    )
+                except EraNotSpoken as error:
+                    silent[era] = str(error)
+    if deadline.cancelled_caught:
+        raise SourceError(f"{where.place} was not checked to the end within {limits.judge_seconds:g} s")
+    if not surveys:
+        era, reason = next(iter(silent.items()))
+        raise SourceError(f"{where.place} cannot be verified on {era}: {reason}")
+    return judge(where.place, surveys, silent, ignore=ignore)
+
+
+def parse_target(
+    target: object, *, headers: Mapping[str, str], token: str, env: Mapping[str, str], path: str
+) -> Target:
+    """A target from what a caller gave, or a `SourceError`."""
+    sent = {**headers, **({"Authorization": f"Bearer {token}"} if token else {})}
+    if isinstance(target, str) and "://" in target.partition(" ")[0]:
+        if not target.lower().startswith(("http://", "https://")):
+            raise SourceError(f"{shown(target)} is not an http:// or https:// URL")
+        return Target(url=target, headers=sent)
+    if isinstance(target, str | list | tuple):
+        try:
+            words = shlex.split(target) if isinstance(target, str) else [str(word) for word in target]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        except ValueError as error:
+            raise SourceError(f"{shown(str(target))} is not a command line: {error}") from None  # pyright: ignore[reportUnknownArgumentType]
+        if not words:
+            raise SourceError("the command of the server is empty")
+        return Target(command=tuple(words), env=env)
+    app = app_of(target)
+    if app is None:
+        raise SourceError(f"a {type(target).__name__} is no server, application, URL or command")
+    return Target(url=f"{_IN_PROCESS}{path}", app=app, headers=sent)
+
+
+class _Ways:
+    """Makes a channel for each era: a process of its own, or one client for all."""
+
+    def __init__(self, target: Target, limits: Limits, client: httpx2.AsyncClient | None) -> None:
+        self._target = target
+        self._limits = limits
+        self._client = client
+
+    @asynccontextmanager
+    async def channel(self) -> AsyncGenerator[Channel]:
+        size = self._limits.answer_bytes
+        if self._client is not None:
+            yield HttpChannel(self._client, self._target.url, answer_bytes=size)
+            return
+        command, env = self._target.command, self._target.env
+        async with open_process(command, env=env, answer_bytes=size) as channel:
+            yield channel
+
+
+@asynccontextmanager
+async def _opened(target: Target, limits: Limits) -> AsyncGenerator[_Ways]:
+    if target.command:
+        yield _Ways(target, limits, None)
+        return
+    transport = None if target.app is None else httpx2.ASGITransport(target.app, raise_app_exceptions=False)
+    # An answer may come in pieces over a long time; the deadline of the call ends it.
+    try:
+        client = httpx2.AsyncClient(
+            headers={**target.headers, "Accept-Encoding": "identity"},
+            timeout=httpx2.Timeout(limits.call_seconds, read=None, pool=None),
+            limits=httpx2.Limits(max_connections=64),
+            transport=transport,
+        )
+    except (ValueError, UnicodeError):
+        raise SourceError("a header has characters that cannot be sent") from None
+    async with client:
+        if target.app is None:
+            yield _Ways(target, limits, client)
+            return
+        async with lifespan(target.app):
+            yield _Ways(target, limits, client)
+
+
+async def _survey(
+    ways: _Ways, era: Era, limits: Limits, *, max_skills: int, max_bytes: int, progress: Progress
+) -> Survey:
+    async with ways.channel() as channel:
+        speaker = Speaker(channel, era, limits, max_bytes)
+        opening = await speaker.open()
+
+        def told(step: str, done: int, total: int) -> None:
+            progress(f"{era}: {step}", done, total)
+
+        survey = await Surveyor(speaker, opening, max_skills=max_skills, progress=told).run()
+        await speaker.close()
+        return survey
+
+
+def _no_progress(step: str, done: int, total: int) -> None:
+    pass

@@ -1,0 +1,143 @@
+"""HiddenText: places where a reader sees less, or something else, than a model reads.
+
+Each is a thing for a person to look at. None is proof of ill will: templates have comments, and people copy
+text with marks in it from web pages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import islice
+from typing import Final
+from urllib.parse import urlsplit
+
+from skillwire.issues import shown
+
+MOST: Final = 20
+"""A text shows at most so many places; a reader who looks at those finds the rest."""
+
+
+class Hiding(StrEnum):
+    """How something hides."""
+
+    TAGS = "tags"
+    BIDI = "bidi"
+    INVISIBLE = "invisible"
+    CONTROL = "control"
+    COMMENT = "comment"
+    LINK = "link"
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenText:
+    """One place. `line` counts from 1; `what` is fit for a message."""
+
+    hiding: Hiding
+    line: int
+    what: str
+
+
+# Three flags are written as a black flag and tag characters up to a cancel tag; those are honest.
+_FLAG: Final = re.compile("\U0001f3f4[\U000e0061-\U000e007a]{2,6}\U000e007f")
+_TAGS: Final = re.compile("[\U000e0000-\U000e007f]+")
+_BIDI: Final = re.compile("[\u202a-\u202e\u2066-\u2069]+")
+# One joiner shapes Persian or a family of emoji. Two in a row, or selectors in a row, carry data.
+_INVISIBLE: Final = re.compile(
+    "[\u200b-\u200d\u2060-\u2064\ufeff]{2,}|[\ufe00-\ufe0f\U000e0100-\U000e01ef]{2,}|[\u115f\u1160\u3164\uffa0]"
+)
+_CONTROL: Final = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f-\x84\x86-\x9f]+")
+_COMMENT: Final = re.compile(r"<!--(.*?)(?:-->|\Z)", re.DOTALL)
+# Words that speak to whoever carries a text out, rather than to whoever writes it.
+_CUE: Final = re.compile(
+    r"\b(?:ignore|disregard|override|instructions?|you (?:must|should|are|will)|assistants?|agents?|models?"
+    r"|system prompt|execute|run|curl|wget|send|upload|download|secrets?|passwords?|tokens?|credentials?"
+    r"|do not (?:tell|mention|reveal|show)|without (?:asking|telling)|silently)\b",
+    re.IGNORECASE,
+)
+_LINK: Final = re.compile(r"\[([^\[\]\n]{1,300})\]\(\s*<?([^\s()<>]{1,2000})")
+_HOST_IN_TEXT: Final = re.compile(
+    r"(?:[a-z][a-z0-9+.-]*://)?((?:[a-z0-9-]+\.)+[a-z]{2,24})(?=[/:\s]|$)", re.I
+)
+_FILE_ENDINGS: Final = frozenset(
+    {"md", "txt", "py", "sh", "js", "ts", "json", "yaml", "yml", "toml", "csv", "html", "css", "rs", "go"}
+)
+_ACTING: Final = ("javascript", "data", "vbscript")
+_FENCE: Final = re.compile(r"[ \t>]*(`{3,}|~{3,})")
+_CODE_SPAN: Final = re.compile(r"`[^`\n]+`")
+
+
+def find_hidden_text(text: str, *, markdown: bool) -> tuple[HiddenText, ...]:
+    """The places in the order of the text, at most `MOST`. Comments and links count in Markdown alone."""
+    body = text.removeprefix("\ufeff")
+    found = [*_characters(body)]
+    if markdown:
+        # Each place costs a count of lines: what nobody would read is not looked for.
+        found += islice(_in_markdown(_without_code(body)), MOST)
+    return tuple(sorted(found, key=lambda place: place.line)[:MOST])
+
+
+def _characters(text: str) -> Iterator[HiddenText]:
+    plain = _FLAG.sub(lambda match: " " * len(match[0]), text)
+    for hiding, pattern in (
+        (Hiding.TAGS, _TAGS),
+        (Hiding.BIDI, _BIDI),
+        (Hiding.INVISIBLE, _INVISIBLE),
+        (Hiding.CONTROL, _CONTROL),
+    ):
+        for match in islice(pattern.finditer(plain), MOST):
+            spelt = "".join(chr(ord(char) - 0xE0000) for char in match[0] if ord(char) > 0xE001F)
+            points = " ".join(f"U+{ord(char):04X}" for char in match[0][:4])
+            more = f" and {len(match[0]) - 4} more" if len(match[0]) > 4 else ""
+            what = f"{points}{more}"
+            if hiding is Hiding.TAGS and spelt:
+                what += f', which spell "{shown(spelt)}"'
+            yield HiddenText(hiding, text.count("\n", 0, match.start()) + 1, what)
+
+
+def _in_markdown(text: str) -> Iterator[HiddenText]:
+    for match in _COMMENT.finditer(text):
+        if _CUE.search(match[1]):
+            words = " ".join(match[1].split())
+            yield HiddenText(
+                Hiding.COMMENT, text.count("\n", 0, match.start()) + 1, f'a comment: "{shown(words)}"'
+            )
+    for match in _LINK.finditer(text):
+        if why := _disguise(match[1], match[2]):
+            yield HiddenText(Hiding.LINK, text.count("\n", 0, match.start()) + 1, why)
+
+
+def _disguise(label: str, target: str) -> str:
+    """Why a link does not lead where it says, or nothing."""
+    try:
+        parts = urlsplit(target)
+        host = (parts.hostname or "").removeprefix("www.")
+    except ValueError:
+        return f"a link to {shown(target)}, which is no URL"
+    if parts.scheme.lower() in _ACTING:
+        return f"a link to {shown(target)}, which acts instead of leading somewhere"
+    if host and parts.username is not None:
+        return f"a link to {shown(target)}, whose host is {shown(host)}"
+    named = _HOST_IN_TEXT.search(label.strip())
+    if not host or named is None or named[1].rpartition(".")[2].lower() in _FILE_ENDINGS:
+        return ""
+    shown_host = named[1].lower().removeprefix("www.")
+    if host == shown_host or host.endswith(f".{shown_host}"):
+        return ""
+    return f"a link that says {shown(shown_host)} and leads to {shown(host)}"
+
+
+def _without_code(text: str) -> str:
+    """The text with its code blanked, line by line: there a reader sees what is written."""
+    lines: list[str] = []
+    fence = ""
+    for line in text.split("\n"):
+        match = _FENCE.match(line)
+        if match is not None and (not fence or match[1].startswith(fence)):
+            fence = "" if fence else match[1]
+            lines.append("")
+        else:
+            lines.append("" if fence else _CODE_SPAN.sub("", line))
+    return "\n".join(lines)
