@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from skillwire.issues import Issue, shown
 
-_SAID = 200
+_SAID = 300
 
 
 class SkillwireError(Exception):
@@ -28,8 +28,8 @@ class FormatError(SkillwireError):
 class SourceError(SkillwireError):
     """The operator must act: a place that skills come from cannot be used.
 
-    `plain` is the message in our own words. `said` is what the server said about it, which is its own words
-    and so no text for a model.
+    `plain` is the message in our own words. `said` is the reason where it may hold the server's words, which
+    are no text for a model.
     """
 
     exit_code = 4
@@ -37,7 +37,7 @@ class SourceError(SkillwireError):
     def __init__(self, message: str, *, said: str = "") -> None:
         self.plain = message
         self.said = shown(said, _SAID)
-        super().__init__(f'{message}; it says "{self.said}"' if said else message)
+        super().__init__(f"{message}: {self.said}" if said else message)
 
 
 class RequestRefused(SourceError):

@@ -7,9 +7,10 @@ approved then, and the user is asked again.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Generator, Iterable
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
@@ -123,12 +124,14 @@ class ApprovalStore:
     def _prepare(self) -> None:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with self._open() as database:
+            # Private before SQLite writes a byte; its other files take the mode of this one.
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+            self.path.chmod(0o600)
+            with closing(self._connect()) as database, database:
                 database.execute("PRAGMA journal_mode = WAL")
                 database.execute(_SCHEMA)
                 database.execute(_SCHEMA_WITHDRAWN)
                 database.execute("SELECT * FROM approvals LIMIT 1").fetchall()
-            self.path.chmod(0o600)
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.OperationalError) and "malformed" not in str(error):
                 raise SourceError(f"the approvals in {self.path} cannot be used: {error}") from None
@@ -143,7 +146,8 @@ class ApprovalStore:
         while aside.exists():
             number += 1
             aside = self.path.with_name(f"{self.path.name}.damaged-{number}")
-        self.path.rename(aside)
+        with suppress(FileNotFoundError):  # Another process was quicker.
+            self.path.rename(aside)
         for ending in ("-wal", "-shm"):
             self.path.with_name(self.path.name + ending).unlink(missing_ok=True)
         self.remark = f"the approvals were damaged and set aside as {aside}; nothing is approved now"
@@ -151,8 +155,15 @@ class ApprovalStore:
     @contextmanager
     def _open(self) -> Generator[sqlite3.Connection]:
         """A connection for one transaction, so that no process holds the file while it does nothing."""
-        with closing(sqlite3.connect(self.path, timeout=_WAIT_SECONDS)) as database, database:
-            yield database
+        try:
+            with closing(self._connect()) as database, database:
+                yield database
+        except sqlite3.Error as error:
+            # Fail closed, with an error that hosts know: nothing is approved that cannot be read.
+            raise SourceError(f"the approvals in {self.path} cannot be used: {error}") from None
+
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(self.path, timeout=_WAIT_SECONDS)
 
 
 def _stored(row: Iterable[Any]) -> StoredApproval | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Final
 from urllib.parse import quote, unquote
 
 from skillwire.errors import FormatError, SourceError
+from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.digests import Digest, digest_of
 from skillwire.skill.uris import SkillUri, parse_uri
 from skillwire.trust.origin import Origin
@@ -30,6 +31,7 @@ _NAME_LENGTH: Final = 200
 _MORE: Final = "+"
 _LAST: Final = "="
 _TEMPORARY: Final = ".new-"
+_AGENTS: Final = (".agents", ".claude")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +47,14 @@ class CachedFile:
 class SkillCache:
     """Verified bytes, for when they are needed again or the server is away."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, limits: Limits = DEFAULT_LIMITS) -> None:
         self.directory = directory
+        self._limits = limits
+        self._watchers: list[Callable[[Origin, SkillUri], None]] = []
+
+    def watch(self, tell: Callable[[Origin, SkillUri], None]) -> None:
+        """Tell of every file that is kept or removed from now on."""
+        self._watchers.append(tell)
 
     def get(self, origin: Origin, uri: SkillUri, digest: Digest, *, keep: bool = False) -> bytes | None:
         """The bytes of a file when they have this digest, else `None`; others are thrown away.
@@ -55,7 +63,9 @@ class SkillCache:
         """
         path = self.path_of(origin, uri)
         try:
-            data = path.read_bytes()
+            with path.open("rb") as stream:
+                # One byte more than a skill may have tells that the file is not what was kept.
+                data = stream.read(self._limits.bytes_per_skill + 1)
         except OSError:
             return None
         if digest_of(data) != digest:
@@ -72,6 +82,7 @@ class SkillCache:
         path = self.path_of(file.origin, file.uri)
         try:
             self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.directory.chmod(0o700)
             path.parent.mkdir(parents=True, exist_ok=True)
             descriptor, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=path.parent)
         except OSError:
@@ -84,13 +95,16 @@ class SkillCache:
             with suppress(OSError):
                 Path(temporary).unlink()
             return False
+        self._tell(file.origin, file.uri)
         return True
 
     def remove_server(self, origin: Origin) -> int:
         """Remove all files of a server; how many there were."""
-        count = sum(1 for _ in self.files(origin))
+        removed = tuple(self.files(origin))
         shutil.rmtree(self.directory / quote(origin.label, safe=""), ignore_errors=True)
-        return count
+        for file in removed:
+            self._tell(origin, file.uri)
+        return len(removed)
 
     def files(self, origin: Origin | None = None) -> Iterator[CachedFile]:
         """Every file, or those of one server."""
@@ -112,12 +126,18 @@ class SkillCache:
     def refuse_inside(self, directories: Iterable[Path]) -> None:
         """Raise when the cache lies where skills are sought: cached text never passes as local (SEC-8)."""
         mine = self.directory.resolve()
-        for directory in directories:
-            other = directory.resolve()
-            if mine == other or other in mine.parents:
+        above = (mine, *mine.parents)
+        # Other programs look into the usual places, whatever this host does.
+        usual = [path for path in above if path.name == "skills" and path.parent.name in _AGENTS]
+        for other in (*usual, *(directory.resolve() for directory in directories)):
+            if other in above or mine in other.parents:
                 raise SourceError(
-                    f"the cache {mine} lies inside {other}, where skills are looked for; move one of them"
+                    f"the cache {mine} and {other}, where skills are looked for, lie in one another; move one"
                 )
+
+    def _tell(self, origin: Origin, uri: SkillUri) -> None:
+        for tell in self._watchers:
+            tell(origin, uri)
 
     def _read_path(self, path: Path) -> CachedFile | None:
         label, *pieces = path.relative_to(self.directory).parts

@@ -1,49 +1,170 @@
-"""HTTP for connections: a client whose answers have a limit while they arrive (SEC-9)."""
+"""HTTP for connections: a client whose answers have a limit in size and time while they arrive (SEC-9).
+
+Whatever goes wrong becomes an answer that names it, not an exception: an exception would end all requests of
+the connection, and a bad answer concerns one. The answer carries a mark that no server knows, so that our
+words are never taken for a server's, nor a server's for ours.
+"""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
 
+import anyio
 import httpx2
 
-from skillwire.errors import LimitExceeded
+_TOO_LONG: Final = "an answer of more than {:,} bytes: it is cut off"
+_TOO_LATE: Final = "no answer within {:g} s"
+_SESSION: Final = "mcp-session-id"
+
+
+class Trouble(StrEnum):
+    """What went wrong, by what has to follow."""
+
+    GONE = "gone"
+    """The connection is of no more use."""
+    LIMIT = "limit"
+    """One answer was larger or slower than it may be."""
+    REFUSED = "refused"
+    """The server does not want this request."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpProblem:
+    """A problem with one request, in our own words."""
+
+    trouble: Trouble
+    words: str
+
+
+class CappedClient(httpx2.AsyncClient):
+    """An HTTP client for one server, with its headers and its token."""
+
+    def __init__(self, headers: Mapping[str, str], token: str, *, limit: int, seconds: float) -> None:
+        self._limit = limit
+        self._seconds = seconds
+        self._has_token = bool(token) or any(name.lower() == "authorization" for name in headers)
+        self._mark = f"[{secrets.token_hex(16)}]"
+        sent = {name: value for name, value in headers.items() if name.lower() != "accept-encoding"}
+        sent["Accept-Encoding"] = "identity"
+        if token:
+            sent["Authorization"] = f"Bearer {token}"
+        super().__init__(headers=sent, timeout=httpx2.Timeout(seconds), follow_redirects=False)
+
+    def problem_in(self, message: str) -> HttpProblem | None:
+        """The problem that an error message of the SDK passes on, if it is one of ours."""
+        _, mark, said = message.partition(self._mark)
+        trouble, _, words = said.partition(":")
+        return HttpProblem(Trouble(trouble), words) if mark else None
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Send a request; what comes back is within the limits, or says why there is nothing."""
+        if request.method == "GET":
+            # Nobody here waits for a standing stream, and a server could have it opened again for ever.
+            return httpx2.Response(405, request=request)
+        options["stream"] = True
+        try:
+            with anyio.fail_after(self._seconds):
+                response = await super().send(request, **options)
+                return await self._within_limits(response)
+        except (TimeoutError, httpx2.TimeoutException):
+            return self._answer(request, Trouble.LIMIT, _TOO_LATE.format(self._seconds))
+        except httpx2.TransportError as error:
+            return self._answer(request, Trouble.GONE, _transport_words(error))
+
+    async def _within_limits(self, response: httpx2.Response) -> httpx2.Response:
+        request = response.request
+        if response.headers.get("content-encoding", "identity") != "identity":
+            # An encoding could unpack to far more than arrives.
+            await response.aclose()
+            return self._answer(
+                request, Trouble.LIMIT, "a compressed answer, which was not asked for: it is refused"
+            )
+        kind = response.headers.get("content-type", "").lower()
+        if response.status_code < 300 and kind.startswith("text/event-stream"):
+            # It ends with the answer, so it has the limits of one.
+            response.stream = _CappedStream(response, self._limit, self._seconds, self._mark)
+            return response
+        body = bytearray()
+        try:
+            async for chunk in response.aiter_raw():
+                body += chunk
+                if len(body) > self._limit:
+                    return self._answer(request, Trouble.LIMIT, _TOO_LONG.format(self._limit))
+        finally:
+            await response.aclose()
+        if response.status_code >= 400 and (problem := self._refusal(response, kind)):
+            return self._answer(request, problem.trouble, problem.words)
+        whole = httpx2.Response(
+            response.status_code, headers=response.headers, content=bytes(body), request=request
+        )
+        whole.next_request = response.next_request
+        return whole
+
+    def _refusal(self, response: httpx2.Response, kind: str) -> HttpProblem | None:
+        """What a status says, where the body does not say it as MCP does."""
+        status = response.status_code
+        if status == 401:
+            wish = "does not accept the token it was given" if self._has_token else "wants a token"
+            return HttpProblem(Trouble.REFUSED, f"the server {wish} (HTTP 401)")
+        if status == 404 and _SESSION in response.request.headers:
+            return HttpProblem(Trouble.GONE, "the server has forgotten the session (HTTP 404)")
+        if kind.startswith("application/json"):
+            return None
+        if status == 403:
+            return HttpProblem(Trouble.REFUSED, "the server does not let us in (HTTP 403)")
+        if status == 404:
+            return HttpProblem(Trouble.REFUSED, "there is no MCP server at that URL (HTTP 404)")
+        return HttpProblem(Trouble.REFUSED, f"the server answered with HTTP {status}")
+
+    def _answer(self, request: httpx2.Request, trouble: Trouble, words: str) -> httpx2.Response:
+        error = {"code": -32000, "message": f"{self._mark}{trouble}:{words}"}
+        return httpx2.Response(502, json={"jsonrpc": "2.0", "id": None, "error": error}, request=request)
 
 
 class _CappedStream(httpx2.AsyncByteStream):
-    def __init__(self, stream: httpx2.AsyncByteStream, limit: int) -> None:
-        self._stream = stream
+    def __init__(self, response: httpx2.Response, limit: int, seconds: float, mark: str) -> None:
+        if not isinstance(response.stream, httpx2.AsyncByteStream):
+            raise AssertionError("an asynchronous client has asynchronous streams")
+        self._stream = response.stream
         self._limit = limit
+        self._seconds = seconds
+        self._mark = mark
+        self._until = anyio.current_time() + seconds
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         taken = 0
-        async for chunk in self._stream:
+        chunks = aiter(self._stream)
+        while True:
+            try:
+                with anyio.fail_after(max(self._until - anyio.current_time(), 0)):
+                    chunk = await anext(chunks)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                raise self._cut(_TOO_LATE.format(self._seconds)) from None
             taken += len(chunk)
             if taken > self._limit:
-                raise LimitExceeded(f"an answer of more than {self._limit:,} bytes: it is cut off")
+                raise self._cut(_TOO_LONG.format(self._limit))
             yield chunk
 
     async def aclose(self) -> None:
         await self._stream.aclose()
 
+    def _cut(self, words: str) -> httpx2.SSEError:
+        # The SDK passes the words of this error on, to the one request that it concerns.
+        return httpx2.SSEError(f"{self._mark}{Trouble.LIMIT}:{words}")
 
-def capped_client(
-    headers: Mapping[str, str], token: str, *, limit: int, seconds: float
-) -> httpx2.AsyncClient:
-    """An HTTP client for one server, with its headers and its token."""
 
-    async def cap(response: httpx2.Response) -> None:
-        # An encoding could unpack to far more than arrives.
-        if response.headers.get("content-encoding", "identity") != "identity":
-            await response.aclose()
-            raise LimitExceeded("a compressed answer, which was not asked for: it is refused")
-        # Of an event stream the SDK counts each event; as a whole it may go on for days.
-        is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
-        if not is_stream and isinstance(response.stream, httpx2.AsyncByteStream):
-            response.stream = _CappedStream(response.stream, limit)
-
-    sent = {**headers, "Accept-Encoding": "identity"}
-    if token:
-        sent["Authorization"] = f"Bearer {token}"
-    # Reads may wait longer than a call: event streams are silent most of the time.
-    timeout = httpx2.Timeout(seconds, read=None)
-    return httpx2.AsyncClient(headers=sent, timeout=timeout, event_hooks={"response": [cap]})
+def _transport_words(error: httpx2.TransportError) -> str:
+    said = str(error).lower()
+    if "certificate" in said:
+        return "its certificate is not valid"
+    if "name or service" in said or "nodename" in said or "getaddrinfo" in said:
+        return "there is no such host"
+    if isinstance(error, httpx2.ConnectError):
+        return "nothing listens there"
+    return "the connection broke off"

@@ -6,6 +6,7 @@ line. Requests come from any task and end in an answer or a `SourceError`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from enum import StrEnum
@@ -13,7 +14,6 @@ from importlib.metadata import version
 from typing import Any, Final, cast
 
 import anyio
-import httpx2
 import mcp_types as types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp import Client
@@ -24,17 +24,21 @@ from mcp.shared.message import SessionMessage
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from skillwire.errors import LimitExceeded, RequestRefused, SkillwireError, SourceError
-from skillwire.host.capped_http import capped_client
+from skillwire.host.capped_http import CappedClient, Trouble
 from skillwire.host.config import ServerConfig
+from skillwire.host.sdk_logs import keep_off_the_terminal
 from skillwire.issues import shown
 from skillwire.limits import Limits
 from skillwire.transport.processes import ServerProcess, running
 from skillwire.wire.declaration import Declaration, declaration_in
 from skillwire.wire.v1 import EXTENSION_ID
 
+MODERN: Final = "2026-07-28"
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
-_CONNECTION_GONE: Final = frozenset({types.CONNECTION_CLOSED})
+_CLOSED: Final = (types.CONNECTION_CLOSED, "Connection closed")  # The SDK's own words for it.
+_SHORTEST_SECRET: Final = 6
+_SECRET: Final = re.compile("key|token|secret|pass|auth|credential", re.IGNORECASE)
 
 
 class Status(StrEnum):
@@ -81,9 +85,12 @@ class Connection:
         self._on_change = on_change
         self._sleep = sleep
         self._client: Client | None = None
+        self._http: CappedClient | None = None
         self._settled = anyio.Event()
         self._lost = anyio.Event()
+        self._fault: SkillwireError | None = None
         self._last_words: Callable[[], str] = lambda: ""
+        keep_off_the_terminal()
 
     async def settled(self) -> None:
         """Wait until the server is ready or has failed for the first time, at most until its deadline."""
@@ -96,25 +103,35 @@ class Connection:
     async def run(self) -> None:
         """Connect, stay connected, connect again. Ends only by cancellation."""
         pause = _FIRST_PAUSE
-        while True:
-            try:
-                await self._converse()
-                self.reason = self._last_words() or "the connection was lost"
-                pause = _FIRST_PAUSE
-            except Exception as error:  # Whatever a server can cause ends here, as one line.
-                self.reason = _reason(error, self._last_words())
+        try:
+            while True:
+                started = anyio.current_time()
+                try:
+                    await self._converse()
+                    lost = str(self._fault or "the connection was lost")
+                    self.reason = self._fit(lost, self._last_words())
+                except Exception as error:  # Whatever a server can cause ends here, as one line.
+                    self.reason = self._reason(error)
+                self._client = None
+                self.status = Status.FAILED
+                self._settled.set()
+                await self._on_change(self)
+                if anyio.current_time() - started > _LONGEST_PAUSE:
+                    pause = (
+                        _FIRST_PAUSE  # It was well for a while; one that dies at once is tried less often.
+                    )
+                await self._sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+        finally:
             self._client = None
-            self.status = Status.FAILED
-            self._settled.set()
-            await self._on_change(self)
-            await self._sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            self.status = Status.CLOSED
 
     async def request(self, method: str, params: Mapping[str, object]) -> object:
         """The result of one request, within the time and size limits."""
         client = self._client
         if client is None:
-            raise SourceError(f"{self.label} is not connected: {self.reason or 'it has not answered yet'}")
+            said = self.reason or "it has not answered yet"
+            raise SourceError(f"{self.label} is not connected", said=said)
         try:
             with anyio.fail_after(self.config.call_seconds):
                 request = _AnyRequest(method=method, params=dict(params))
@@ -124,23 +141,36 @@ class Connection:
                 f"{self.label} did not answer {method} within {self.config.call_seconds:g} s"
             ) from None
         except MCPError as error:
-            if error.error.code in _CONNECTION_GONE:
-                self._lost.set()
-                raise SourceError(f"{self.label} went away during {method}") from None
-            raise RequestRefused(
-                f"{self.label} refused {method}: {shown(error.error.message)}", code=error.error.code
-            ) from None
+            raise self._refusal(method, error) from None
         except ValidationError:
             raise SourceError(f"{self.label} answered {method} with something that is not MCP") from None
-        except SkillwireError:
-            raise
-        except Exception as error:
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError, RuntimeError):
+            # The SDK says RuntimeError of a client that is being closed.
             self._lost.set()
-            raise SourceError(f"{self.label} failed during {method}: {_reason(error, '')}") from None
+            raise SourceError(f"{self.label} went away during {method}") from None
+
+    def _refusal(self, method: str, error: MCPError) -> SkillwireError:
+        """What an error answer means: for this request alone, or for the connection."""
+        code, said = error.error.code, error.error.message
+        problem = self._http.problem_in(said) if self._http else None
+        if problem is not None:
+            if problem.trouble is Trouble.GONE:
+                self._lost.set()
+            wording = f"{self.label} gave no answer to {method}: {problem.words}"
+            return LimitExceeded(wording) if problem.trouble is Trouble.LIMIT else SourceError(wording)
+        if (code, said) == _CLOSED:
+            self._lost.set()
+            if self._fault is not None:
+                return self._fault
+            return SourceError(f"{self.label} went away during {method}")
+        return RequestRefused(f"{self.label} refused {method}", code=code, said=self._without_secrets(said))
 
     async def _converse(self) -> None:
         """One life of the connection, from the first word until it is lost."""
         self._lost = anyio.Event()
+        self._fault = None
+        self._http = None
+        self._last_words = lambda: ""
         connected = anyio.Event()
         async with anyio.create_task_group() as tasks, AsyncExitStack() as stack:
             tasks.start_soon(self._give_up, connected, tasks.cancel_scope)
@@ -153,6 +183,10 @@ class Connection:
                     cache=None,
                 )
             )
+            if self.config.era == MODERN:
+                # A client that is told the era asks nothing, and so knows of no capabilities.
+                found = await client.session.send_discover(MODERN)
+                client.session.adopt(types.DiscoverResult.model_validate(found))
             connected.set()
             self._client = client
             self.era = client.protocol_version
@@ -182,29 +216,73 @@ class Connection:
             return config.instance
         limit = self._limits.answer_bytes
         if config.url:
-            http = capped_client(config.headers, config.token, limit=limit, seconds=config.call_seconds)
-            await stack.enter_async_context(http)
-            return streamable_http_client(config.url, http_client=http, max_sse_event_size=limit)
+            http = CappedClient(config.headers, config.token, limit=limit, seconds=config.call_seconds)
+            self._http = await stack.enter_async_context(http)
+            # Of events the client counts all bytes; the SDK need not count them again.
+            return streamable_http_client(config.url, http_client=http, max_sse_event_size=None)
         process = await stack.enter_async_context(
             running(config.command, env=config.env, directory=config.directory, line_bytes=limit)
         )
         self._last_words = lambda: process.last_words
-        return _over_lines(process, self._lost)
+        return _over_lines(process, self._line_lost)
+
+    def _line_lost(self, fault: SkillwireError | None) -> None:
+        self._fault = fault
+        self._lost.set()
+
+    def _reason(self, error: BaseException) -> str:
+        """Why a connection failed, on one line, without the wrapping of task groups."""
+        if isinstance(error, BaseExceptionGroup):
+            return self._reason(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
+        match error:
+            case SkillwireError():
+                text = str(error)
+            case TimeoutError():
+                text = "no answer in time"
+            case MCPError() if self._fault is not None:
+                text = str(self._fault)
+            case MCPError() if (error.error.code, error.error.message) == _CLOSED:
+                text = "it went away"
+            case MCPError():
+                said = error.error.message
+                problem = self._http.problem_in(said) if self._http else None
+                text = problem.words if problem else f'it says "{said}"'
+            case ValidationError():
+                text = "it does not speak MCP"
+            case _:
+                text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        return self._fit(text, self._last_words())
+
+    def _fit(self, text: str, last_words: str) -> str:
+        said = f"{text} ({last_words})" if last_words and last_words not in text else text
+        return shown(self._without_secrets(said), 300)
+
+    def _without_secrets(self, text: str) -> str:
+        """A server may repeat what it was given, in an error or on its way out."""
+        config = self.config
+        options = zip(config.command, config.command[1:], strict=False)
+        arguments = (given.rpartition("=")[2] for name, given in options if _SECRET.search(name + given))
+        for secret in (config.token, *config.headers.values(), *config.env.values(), *arguments):
+            if len(secret) >= _SHORTEST_SECRET:
+                text = text.replace(secret, "***")
+        return text
 
 
 @asynccontextmanager
 async def _over_lines(
-    process: ServerProcess, lost: anyio.Event
+    process: ServerProcess, lost: Callable[[SkillwireError | None], None]
 ) -> AsyncGenerator[
     tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
 ]:
-    """The SDK's streams over a process that speaks JSON lines. `lost` is set when it stops speaking."""
+    """The SDK's streams over a process that speaks JSON lines. `lost` hears when it stops, and why."""
     to_client, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     to_server, from_client = anyio.create_memory_object_stream[SessionMessage](0)
 
     async def take_in() -> None:
-        try:
-            async with to_client:
+        fault: SkillwireError | None = None
+        # Told before the stream is closed: whoever waits for an answer then wants to know the reason.
+        async with to_client:
+            try:
                 async for line in process.lines():
                     if not line.strip():
                         continue
@@ -214,10 +292,12 @@ async def _over_lines(
                         await to_client.send(error)
                         continue
                     await to_client.send(SessionMessage(message))
-        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-            pass
-        finally:
-            lost.set()
+            except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+                pass
+            except SkillwireError as error:
+                fault = error
+            finally:
+                lost(fault)
 
     async def give_out() -> None:
         try:
@@ -226,7 +306,7 @@ async def _over_lines(
                     text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
                     await process.send(text.encode("utf-8"))
         except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
-            lost.set()
+            lost(None)
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(take_in)
@@ -235,24 +315,3 @@ async def _over_lines(
             yield from_server, to_server
         finally:
             tasks.cancel_scope.cancel()
-
-
-def _reason(error: BaseException, last_words: str) -> str:
-    """Why a connection failed, on one line, without the wrapping of task groups."""
-    if isinstance(error, BaseExceptionGroup):
-        return _reason(cast("BaseExceptionGroup[BaseException]", error).exceptions[0], last_words)
-    match error:
-        case LimitExceeded() | SourceError():
-            text = str(error)
-        case TimeoutError():
-            text = "no answer in time"
-        case httpx2.ConnectError():
-            text = "nothing listens there"
-        case MCPError():
-            text = error.error.message
-        case ValidationError():
-            text = "it does not speak MCP"
-        case _:
-            text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    said = f"{text} ({last_words})" if last_words and last_words not in text else text
-    return shown(said, 300)

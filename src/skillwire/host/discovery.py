@@ -8,8 +8,7 @@ registry takes everything in at once, so that no server is first. Nothing but en
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +16,7 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 
+from skillwire.catalog.naming import SPEC_NAMING
 from skillwire.catalog.registry import Changes, RegisteredSkill, Registry
 from skillwire.errors import AmbiguousName, ApprovalRequired, SkillNotFound, SkillwireError, SourceError
 from skillwire.host.approvals import ApprovalStore
@@ -24,18 +24,19 @@ from skillwire.host.config import ServerConfig
 from skillwire.host.connections import Connection, Status
 from skillwire.host.events import Event, EventKind, EventLog
 from skillwire.host.loading import SkillSource
+from skillwire.host.mentions import mentioned_skills
 from skillwire.host.places import LocalDirectory
-from skillwire.issues import shown
+from skillwire.issues import Issue, shown
 from skillwire.limits import Limits
 from skillwire.skill.drafts import Dialect
 from skillwire.skill.entries import SkillEntry
-from skillwire.skill.uris import SKILL_FILE, SkillUri, parse_uri, shown_uri
+from skillwire.skill.uris import SkillUri, parse_uri, shown_uri
 from skillwire.sources.directory import DirectorySource
 from skillwire.sources.mcp import McpSource
 from skillwire.trust.approval import Policy, Reason
 from skillwire.trust.origin import Origin
 
-_MENTIONED: Final = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]*://[^\s<>\"'`()\[\]{{}}]+/{re.escape(SKILL_FILE)}\b")
+_REMARKS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,8 @@ class Discovery:
         self._listed: dict[Origin, anyio.Event] = {}
         # What was found while opening; `None` once the host is open.
         self._found: dict[Origin, Iterable[SkillEntry]] | None = {}
+        self._mentioned: dict[Origin, dict[SkillUri, SkillEntry]] = {}
+        self._reasons: dict[Origin, str] = {}
 
     async def open(self, tasks: anyio.abc.TaskGroup) -> None:
         """Connect, list and walk, side by side; ends when everybody has answered or used up their time."""
@@ -106,14 +109,14 @@ class Discovery:
         found, self._found = self._found or {}, None
         self._report(self._registry.replace_many(found))
 
-    async def refresh(self, label: str | None = None) -> None:
+    async def refresh(self, label: str | None = None, *, expired_only: bool = False) -> None:
         """Ask the servers, or one, for their listings again; without a label, walk the directories too."""
         connections = (
             [*self._connections.values()] if label is None else [self._connections[self.server(label)]]
         )
         async with anyio.create_task_group() as tasks:
             for connection in connections:
-                tasks.start_soon(self._list_again, connection)
+                tasks.start_soon(self._list_again, connection, not expired_only)
         if label is not None:
             return
         for directory in self._directories:
@@ -132,8 +135,12 @@ class Discovery:
                 origin=origin.label,
                 uri=uri,
             )
-        self._report(self._registry.add(origin, entry))
+        self.take_fresh(origin, entry)
         return self._registry.find_uri(uri, origin.label)
+
+    def take_fresh(self, origin: Origin, entry: SkillEntry) -> None:
+        """Take in one entry that a server just gave."""
+        self._report(self._registry.add(origin, entry))
 
     def source(self, origin: Origin) -> SkillSource:
         source = self._sources.get(origin)
@@ -151,6 +158,11 @@ class Discovery:
                 return origin
         known = ", ".join(origin.label for origin in self._connections) or "none"
         raise SkillNotFound(f"no server is called {shown(label)}; there is {known}")
+
+    def require_label(self, label: str) -> None:
+        """Raise `SkillNotFound` when neither a server nor a directory has this label."""
+        if label not in {directory.origin.label for directory in self._directories}:
+            self.server(label)
 
     def only_server(self, uri: SkillUri, candidates: Collection[Origin]) -> Origin:
         """The one server that a URI without a server can be on."""
@@ -183,59 +195,75 @@ class Discovery:
         return tuple(sorted(found, reverse=True))
 
     async def _await_listing(self, origin: Origin) -> None:
+        """Wait for one server, for no longer than its own deadline: the others are not held up."""
         connection = self._connections[origin]
-        await connection.settled()
+        with anyio.move_on_after(connection.config.connect_seconds) as waiting:
+            await connection.settled()
+            if connection.status is Status.READY:
+                await self._listed[origin].wait()
         if connection.status is not Status.READY:
-            self._offline(origin, connection.reason)
-            return
-        with anyio.move_on_after(connection.config.call_seconds):
-            await self._listed[origin].wait()
+            self._offline(origin, f"cannot be reached: {connection.reason}")
+        elif waiting.cancelled_caught:
+            late = f"has not listed its skills within {connection.config.connect_seconds:g} s"
+            self._offline(origin, f"{late}; they are added when they come")
 
     async def _connection_changed(self, connection: Connection) -> None:
         """Runs in the connection's own task, whenever it is made or lost."""
         origin = Origin.mcp(connection.label)
         if connection.status is not Status.READY:
             if self._found is None:
-                self._offline(origin, connection.reason)
+                self._offline(origin, f"cannot be reached: {connection.reason}")
             return
-        if self._found is None:
+        if self._reasons.pop(origin, None) is not None:
             self._tell(EventKind.RECOVERED, f"{origin} is connected", origin)
-        await self._list_again(connection)
-        self._listed[origin].set()
+        try:
+            await self._list_again(connection)
+        finally:
+            self._listed[origin].set()
 
-    async def _list_again(self, connection: Connection) -> None:
+    async def _list_again(self, connection: Connection, afresh: bool = True) -> None:
         origin = Origin.mcp(connection.label)
         source = self.source(origin)
         if not isinstance(source, McpSource):
             return
-        try:
+        if afresh:
             source.expire()
-            self._take_in(origin, await source.list_entries())
-            for problem in source.problems():
-                for issue in problem.issues:
-                    self._tell(
-                        EventKind.REMARK, f"{origin} lists something that cannot be used: {issue}", origin
-                    )
-            await self._look_up_mentioned(connection, source, origin)
+        try:
+            listed = await source.list_entries()
+            self._take_in(origin, _with(listed, self._mentioned.get(origin, {})))
+            self._remark(origin, [issue for problem in source.problems() for issue in problem.issues])
+            if await self._look_up_mentioned(connection, source, {entry.uri for entry in listed}):
+                self._take_in(origin, _with(listed, self._mentioned[origin]))
         except SkillwireError as error:
             self._tell(EventKind.FAILURE, f"{origin} gave no listing: {error}", origin)
 
-    async def _look_up_mentioned(self, connection: Connection, source: McpSource, origin: Origin) -> None:
+    def _remark(self, origin: Origin, issues: Sequence[Issue]) -> None:
+        """Tell of a few of the entries that cannot be used: a bad server does not fill the log."""
+        for issue in issues[:_REMARKS]:
+            self._tell(EventKind.REMARK, f"{origin} lists something that cannot be used: {issue}", origin)
+        if len(issues) > _REMARKS:
+            more = len(issues) - _REMARKS
+            self._tell(EventKind.REMARK, f"{origin} lists {more:,} more that cannot be used", origin)
+
+    async def _look_up_mentioned(
+        self, connection: Connection, source: McpSource, listed: Collection[SkillUri]
+    ) -> bool:
         """Confirm the skills that a server's instructions name, with that server alone (LST-3, SEC-3)."""
-        known = {entry.uri: entry for entry in await source.list_entries()}
-        if connection.declaration is None:
-            return  # CAP-3: without the declaration there is no way to ask for one skill.
-        mentioned = dict.fromkeys(_MENTIONED.findall(connection.instructions))
-        for text in list(mentioned)[: self._limits.linked_skills]:
-            try:
-                uri = parse_uri(text)
-                if uri not in known:
-                    known[uri] = await source.get_entry(uri)
-            except SkillwireError as error:
-                self._tell(
-                    EventKind.REMARK, f"{origin} names a skill that it does not serve: {error}", origin
-                )
-        self._take_in(origin, known.values())
+        origin = Origin.mcp(connection.label)
+        before = self._mentioned.get(origin, {})
+        confirmed: dict[SkillUri, SkillEntry] = {}
+        if connection.declaration is not None:  # CAP-3: else there is no way to ask for one skill.
+            for text in mentioned_skills(connection.instructions, self._limits):
+                try:
+                    uri = parse_uri(text)
+                    if uri not in listed:
+                        confirmed[uri] = await source.get_entry(uri)
+                except SkillwireError as error:
+                    self._tell(
+                        EventKind.REMARK, f"{origin} names a skill that it does not serve: {error}", origin
+                    )
+        self._mentioned[origin] = confirmed
+        return confirmed != before
 
     async def _walk(self, directory: LocalDirectory) -> None:
         try:
@@ -251,10 +279,16 @@ class Discovery:
         self._take_in(directory.origin, await source.list_entries())
 
     def _offline(self, origin: Origin, reason: str) -> None:
-        """Fall back to what was approved before, which the cache may still hold."""
-        self._tell(EventKind.FAILURE, f"{origin} cannot be reached: {reason}", origin)
-        if not self._registry.uris(origin):
+        """Say once why a server is away, and fall back to what was approved before and may be cached."""
+        if self._reasons.get(origin) != reason:
+            self._reasons[origin] = reason
+            self._tell(EventKind.FAILURE, f"{origin} {reason}", origin)
+        if self._registry.uris(origin):
+            return
+        try:
             self._take_in(origin, [stored.entry for stored in self._approvals.all(origin)])
+        except SkillwireError as error:
+            self._tell(EventKind.FAILURE, str(error), origin)
 
     def _take_in(self, origin: Origin, entries: Iterable[SkillEntry]) -> None:
         wanted = tuple(entry for entry in entries if self._wants(origin, entry))
@@ -270,7 +304,8 @@ class Discovery:
 
     def _report(self, changes: Changes) -> None:
         for skill in changes.added:
-            if {skill.handle, skill.uri} & self._disabled:
+            # Every name that it goes by: a collision must not switch it on again.
+            if {skill.uri, skill.handle, *SPEC_NAMING.handles(skill.key, skill.entry)} & self._disabled:
                 self._registry.set_enabled(skill.key, False)
         for skill in changes.changed:
             self._on_changed(skill)
@@ -294,3 +329,7 @@ class Discovery:
 
     def _tell(self, kind: EventKind, message: str, origin: Origin) -> None:
         self._log.tell(Event(kind=kind, message=message, origin=origin.label))
+
+
+def _with(listed: Sequence[SkillEntry], mentioned: Mapping[SkillUri, SkillEntry]) -> list[SkillEntry]:
+    return [*listed, *(entry for uri, entry in mentioned.items() if all(uri != one.uri for one in listed))]

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
 import anyio
 
+from skillwire.trust.sanitize import safe_line
+
 _KEPT: Final = 1000
+_LONGEST: Final = 1000
 
 
 class EventKind(StrEnum):
@@ -45,7 +48,8 @@ class EventLog:
         self._closed = False
 
     def tell(self, event: Event) -> None:
-        self._events.append(event)
+        # SEC-11: a message may quote a server.
+        self._events.append(replace(event, message=safe_line(event.message, limit=_LONGEST)))
         self._told += 1
         self._wake()
 

@@ -7,6 +7,7 @@ async with SkillHost(servers={"shop": "https://shop.example/mcp"}, ask=ask_the_u
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -18,19 +19,21 @@ import anyio
 
 from skillwire.catalog.naming import SkillKey
 from skillwire.catalog.registry import RegisteredSkill, Registry
-from skillwire.catalog.render import render_catalog, render_file, render_skill
+from skillwire.catalog.render import CatalogText, render_catalog, render_file, render_skill
 from skillwire.errors import SkillNotFound
 from skillwire.host.approvals import ApprovalStore
 from skillwire.host.cache import SkillCache
 from skillwire.host.config import ServerConfig, parse_server
 from skillwire.host.config_file import load_config
+from skillwire.host.consent import ApprovalCallback, Consent
 from skillwire.host.discovery import Discovery, ServerState
 from skillwire.host.events import Event, EventKind, EventLog
-from skillwire.host.loading import ApprovalCallback, Loader
+from skillwire.host.loading import Loader
 from skillwire.host.places import label_directories, state_places, usual_directories
 from skillwire.host.reading import ReadCallback, ResourceReader
+from skillwire.host.search import FoundSkill, SkillSearch
 from skillwire.host.standing import Standing
-from skillwire.host.tools import Tool, make_tools
+from skillwire.host.tools import Tool, make_tools, render_directory
 from skillwire.issues import shown
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.uris import SKILL_FILE, SkillUri, parse_uri
@@ -76,10 +79,10 @@ class SkillHost:
         """
         places = state_places()
         found = usual_directories(Path.cwd(), Path.home()) if usual else []
-        local = label_directories(found, directories)
+        local = label_directories(found, directories, taken=servers or ())
         self._safe_tools = frozenset(safe_tools)
         self._limits = limits
-        self.cache = SkillCache(cache_directory or places.cache)
+        self.cache = SkillCache(cache_directory or places.cache, limits=limits)
         self.cache.refuse_inside(directory.path for directory in local)
         self.approvals = ApprovalStore(approvals_file or places.approvals)
         self._registry = Registry()
@@ -94,20 +97,35 @@ class SkillHost:
             log=self._log,
             disabled=frozenset(disabled),
             limits=limits,
-            on_changed=lambda skill: self._loader.forget_changed(skill),
+            on_changed=lambda skill: self._consent.forget_changed(skill),
         )
-        self._loader = Loader(
+        self._consent = Consent(
             registry=self._registry,
-            source_of=self._discovery.source,
             policy_of=self._discovery.policy,
             approvals=self.approvals,
-            cache=self.cache,
             ask=ask,
             tell=self._log.tell,
             limits=limits,
         )
-        self._reader = ResourceReader(self._discovery, self._loader, self._registry, ask_read)
+        self._loader = Loader(
+            registry=self._registry,
+            source_of=self._discovery.source,
+            take_fresh=self._discovery.take_fresh,
+            consent=self._consent,
+            cache=self.cache,
+            limits=limits,
+        )
+        # Fences that nobody can foretell, and that stay the same while the host lives.
+        self._salt = secrets.token_bytes(16)
+        self._reader = ResourceReader(
+            self._discovery, self._loader, self._registry, ask_read, limits=limits, salt=self._salt
+        )
+        self._search = SkillSearch(
+            registry=self._registry, source_of=self._discovery.source, cache=self.cache, limits=limits
+        )
+        self._catalog_budget = limits.catalog_chars
         self._stack: AsyncExitStack | None = None
+        self._opened = False
 
     @classmethod
     def from_config(
@@ -138,6 +156,9 @@ class SkillHost:
         )
 
     async def __aenter__(self) -> Self:
+        if self._opened:
+            raise RuntimeError("a SkillHost is opened once: make another one")
+        self._opened = True
         async with AsyncExitStack() as stack:
             tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(tasks.cancel_scope.cancel)
@@ -167,8 +188,19 @@ class SkillHost:
 
     def catalog(self, *, budget: int | None = None) -> str:
         """The skills as text for a system prompt, within a number of characters."""
-        limits = self._limits if budget is None else replace(self._limits, catalog_chars=budget)
-        return render_catalog(self.skills(), limits=limits).text
+        self._catalog_budget = self._limits.catalog_chars if budget is None else budget
+        return self._render_catalog().text
+
+    async def search(
+        self, query: str, *, server: str | None = None, limit: int | None = None
+    ) -> tuple[FoundSkill, ...]:
+        """The skills that words fit best, of one server or directory if its label is given.
+
+        What is switched off is not found. Nothing is asked of a server.
+        """
+        if server is not None:
+            self._discovery.require_label(server)
+        return await self._search.search(query, label=server, limit=limit)
 
     def servers(self) -> tuple[ServerState, ...]:
         """How every server stands."""
@@ -187,9 +219,13 @@ class SkillHost:
         """What happened since the host was opened."""
         return self._log.so_far()
 
-    async def refresh(self, server: str | None = None) -> None:
-        """Ask the servers, or one, for their listings again; without a name, walk the directories too."""
-        await self._discovery.refresh(server)
+    async def refresh(self, server: str | None = None, *, expired_only: bool = False) -> None:
+        """Ask the servers, or one, for their listings again; without a name, walk the directories too.
+
+        With `expired_only` a server is asked only when the time is over that it gave for its last listing:
+        that may be called as often as you like.
+        """
+        await self._discovery.refresh(server, expired_only=expired_only)
 
     # Loading
 
@@ -208,21 +244,38 @@ class SkillHost:
         """Load a skill by handle or URI: approved, verified, fenced, and held until it is released."""
         skill = await self.find(name, server=server)
         verified = await self._loader.load(skill)
-        text = render_skill(verified, skill.handle, limits=self._limits)
+        text = render_skill(verified, skill.handle, limits=self._limits, salt=self._salt)
         return LoadedSkill(self._registry.get(skill.key) or skill, text, self._loader.grants(skill.key))
+
+    async def load_for_model(self, name: str, server: str | None = None) -> str:
+        """What `load_skill` gives. A model may name an unlisted skill, but only where it may read (SEC-3)."""
+        if "://" in name:
+            uri = parse_uri(name)
+            try:
+                server = self._registry.find_uri(uri, server).origin.label
+            except SkillNotFound:
+                server = server or self._likely_server(uri).label
+                await self._reader.permit_look_up(server, uri)
+        return (await self.load(name, server=server)).text
 
     async def read(self, name: str, path: str) -> str:
         """A file of a loaded skill, fenced for a model. The path starts at the skill's directory (FMT-10)."""
-        skill = await self.find(name)
-        return render_file(await self._loader.read(skill.key, path), skill.handle)
+        key = await self._key(name)
+        return render_file(await self._loader.read(key, path), self._handle(key, name), salt=self._salt)
 
     async def read_bytes(self, name: str, path: str) -> VerifiedFile:
         """A file of a loaded skill as verified bytes: for programs, not for prompts."""
-        return await self._loader.read((await self.find(name)).key, path)
+        return await self._loader.read(await self._key(name), path)
 
     async def list_directory(self, name: str, path: str = "") -> DirectoryView:
         """A directory of a loaded skill."""
-        return await self._loader.list_directory((await self.find(name)).key, path)
+        return await self._loader.list_directory(await self._key(name), path)
+
+    async def list_files(self, name: str, path: str = "") -> str:
+        """A directory of a loaded skill, fenced for a model: file names are a server's words too (SEC-1)."""
+        key = await self._key(name)
+        view = await self._loader.list_directory(key, path)
+        return render_directory(view, self._handle(key, name), key.origin, path, self._limits, self._salt)
 
     async def read_resource(self, server: str, uri: str) -> str:
         """A resource of a server, bound as SEC-3 says; a skill's URI takes the way of loading (VER-7)."""
@@ -234,34 +287,40 @@ class SkillHost:
 
     def release(self, name: str) -> bool:
         """Tell the host that a skill's text has left the context; false when it was not held."""
-        return self._loader.release(self._registry.find(name).key)
+        held = self._loader.held_as(name)
+        return self._loader.release(held or self._registry.find(name).key)
 
     # Deciding
 
-    async def standing(self, name: str, *, server: str | None = None) -> Standing:
+    def standing(self, skill: RegisteredSkill) -> Standing:
         """How a skill stands with the user: approved as it is, changed since, new, and so on."""
-        return self._loader.standing(await self.find(name, server=server))
+        return self._consent.standing(skill)
 
     async def approve(self, name: str, *, grants: Grants = NO_GRANTS, server: str | None = None) -> Approval:
         """Approve a skill as its entry is now. Fetches nothing but the entry."""
-        return self._loader.approve(await self.find(name, server=server), grants)
+        return self._consent.approve(await self.find(name, server=server), grants)
 
     async def revoke(self, name: str, *, server: str | None = None) -> bool:
         """Take an approval back and let go of the skill; false when there was none."""
-        return self._loader.revoke((await self.find(name, server=server)).key)
+        key = (await self.find(name, server=server)).key
+        self._loader.release(key)
+        return self._consent.revoke(key)
 
     def set_enabled(self, name: str, enabled: bool) -> None:
-        """Switch one skill, by handle or URI, off or on."""
+        """Switch one skill, by handle or URI, off or on. One that is switched off is let go of."""
         for skill in self._registry.skills(disabled=True):
             if name in (skill.handle, skill.uri):
                 self._registry.set_enabled(skill.key, enabled)
+                if not enabled:
+                    self._loader.release(skill.key)
                 return
         raise SkillNotFound(f"no skill is called {shown(name)}: list the skills to see their names")
 
     def forget_server(self, label: str) -> tuple[int, int]:
         """Remove what is cached and approved of a server; how many files and approvals that were."""
         origin = Origin.mcp(label)
-        return self.cache.remove_server(origin), self.approvals.remove_server(origin)
+        self._loader.release_server(origin)
+        return self.cache.remove_server(origin), self._consent.forget_server(origin)
 
     def may_execute(self, tool: str, arguments: Mapping[str, object] | None = None) -> Execution:
         """Whether a tool of yours may be called while the held skills are in the context (SEC-2).
@@ -275,14 +334,31 @@ class SkillHost:
         return granted_tools(self._loader.held)
 
     def tools(self) -> tuple[Tool, ...]:
-        """The tools for a model, with JSON schemas and handlers, for any framework."""
-        return make_tools(self)
+        """The tools for a model, with JSON schemas and handlers, for any framework.
+
+        `search_skills` is among them when the last catalogue, or one of the usual size if none was asked for,
+        has no room for every skill.
+        """
+        return make_tools(self, searching=self._render_catalog().omitted > 0, limits=self._limits)
+
+    def _render_catalog(self) -> CatalogText:
+        limits = replace(self._limits, catalog_chars=self._catalog_budget)
+        return render_catalog(self.skills(), limits=limits)
 
     def _likely_server(self, uri: SkillUri) -> Origin:
         """SEC-3: a URI that stands in the text of a held skill is a matter of that skill's server alone."""
+        held = [held for held in self._loader.held if not held.origin.is_local]
         naming = [
-            held.origin
-            for held in self._loader.held
-            if (text := self._loader.held_text(SkillKey(held.origin, held.entry.uri))) and uri in text.body
+            skill.origin
+            for skill in held
+            if (text := self._loader.held_text(SkillKey(skill.origin, skill.entry.uri))) and uri in text.body
         ]
-        return self._discovery.only_server(uri, frozenset(naming))
+        return self._discovery.only_server(uri, frozenset(naming or (skill.origin for skill in held)))
+
+    async def _key(self, name: str) -> SkillKey:
+        """The skill that a name means, the held one of that name first."""
+        return self._loader.held_as(name) or (await self.find(name)).key
+
+    def _handle(self, key: SkillKey, name: str) -> str:
+        skill = self._registry.get(key)
+        return skill.handle if skill else name

@@ -16,36 +16,29 @@ A dynamic skill promises no digests, so step 2 comes after step 5 for it: the us
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
+
+import anyio
 
 from skillwire.catalog.naming import SkillKey
 from skillwire.catalog.registry import RegisteredSkill, Registry
 from skillwire.errors import ApprovalRequired, FormatError, SkillNotFound, SkillwireError, VerificationError
-from skillwire.host.approvals import ApprovalStore
 from skillwire.host.cache import SkillCache
-from skillwire.host.events import Event, EventKind
-from skillwire.host.standing import Standing, since_approval, standing_of
+from skillwire.host.consent import Consent
 from skillwire.limits import Limits
 from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.uris import SKILL_FILE, SkillUri
 from skillwire.sources.directory import DirectorySource
 from skillwire.sources.mcp import McpSource
-from skillwire.trust.acting import HeldSkill, requested_tools
+from skillwire.trust.acting import HeldSkill
 from skillwire.trust.approval import (
-    NO_GRANTS,
-    Approval,
     Ask,
-    FileChange,
     Grants,
-    Policy,
     Reason,
     ResourceSet,
-    approve,
-    decide,
     difference,
-    is_nested,
     require,
     resource_set,
     seen_set,
@@ -64,27 +57,15 @@ from skillwire.trust.verify import (
 
 SkillSource: TypeAlias = DirectorySource | McpSource
 _STALE: Final = (VerificationError, FormatError)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalRequest:
-    """A question to the user: may this skill be loaded, as it is now?"""
-
-    skill: RegisteredSkill
-    reason: Reason
-    changes: tuple[FileChange, ...]
-    nested: bool
-    requested_tools: tuple[str, ...]
-    preview: Callable[[str], Awaitable[VerifiedFile]] = field(repr=False)
-    """Reads a file of the skill for the user's eyes. It is no load (SEC-7)."""
-
-
-ApprovalCallback: TypeAlias = Callable[[ApprovalRequest], Awaitable[Grants | bool]]
-"""Asks the user. `True` loads the skill with no grants, `Grants` with those, `False` does not load it."""
+# A listed file that is not there is a sign of a stale entry too.
+_STALE_FILE: Final = (*_STALE, SkillNotFound)
 
 
 @dataclass(slots=True)
 class _Held:
+    """A skill in use. The handle is the one it was loaded under, so that it can always be released."""
+
+    handle: str
     skill: HeldSkill
     verified: VerifiedSkill
     seen: ResourceSet
@@ -99,23 +80,19 @@ class Loader:
         *,
         registry: Registry,
         source_of: Callable[[Origin], SkillSource],
-        policy_of: Callable[[Origin], Policy],
-        approvals: ApprovalStore,
+        take_fresh: Callable[[Origin, SkillEntry], None],
+        consent: Consent,
         cache: SkillCache,
-        ask: ApprovalCallback | None,
-        tell: Callable[[Event], None],
         limits: Limits,
     ) -> None:
         self._registry = registry
         self._source_of = source_of
-        self._policy_of = policy_of
-        self._approvals = approvals
+        self._take_fresh = take_fresh
+        self._consent = consent
         self._cache = cache
-        self._ask = ask
-        self._tell = tell
         self._limits = limits
         self._held: dict[SkillKey, _Held] = {}
-        self._seen_approvals: dict[SkillKey, Approval] = {}
+        self._turns: dict[SkillKey, anyio.Lock] = {}
 
     @property
     def held(self) -> tuple[HeldSkill, ...]:
@@ -125,6 +102,11 @@ class Loader:
         held = self._held.get(key)
         return held.verified if held else None
 
+    def held_as(self, name: str) -> SkillKey | None:
+        """The held skill of this handle or URI, also when nobody lists it any more."""
+        keys = [key for key, held in self._held.items() if name in (held.handle, key.uri)]
+        return keys[0] if len(keys) == 1 else None
+
     def grants(self, key: SkillKey) -> Grants:
         """What the user granted to a held skill."""
         return self._require_held(key).skill.grants
@@ -133,13 +115,19 @@ class Loader:
         """The skill's text has left the context; false when it was not held."""
         return self._held.pop(key, None) is not None
 
+    def release_server(self, origin: Origin) -> None:
+        """Let go of every skill of a server."""
+        for key in [key for key in self._held if key.origin == origin]:
+            del self._held[key]
+
     async def load(self, skill: RegisteredSkill) -> VerifiedSkill:
         """Take a skill through all steps, with one refresh at most."""
-        try:
-            return await self._attempt(skill)
-        except _STALE as error:
-            fresh = await self._refresh(skill, error)
-            return await self._attempt(fresh)
+        # One load of a skill at a time, so that the user is asked once.
+        async with self._turns.setdefault(skill.key, anyio.Lock()):
+            try:
+                return await self._attempt(skill)
+            except _STALE as error:
+                return await self._attempt(await self._refresh(skill, error))
 
     async def read(self, key: SkillKey, path: str) -> VerifiedFile:
         """A file of a held skill, with one refresh at most."""
@@ -147,10 +135,9 @@ class Loader:
         uri = skill_file(held.skill.entry, path)
         try:
             return await self._read(key, held, uri)
-        except _STALE as error:
-            skill = self._registered(key)
-            fresh = await self._refresh(skill, error)
-            if resource_set(fresh.entry) != resource_set(held.skill.entry) or fresh.entry.is_dynamic:
+        except _STALE_FILE as error:
+            fresh = await self._refresh(self._registered(key), error)
+            if resource_set(fresh.entry) != resource_set(held.skill.entry):
                 # VER-6: the server has something else now, and the text in the context is the old one.
                 self.release(key)
                 raise self._changed(held.skill, fresh.entry) from error
@@ -174,77 +161,23 @@ class Loader:
             return verify_skill_md(entry, data, skill.origin, limits=self._limits).file
         return verify_file(entry, uri, data, skill.origin, limits=self._limits)
 
-    def approve(self, skill: RegisteredSkill, grants: Grants = NO_GRANTS) -> Approval:
-        """Record the user's yes to a skill as its entry is now."""
-        entry = check_entry(skill.entry, limits=self._limits)
-        if entry.is_dynamic:
-            raise ApprovalRequired(
-                f"{skill.handle} is made on request: it can only be approved when it is loaded and seen",
-                reason=Reason.UNBINDABLE,
-                origin=skill.origin.label,
-                uri=entry.uri,
-            )
-        approval = approve(entry, skill.origin, grants=grants)
-        self._approvals.put(approval, entry)
-        return approval
-
-    def revoke(self, key: SkillKey) -> bool:
-        """Take the user's yes back, and let go of the skill; false when there was none."""
-        self.release(key)
-        seen = self._seen_approvals.pop(key, None) is not None
-        return self._approvals.remove(key.origin, key.uri) or seen
-
-    def forget_changed(self, skill: RegisteredSkill) -> None:
-        """Take back an approval that no longer fits the entry (SEC-6)."""
-        stored = None if skill.origin.is_local else self._approvals.get(skill.origin, skill.uri)
-        if stored is None or stored.resources == resource_set(skill.entry):
-            return
-        self._approvals.withdraw(skill.origin, skill.uri)
-        changes = difference(stored.resources, resource_set(skill.entry))
-        self._tell(
-            Event(
-                kind=EventKind.REVOKED,
-                message=f"{skill.handle} changed ({len(changes)} files): its approval is taken back",
-                origin=skill.origin.label,
-                handle=skill.handle,
-                uri=skill.uri,
-            )
-        )
-
-    def standing(self, skill: RegisteredSkill) -> Standing:
-        """How a skill stands with the user now. Changes nothing and asks nobody."""
-        origin = skill.origin
-        stored = None
-        if not origin.is_local:
-            stored = self._seen_approvals.get(skill.key) or self._approvals.get(origin, skill.uri)
-        return standing_of(
-            skill,
-            self._policy_of(origin),
-            stored,
-            self._withdrawn(skill),
-            nested=is_nested(skill.uri, self._registry.uris(origin)),
-            limits=self._limits,
-        )
-
-    def _withdrawn(self, skill: RegisteredSkill) -> Approval | None:
-        return None if skill.origin.is_local else self._approvals.withdrawn(skill.origin, skill.uri)
-
     async def _attempt(self, skill: RegisteredSkill) -> VerifiedSkill:
         # Step 1. ENT-2, ENT-6: decided from the entry alone.
         entry = check_entry(skill.entry, limits=self._limits)
-        grants = NO_GRANTS
         # Step 2. SEC-5, SEC-6: approved as it is now, before a byte is fetched.
         if entry.resources is not DYNAMIC:
-            grants = await self._approved(skill, entry)
+            await self._consent.obtain(skill, entry, self.preview)
         # Steps 4 and 5. SEC-8, VER-1, VER-2.
         data = await self._fetch(entry, skill.origin, entry.uri)
         verified = verify_skill_md(entry, data, skill.origin, limits=self._limits)
         seen = seen_set([verified.file])
         if entry.resources is DYNAMIC:
-            grants = await self._approved(skill, entry, seen=seen)
-        # Step 3. VER-3: held until it is released.
+            in_hand = {entry.uri: verified.file}
+            await self._consent.obtain(skill, entry, self.preview, seen=seen, in_hand=in_hand)
+        # Step 3. VER-3: held until it is released, unless the yes was taken back meanwhile.
+        grants = self._consent.confirm(skill, entry, seen=seen if entry.is_dynamic else frozenset())
         held = HeldSkill(skill.origin, entry, grants)
-        self._held[skill.key] = _Held(held, verified, seen, len(data))
+        self._held[skill.key] = _Held(skill.handle, held, verified, seen, len(data))
         # Step 7. SEC-8.
         self._cache.put(verified.file)
         return verified
@@ -256,8 +189,12 @@ class Loader:
         if entry.is_dynamic:
             held.retrieved += len(data)
             seen = held.seen | seen_set([file])
-            await self._approved(self._registered(key), entry, seen=seen)
-            held.seen = seen
+            await self._consent.obtain(
+                self._registered(key), entry, self.preview, seen=seen, in_hand={uri: file}
+            )
+            held.seen = held.seen | seen
+        if self._held.get(key) is not held:
+            raise SkillNotFound(f"{key.uri} was released while it was read: load it first", uri=key.uri)
         self._cache.put(file)
         return file
 
@@ -265,49 +202,10 @@ class Loader:
         self, entry: CheckedEntry, origin: Origin, uri: SkillUri, *, keep: bool = False
     ) -> bytes:
         if not origin.is_local and entry.resources is not DYNAMIC:
-            digest = next(resource.digest for resource in entry.resources if resource.uri == uri)
-            if (cached := self._cache.get(origin, uri, digest, keep=keep)) is not None:
+            listed = next(resource for resource in entry.resources if resource.uri == uri)
+            if (cached := self._cache.get(origin, uri, listed.digest, keep=keep)) is not None:
                 return cached
         return await self._source_of(origin).read(uri)
-
-    async def _approved(
-        self, skill: RegisteredSkill, entry: CheckedEntry, *, seen: ResourceSet = frozenset()
-    ) -> Grants:
-        """The grants of an approved skill; asks the user where somebody can be asked (step 2)."""
-        origin = skill.origin
-        self.forget_changed(skill)
-        stored = None
-        if not origin.is_local:
-            stored = self._seen_approvals.get(skill.key) or self._approvals.get(origin, entry.uri)
-        nested = is_nested(entry.uri, self._registry.uris(origin))
-        decision = decide(entry, origin, self._policy_of(origin), stored, nested=nested, seen=seen)
-        decision = since_approval(decision, entry, self._withdrawn(skill))
-        if not isinstance(decision, Ask) or self._ask is None:
-            return require(decision, entry, origin)
-        answer = await self._ask(
-            ApprovalRequest(
-                skill=skill,
-                reason=decision.reason,
-                changes=decision.changes,
-                nested=nested,
-                requested_tools=requested_tools(entry.frontmatter.get("allowed-tools")),
-                preview=lambda path: self.preview(skill, path),
-            )
-        )
-        if answer is False:
-            raise ApprovalRequired(
-                f"{skill.handle} from {origin} was not approved: it is not loaded",
-                reason=Reason.DENIED,
-                origin=origin.label,
-                uri=entry.uri,
-            )
-        grants = answer if isinstance(answer, Grants) else NO_GRANTS
-        approval = approve(entry, origin, grants=grants, seen=seen)
-        if approval.bound:
-            self._approvals.put(approval, entry)
-        else:
-            self._seen_approvals[skill.key] = approval
-        return grants
 
     async def _refresh(self, skill: RegisteredSkill, error: SkillwireError) -> RegisteredSkill:
         """The skill with a fresh entry (step 6), or the error again when there is none to be had."""
@@ -315,9 +213,9 @@ class Loader:
             entry = await self._source_of(skill.origin).get_entry(skill.uri)
         except SkillwireError:
             raise error from None
-        self._registry.add(skill.origin, entry)
+        self._take_fresh(skill.origin, entry)
         fresh = replace(skill, entry=entry)
-        self.forget_changed(fresh)
+        self._consent.forget_changed(fresh)
         return fresh
 
     def _changed(self, held: HeldSkill, entry: SkillEntry) -> ApprovalRequired:

@@ -52,10 +52,12 @@ def usual_directories(project: Path, home: Path) -> list[tuple[str, Path]]:
     return found
 
 
-def label_directories(usual: Iterable[tuple[str, Path]], given: Iterable[str | Path]) -> list[LocalDirectory]:
-    """Every directory once, under a label of its own."""
+def label_directories(
+    usual: Iterable[tuple[str, Path]], given: Iterable[str | Path], *, taken: Iterable[str] = ()
+) -> list[LocalDirectory]:
+    """Every directory once, under a label of its own that is none of those that servers have."""
     directories: list[LocalDirectory] = []
-    labels: set[str] = set()
+    labels = {label.casefold() for label in taken}
     paths: set[Path] = set()
     wanted = [*usual, *((_label(Path(path)), Path(path).expanduser()) for path in given)]
     for wish, path in wanted:

@@ -17,6 +17,7 @@ from skillwire.errors import ApprovalRequired, FormatError, SkillNotFound, Skill
 from skillwire.host.discovery import Discovery
 from skillwire.host.loading import Loader
 from skillwire.issues import Issue
+from skillwire.limits import Limits
 from skillwire.skill.uris import SKILL_FILE, SkillUri, is_inside, parse_uri, shown_uri, skill_root
 from skillwire.trust.acting import ReadScope, read_scope
 from skillwire.trust.approval import Reason
@@ -41,12 +42,25 @@ class ResourceReader:
     """Reads resources for a model."""
 
     def __init__(
-        self, discovery: Discovery, loader: Loader, registry: Registry, ask: ReadCallback | None
+        self,
+        discovery: Discovery,
+        loader: Loader,
+        registry: Registry,
+        ask: ReadCallback | None,
+        *,
+        limits: Limits,
+        salt: bytes,
     ) -> None:
         self._discovery = discovery
         self._loader = loader
         self._registry = registry
         self._ask = ask
+        self._limits = limits
+        self._salt = salt
+
+    async def permit_look_up(self, label: str, text: str) -> None:
+        """SEC-3: a model that looks for a skill on another server than its own reads from that server."""
+        await self._permit(text, self._discovery.server(label))
 
     async def read(self, label: str, text: str) -> str:
         """The resource in a fence, or the skill that it is."""
@@ -57,21 +71,22 @@ class ResourceReader:
         # 2. VER-7: a skill is loaded, a file of a loaded skill is read as such.
         skill = await self._skill_at(uri, origin)
         if skill is not None:
-            return render_skill(await self._loader.load(skill), skill.handle)
+            loaded = await self._loader.load(skill)
+            return render_skill(loaded, skill.handle, limits=self._limits, salt=self._salt)
         owner = self._owner(uri, origin)
         if owner is not None:
             if self._loader.held_text(owner.key) is None:
                 raise SkillNotFound(
                     f"{shown_uri(uri)} belongs to the skill {owner.handle}: load that first", uri=uri
                 )
-            return render_file(await self._loader.read(owner.key, uri), owner.handle)
+            return render_file(await self._loader.read(owner.key, uri), owner.handle, salt=self._salt)
         # 3. Anything else is a server's text: fenced, and no skill.
         data = await self._discovery.source(origin).read(uri)
         try:
             shown = data.decode("utf-8")
         except UnicodeDecodeError:
             shown = f"(binary: {len(data)} bytes; not shown as text)"
-        fenced = fence(shown, origin, part="_resource", attributes={"uri": uri})
+        fenced = fence(shown, origin, part="_resource", attributes={"uri": uri}, salt=self._salt)
         return f"A resource of {origin}. It is untrusted text, and no skill.\n{fenced.text}"
 
     async def _permit(self, text: str, origin: Origin) -> None:

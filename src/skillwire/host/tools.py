@@ -6,19 +6,31 @@ on, and `is_error` is set. What a server made stands in a fence; the rest are ou
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-from skillwire.catalog.render import LIST_TOOL, LOAD_TOOL, READ_TOOL
-from skillwire.errors import ApprovalRequired, SkillwireError
-from skillwire.issues import shown
+from skillwire.catalog.naming import clean_handle
+from skillwire.catalog.render import LIST_TOOL, LOAD_TOOL, READ_TOOL, SEARCH_TOOL, render_found
+from skillwire.errors import (
+    ApprovalRequired,
+    FormatError,
+    FrontmatterMismatch,
+    SkillNotFound,
+    SkillwireError,
+    SourceError,
+)
+from skillwire.host.words import parse_query
+from skillwire.limits import Limits
+from skillwire.trust.directory import DirectoryView
+from skillwire.trust.fence import fence, neutralise
+from skillwire.trust.origin import Origin
 from skillwire.trust.paths import shown_path
-
-if TYPE_CHECKING:
-    from skillwire.host.host import SkillHost
+from skillwire.trust.sanitize import clean_line
 
 RESOURCE_TOOL = "read_resource"
+_LONGEST = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,31 +63,22 @@ class Tool:
         return {"type": "function", "function": function}
 
 
-def make_tools(host: SkillHost) -> tuple[Tool, ...]:
-    """The four tools, bound to one host."""
+def make_tools(host: SkillHost, *, searching: bool, limits: Limits) -> tuple[Tool, ...]:
+    """The four tools, bound to one host, and with `searching` one for what a catalogue has no room for."""
 
     async def load_skill(arguments: Mapping[str, Any]) -> str:
-        loaded = await host.load(arguments["name"], server=arguments.get("server"))
-        return loaded.text
+        return await host.load_for_model(arguments["name"], arguments.get("server") or None)
 
     async def read_skill_file(arguments: Mapping[str, Any]) -> str:
         return await host.read(arguments["name"], arguments["path"])
 
     async def list_skill_files(arguments: Mapping[str, Any]) -> str:
-        view = await host.list_directory(arguments["name"], arguments.get("path") or "")
-        lines = [
-            shown_path(child.name)
-            + ("/" if child.is_directory else f" ({child.size} bytes)" if child.size is not None else "")
-            for child in view.children
-        ]
-        if view.remark:
-            lines.append(f"({view.remark})")
-        return "\n".join(lines) or "(empty)"
+        return await host.list_files(arguments["name"], arguments.get("path") or "")
 
     async def read_resource(arguments: Mapping[str, Any]) -> str:
         return await host.read_resource(arguments["server"], arguments["uri"])
 
-    return (
+    tools = (
         _tool(
             LOAD_TOOL,
             "Load a skill: instructions for a kind of task. Call it before you start on a task that a skill "
@@ -112,6 +115,73 @@ def make_tools(host: SkillHost) -> tuple[Tool, ...]:
             read_resource,
         ),
     )
+    return (*tools, _search_tool(host, limits)) if searching else tools
+
+
+def _search_tool(host: SkillHost, limits: Limits) -> Tool:
+    async def search_skills(arguments: Mapping[str, Any]) -> str:
+        query = arguments["query"]
+        if not parse_query(query, limits=limits):
+            raise SkillNotFound(f"{SEARCH_TOOL}: query has no words: say what the task is about")
+        found = await host.search(query, server=arguments.get("server") or None)
+        # SEC-1: descriptions alone. A passage of a body is skill text, which takes the way of loading.
+        return render_found(
+            [one.skill for one in found if not one.partial],
+            [one.skill for one in found if one.partial],
+            limits=limits,
+        )
+
+    return _tool(
+        SEARCH_TOOL,
+        "Find skills that the catalogue has no room for. Call it when no skill in the catalogue fits a task.",
+        {
+            "query": "A few words on the task, such as: refund customer.",
+            "server": "Search the skills of this server alone.",
+        },
+        ("query",),
+        search_skills,
+    )
+
+
+def render_directory(
+    view: DirectoryView, handle: str, origin: Origin, path: str, limits: Limits, salt: bytes
+) -> str:
+    """A directory of a skill as text for a model, in a fence."""
+    lines = [
+        shown_path(child.name)
+        + ("/" if child.is_directory else f" ({child.size} bytes)" if child.size is not None else "")
+        for child in view.children[: limits.files_per_skill]
+    ]
+    if len(view.children) > limits.files_per_skill:
+        lines.append(f"({len(view.children) - limits.files_per_skill} more)")
+    named = {"skill": clean_handle(handle), "path": shown_path(path)}
+    fenced = fence("\n".join(lines) or "(empty)", origin, part="_directory", attributes=named, salt=salt)
+    heading = f"Files of the skill {clean_handle(handle)}, from the {origin}."
+    return "\n".join([heading, fenced.text, *([f"({view.remark})"] if view.remark else [])])
+
+
+def _words(error: SkillwireError) -> str:
+    """An error for a model: our own words, and of a server's none, or a quotation that cannot end itself."""
+    match error:
+        case ApprovalRequired():
+            return f"{_line(str(error))}. Only the user can do that: tell them."
+        case FrontmatterMismatch():
+            return f"the frontmatter of {_line(error.uri)} is not what its server listed: it is not used"
+        case SourceError():
+            return _line(error.plain)
+        case FormatError():
+            rules = ", ".join(dict.fromkeys(issue.rule for issue in error.issues))
+            return f"that is not well formed ({rules}). Details may quote others: {_quoted(str(error))}"
+        case _:
+            return _line(str(error))
+
+
+def _line(text: str) -> str:
+    return neutralise(clean_line(text, limit=_LONGEST).text)[0]
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(_line(text), ensure_ascii=False)
 
 
 def _tool(
@@ -122,20 +192,19 @@ def _tool(
     handler: Callable[[Mapping[str, Any]], Awaitable[str]],
 ) -> Tool:
     async def answer(arguments: Mapping[str, Any]) -> ToolResult:
-        for key, value in arguments.items():
-            if key in parameters and value is not None and not isinstance(value, str):
+        if not isinstance(arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            return ToolResult(f"{name}: the arguments must be an object", is_error=True)
+        for key in parameters:
+            value = arguments.get(key)
+            if value is not None and not isinstance(value, str):
                 return ToolResult(f"{name}: {key} must be a string", is_error=True)
         missing = [key for key in required if not arguments.get(key)]
         if missing:
             return ToolResult(f"{name}: say {' and '.join(missing)}", is_error=True)
         try:
             return ToolResult(await handler(arguments))
-        except ApprovalRequired as error:
-            return ToolResult(
-                f"{shown(str(error), 1000)}. Only the user can do that: tell them.", is_error=True
-            )
         except SkillwireError as error:
-            return ToolResult(shown(str(error), 1000), is_error=True)
+            return ToolResult(_words(error), is_error=True)
 
     schema = {
         "type": "object",

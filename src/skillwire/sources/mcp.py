@@ -19,7 +19,7 @@ from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri, is_inside, parse_uri, shown_uri
 from skillwire.sources.base import Problem
 from skillwire.sources.older import Asker, list_older
-from skillwire.wire.answers import WireChild, directory_page, file_bytes, list_page, single_entry
+from skillwire.wire.answers import WireChild, directory_page, extent, file_bytes, list_page, single_entry
 from skillwire.wire.declaration import Declaration
 from skillwire.wire.v1 import METHOD_GET, METHOD_LIST, METHOD_READ_DIRECTORY
 
@@ -104,7 +104,7 @@ class McpSource:
             if error.code == INVALID_PARAMS:
                 raise SkillNotFound(f"{self._label} has no skill at {shown_uri(uri)}", uri=uri) from None
             raise
-        return single_entry(answer, uri, accept_drafts=self._accept_drafts)
+        return single_entry(answer, uri, accept_drafts=self._accept_drafts, limits=self._limits)
 
     async def read(self, uri: SkillUri) -> bytes:
         """The bytes of one resource, unverified. Only `trust/verify.py` makes more of them."""
@@ -139,7 +139,8 @@ class McpSource:
         while True:
             params = {"uri": self._spelling(uri)} | ({} if cursor is None else {"cursor": cursor})
             try:
-                page = directory_page(await self._peer.request(METHOD_READ_DIRECTORY, params))
+                answer = await self._peer.request(METHOD_READ_DIRECTORY, params)
+                page = directory_page(answer, limits=self._limits)
             except RequestRefused as error:
                 if error.code == INVALID_PARAMS:
                     raise SkillNotFound(
@@ -165,12 +166,19 @@ class McpSource:
         entries: dict[SkillUri, SkillEntry] = {}
         issues: list[Issue] = []
         spellings: dict[SkillUri, str] = {}
+        room = self._limits.listing_chars
         ttl: int | None = None
         cursor: str | None = None
         seen: set[str] = set()
         while True:
             answer = await self._peer.request(METHOD_LIST, {} if cursor is None else {"cursor": cursor})
-            page = list_page(answer, accept_drafts=self._accept_drafts)
+            # SEC-9: many pages of long entries must not add up either.
+            room -= extent(answer, room)
+            if room < 0:
+                raise LimitExceeded(
+                    f"{self._label} lists more than {self._limits.listing_chars:,} characters: it is cut off"
+                )
+            page = list_page(answer, accept_drafts=self._accept_drafts, limits=self._limits)
             ttl = page.ttl_ms if ttl is None else ttl
             issues.extend(page.issues)
             spellings.update(page.spellings)

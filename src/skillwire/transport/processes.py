@@ -65,15 +65,18 @@ class ServerProcess:
             raise AssertionError("the process was started with pipes")
         held = bytearray()
         async for chunk in output:
-            held += chunk
-            *whole, rest = held.split(b"\n")
-            held = rest
-            if len(held) > self._line_bytes or any(len(line) > self._line_bytes for line in whole):
-                raise LimitExceeded(
-                    f"an answer of more than {self._line_bytes:,} bytes: the server is cut off"
-                )
-            for line in whole:
-                yield bytes(line)
+            # Only what is new is searched, so that a long line costs no more than its length.
+            first, *rest = chunk.split(b"\n")
+            held += first
+            for part in rest:
+                self._check_length(held)
+                yield bytes(held)
+                held = bytearray(part)
+            self._check_length(held)
+
+    def _check_length(self, line: bytearray) -> None:
+        if len(line) > self._line_bytes:
+            raise LimitExceeded(f"an answer of more than {self._line_bytes:,} bytes: the server is cut off")
 
     async def send(self, line: bytes) -> None:
         if self._process.stdin is None:

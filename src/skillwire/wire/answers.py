@@ -12,12 +12,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
-from skillwire.errors import FormatError
+from skillwire.errors import FormatError, LimitExceeded
 from skillwire.issues import Issue
+from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.media import DIRECTORY
 from skillwire.skill.uris import SkillUri, parse_uri, shown_uri
 from skillwire.wire.v1 import entry_from_wire
+
+_ISSUES_PER_ENTRY = 5
+_SPREAD = 16
+_LARGEST_TTL = 10**12
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +53,22 @@ class DirectoryPage:
     next_cursor: str | None
 
 
-def list_page(answer: object, *, accept_drafts: bool = False) -> ListPage:
+def list_page(answer: object, *, accept_drafts: bool = False, limits: Limits = DEFAULT_LIMITS) -> ListPage:
     """A page of `skills/list` (LST-1). An empty cursor ends the listing, as some servers write it.
 
     Files without a size are taken, as the draft of summer 2026 lists them; with `accept_drafts`, entries
     without files too (D5).
     """
     items = _list_in(answer, "skills")
+    if len(items) > limits.entries_per_server:
+        # SEC-9: millions of empty entries fit into one answer, and each would leave its issues behind.
+        raise LimitExceeded(f"a page of a listing has more than {limits.entries_per_server:,} entries")
     entries: list[SkillEntry] = []
     issues: list[Issue] = []
     spellings: dict[SkillUri, str] = {}
     for item in items:
         try:
+            _check_extent(item, limits)
             entry = entry_from_wire(item, unsized=True, unlisted=accept_drafts)
             entries.append(entry)
             spellings.update(wire_spellings(item, entry))
@@ -68,7 +77,7 @@ def list_page(answer: object, *, accept_drafts: bool = False) -> ListPage:
             place = shown_uri(where) if isinstance(where, str) else "an entry without a URI"
             issues.extend(
                 Issue(rule=issue.rule, message=issue.message, remedy=issue.remedy, file=place)
-                for issue in error.issues
+                for issue in error.issues[:_ISSUES_PER_ENTRY]
             )
     return ListPage(tuple(entries), tuple(issues), _cursor(answer), _ttl(answer), spellings)
 
@@ -87,10 +96,13 @@ def wire_spellings(item: object, entry: SkillEntry) -> dict[SkillUri, str]:
     return {uri: raw for uri, raw in written if isinstance(raw, str) and raw != uri}
 
 
-def single_entry(answer: object, uri: SkillUri, *, accept_drafts: bool = False) -> SkillEntry:
+def single_entry(
+    answer: object, uri: SkillUri, *, accept_drafts: bool = False, limits: Limits = DEFAULT_LIMITS
+) -> SkillEntry:
     """The entry in an answer to `skills/get`, which must be the one that was asked for (GET-1)."""
     if not _is_object(answer) or "skill" not in answer:
         raise _malformed("the answer to skills/get has no skill")
+    _check_extent(answer["skill"], limits)
     entry = entry_from_wire(answer["skill"], unsized=True, unlisted=accept_drafts)
     if entry.uri != uri:
         raise _malformed(
@@ -99,10 +111,13 @@ def single_entry(answer: object, uri: SkillUri, *, accept_drafts: bool = False) 
     return entry
 
 
-def directory_page(answer: object) -> DirectoryPage:
+def directory_page(answer: object, *, limits: Limits = DEFAULT_LIMITS) -> DirectoryPage:
     """A page of `resources/directory/read` (DIR-1)."""
     children: list[WireChild] = []
-    for item in _list_in(answer, "resources"):
+    items = _list_in(answer, "resources")
+    if len(items) > limits.entries_per_server:
+        raise LimitExceeded(f"a page of a directory has more than {limits.entries_per_server:,} children")
+    for item in items:
         uri = item.get("uri") if _is_object(item) else None
         if not _is_object(item) or not isinstance(uri, str):
             raise _malformed("a child of a directory has no URI")
@@ -131,6 +146,45 @@ def file_bytes(answer: object, uri: SkillUri, *, spelling: str = "") -> bytes:
     raise _malformed(f"the answer to resources/read holds nothing for {shown_uri(uri)}")
 
 
+def extent(value: object, most: int) -> int:
+    """How much text and how many values a piece of JSON holds; counting stops beyond `most`."""
+    total = 0
+    # A stack, not recursion: a server chooses how deep its JSON goes.
+    waiting = [value]
+    while waiting and total <= most:
+        item = waiting.pop()
+        total += 1
+        if isinstance(item, str):
+            total += len(item)
+        elif _is_object(item):
+            total += sum(len(key) for key in item)
+            waiting.extend(item.values())
+        elif _is_list(item):
+            waiting.extend(item)
+    return total
+
+
+def _check_extent(item: object, limits: Limits) -> None:
+    """SEC-9: an entry that no skill could have is refused before it is taken apart."""
+    if not _is_object(item):
+        return
+    resources, most = item.get("resources"), limits.frontmatter_bytes * _SPREAD
+    if extent([item.get("frontmatter"), item.get("_meta")], most) > most:
+        raise FormatError(
+            Issue(
+                rule="entry-too-large", message="the entry is far too long", remedy="shorten its frontmatter"
+            )
+        )
+    if _is_list(resources) and len(resources) > limits.files_per_skill * _SPREAD:
+        raise FormatError(
+            Issue(
+                rule="entry-too-large",
+                message=f"the entry lists {len(resources):,} files; {limits.files_per_skill} are loaded",
+                remedy="list fewer files",
+            )
+        )
+
+
 def _names(value: object, uri: SkillUri) -> bool:
     try:
         return isinstance(value, str) and parse_uri(value) == uri
@@ -156,7 +210,8 @@ def _cursor(answer: object) -> str | None:
 
 def _ttl(answer: object) -> int | None:
     ttl = answer.get("ttlMs") if _is_object(answer) else None
-    return ttl if isinstance(ttl, int) and not isinstance(ttl, bool) and ttl >= 0 else None
+    # Cut to a number that can be reckoned with: JSON has no largest one.
+    return min(ttl, _LARGEST_TTL) if isinstance(ttl, int) and not isinstance(ttl, bool) and ttl >= 0 else None
 
 
 def _malformed(message: str) -> FormatError:
