@@ -140,12 +140,23 @@ def _run(task: Callable[[], Awaitable[None]], *, stop: Callable[[], None] | None
 
     async def main() -> None:
         running = asyncio.ensure_future(task())
+        is_ending = False
+
+        def end() -> None:
+            nonlocal is_ending
+            is_ending = True
+            (stop or running.cancel)()
+
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             with suppress(NotImplementedError):  # Windows: Ctrl-C arrives as KeyboardInterrupt instead.
-                loop.add_signal_handler(number, stop or running.cancel)
-        with suppress(asyncio.CancelledError):
+                loop.add_signal_handler(number, end)
+        try:
             await running
+        except (asyncio.CancelledError, Exception):
+            # A message that was on its way is torn when the streams close: then that is the end, no failure.
+            if not is_ending:
+                raise
 
     with suppress(KeyboardInterrupt):
         asyncio.run(main())

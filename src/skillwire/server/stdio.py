@@ -51,12 +51,11 @@ async def stdio_streams() -> AsyncGenerator[
         for line in lines:
             if line is not None and not line.strip():
                 continue
-            try:
-                message = types.jsonrpc_message_adapter.validate_json(line or b"", by_name=False)
-            except ValidationError:
+            message = None if line is None else _message(line)
+            if message is None:
                 await outlet.write(_refusal(line))
-                continue
-            await to_server.send(SessionMessage(message))
+            else:
+                await to_server.send(SessionMessage(message))
 
     async def end() -> None:
         await to_server.aclose()
@@ -169,6 +168,18 @@ def _lines(descriptor: int) -> Iterator[list[bytes | None]]:
             yield lines
     if held:
         yield [bytes(held)]
+
+
+def _message(line: bytes) -> types.JSONRPCMessage | None:
+    """The message that a line is, or `None`."""
+    try:
+        message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+        # A request whose id has a wrong type would pass for a notification, and its sender wait for ever.
+        if isinstance(message, types.JSONRPCNotification) and "id" in json.loads(line):
+            return None
+    except (ValidationError, ValueError):
+        return None
+    return message
 
 
 def _refusal(line: bytes | None) -> bytes:
