@@ -100,11 +100,14 @@ class SkillAnswers:
         }
         return self._complete({"resourceTemplates": [template]}, None, modern)
 
-    async def read_resource(self, asked: str, *, modern: bool) -> JsonObject:
+    async def content_at(self, asked: str) -> JsonObject:
+        """The contents of one file."""
         with _errors(asked):
             uri = parse_uri(asked)
-            data = await self.library.read(uri)
-        return self._complete({"contents": [file_content(uri, data)]}, None, modern)
+            return file_content(uri, await self.library.read(uri))
+
+    async def read_resource(self, asked: str, *, modern: bool) -> JsonObject:
+        return self._complete({"contents": [await self.content_at(asked)]}, None, modern)
 
     async def _child(self, child: DirectoryChild) -> JsonObject:
         if child.is_directory:

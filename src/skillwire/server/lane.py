@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from json.encoder import encode_basestring
 from typing import Final, TypeGuard
 
 from skillwire.errors import Refusal
@@ -109,7 +110,8 @@ class FastLane:
                 entry = await answers.entry_at(uri)
                 return b'{"skill":' + self._entry(entry) + _rest(answers.closing(None))
             case "resources/read":
-                return _encode(await answers.read_resource(uri, modern=True))[:-1]
+                content = _content(await answers.content_at(uri))
+                return b'{"contents":[' + content + b"]" + _rest(answers.closing(None))
             case "resources/directory/read":
                 return _encode(await answers.read_directory(uri, request.cursor, modern=True))[:-1]
             case _:
@@ -126,13 +128,24 @@ class FastLane:
         return made
 
 
+def _content(content: JsonObject) -> bytes:
+    """The contents of a resource. Its text is most of the answer, so it takes the shortest way."""
+    text = content.pop("text", None)
+    if not isinstance(text, str):
+        return _encode(content)
+    return _encode(content)[:-1] + b',"text":' + encode_basestring(text).encode("utf-8") + b"}"
+
+
 def _rest(closing: JsonObject) -> bytes:
     """The closing fields of a result as the continuation of an object."""
     return b"," + _encode(closing)[1:-1]
 
 
+_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
 def _encode(value: JsonValue) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+    return _compact.encode(value).encode("utf-8")
 
 
 def _id(value: object) -> bytes | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NewType
 from urllib.parse import quote, unquote_to_bytes
 
@@ -31,6 +32,8 @@ _REG_NAME = re.compile(r"(?:[A-Za-z0-9\-._~!$&'()*+,;=]|%[0-9A-Fa-f]{2})+")
 _SAFE_IN_REG_NAME = "!$&'()*+,;="
 _SAFE_IN_SEGMENT = _SAFE_IN_REG_NAME + ":@"
 _SHOWN = 200
+_REMEMBERED = 65_536
+_REMEMBERED_LENGTH = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +83,16 @@ def split_uri(text: str) -> UriParts:
 
 def parse_uri(text: str) -> SkillUri:
     """The URI in its canonical spelling, or a `FormatError`."""
+    # A server meets the same few thousand URIs again and again; a long one is not worth the memory.
+    return _parse_again(text) if len(text) <= _REMEMBERED_LENGTH else _parse(text)
+
+
+def _parse(text: str) -> SkillUri:
     parts = split_uri(text)
     return _join(parts.scheme, parts.authority, parts.segments)
+
+
+_parse_again = lru_cache(maxsize=_REMEMBERED)(_parse)
 
 
 def make_uri(path: Iterable[str]) -> SkillUri:
