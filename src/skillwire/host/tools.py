@@ -7,9 +7,9 @@ on, and `is_error` is set. What a server made stands in a fence; the rest are ou
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from skillwire.catalog.naming import clean_handle
 from skillwire.catalog.render import LIST_TOOL, LOAD_TOOL, READ_TOOL, SEARCH_TOOL, render_found
@@ -21,6 +21,7 @@ from skillwire.errors import (
     SkillwireError,
     SourceError,
 )
+from skillwire.host.search import FoundSkill
 from skillwire.host.words import parse_query
 from skillwire.limits import Limits
 from skillwire.trust.directory import DirectoryView
@@ -63,7 +64,17 @@ class Tool:
         return {"type": "function", "function": function}
 
 
-def make_tools(host: SkillHost, *, searching: bool, limits: Limits) -> tuple[Tool, ...]:
+class ToolHost(Protocol):
+    """What the tools need of a host: ways to text that a model may see."""
+
+    async def load_for_model(self, name: str, server: str | None = None) -> str: ...
+    async def read(self, name: str, path: str) -> str: ...
+    async def list_files(self, name: str, path: str = "") -> str: ...
+    async def read_resource(self, server: str, uri: str) -> str: ...
+    async def search(self, query: str, *, server: str | None = None) -> Sequence[FoundSkill]: ...
+
+
+def make_tools(host: ToolHost, *, searching: bool, limits: Limits) -> tuple[Tool, ...]:
     """The four tools, bound to one host, and with `searching` one for what a catalogue has no room for."""
 
     async def load_skill(arguments: Mapping[str, Any]) -> str:
@@ -118,7 +129,7 @@ def make_tools(host: SkillHost, *, searching: bool, limits: Limits) -> tuple[Too
     return (*tools, _search_tool(host, limits)) if searching else tools
 
 
-def _search_tool(host: SkillHost, limits: Limits) -> Tool:
+def _search_tool(host: ToolHost, limits: Limits) -> Tool:
     async def search_skills(arguments: Mapping[str, Any]) -> str:
         query = arguments["query"]
         if not parse_query(query, limits=limits):
