@@ -9,14 +9,15 @@ Nothing is indexed before the first search. After that, a search takes in what c
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+from urllib.parse import unquote
 
 import anyio
 import anyio.to_thread
 
-from skillwire.catalog.naming import SkillKey, plain_name, skill_path
+from skillwire.catalog.naming import MAX_HANDLE_LENGTH, SkillKey
 from skillwire.catalog.registry import Changes, RegisteredSkill, Registry
 from skillwire.errors import SkillwireError
 from skillwire.host.cache import SkillCache
@@ -25,7 +26,7 @@ from skillwire.host.words import parse_query
 from skillwire.limits import Limits
 from skillwire.skill.digests import Digest
 from skillwire.skill.entries import DYNAMIC, SkillEntry
-from skillwire.skill.uris import SkillUri
+from skillwire.skill.uris import SKILL_FILE, SkillUri
 from skillwire.trust.origin import Origin
 from skillwire.trust.sanitize import SafeLine, clean_line, clean_text
 from skillwire.trust.verify import check_entry, verify_skill_md
@@ -77,8 +78,10 @@ class SkillSearch:
         index = await self._up_to_date()
         found: list[FoundSkill] = []
         for match in index.matches(words):
+            if label not in (None, match.key.origin.label):
+                continue
             skill = self._registry.get(match.key)
-            if skill is None or not skill.enabled or label not in (None, skill.origin.label):
+            if skill is None or not skill.enabled:
                 continue
             found.append(FoundSkill(skill, index.snippet(match), match.partial))
             if len(found) == wanted:
@@ -124,13 +127,18 @@ class SkillSearch:
         gone = [key for key in keys if self._registry.get(key) is None]
         # Servers' skills first: what is cached of them was used before.
         remote = [skill for skill in skills if not skill.origin.is_local]
-        texts = await anyio.to_thread.run_sync(lambda: [self._cached_text(skill) for skill in remote])
+        texts = await anyio.to_thread.run_sync(self._cached_texts, remote)
         local = [skill for skill in skills if skill.origin.is_local]
         texts += [await self._local_text(skill) for skill in local]
         rows = zip([*remote, *local], texts, strict=True)
         await anyio.to_thread.run_sync(
             lambda: index.update([_indexed(skill, text, self._limits) for skill, text in rows], gone)
         )
+
+    def _cached_texts(self, skills: Sequence[RegisteredSkill]) -> list[str]:
+        # Of most servers nothing was loaded yet: then there are no files to look for.
+        used = {origin: any(self._cache.files(origin)) for origin in {skill.origin for skill in skills}}
+        return [self._cached_text(skill) if used[skill.origin] else "" for skill in skills]
 
     def _cached_text(self, skill: RegisteredSkill) -> str:
         """The body of a server's skill when the cache has it as the entry says (SEC-8)."""
@@ -178,12 +186,12 @@ def _skill_md(entry: SkillEntry) -> tuple[Digest, int] | None:
 
 
 def _indexed(skill: RegisteredSkill, text: str, limits: Limits) -> Indexed:
-    # Every handle is made of these, so a handle that changes in a collision needs no new row.
-    place = f"{skill.origin.label} {' '.join(skill_path(skill.uri))}"
+    # Every handle is made of these words, so a handle that changes in a collision needs no new row.
+    path = skill.uri.partition("://")[2].removesuffix(f"/{SKILL_FILE}")
     return Indexed(
         key=skill.key,
-        name=plain_name(skill.entry),
-        place=clean_line(place).text,
+        name=clean_line(skill.entry.name, limit=MAX_HANDLE_LENGTH).text,
+        place=clean_line(f"{skill.origin.label} {unquote(path)}").text,
         description=clean_line(skill.entry.description, limit=limits.description_chars).text,
         body=text,
     )

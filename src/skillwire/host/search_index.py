@@ -131,7 +131,7 @@ class SearchIndex:
 
     def _step(self, table: str, expression: str, seen: set[int], *, partial: bool = False) -> Iterator[Match]:
         found = self._database.execute(
-            f"SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY rank, rowid",  # noqa: S608
+            f"SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY rank",  # noqa: S608
             (expression,),
         )
         for (row,) in found:
