@@ -322,12 +322,14 @@ async def test_a_rescan_sees_skills_come_and_go_and_empty_directories_too(
     ]
 
 
-async def test_a_rescan_after_the_root_is_gone_fails_and_changes_nothing(
+async def test_a_root_that_is_gone_holds_nothing_until_it_is_back(
     tmp_path: Path, source: DirectorySource
 ) -> None:
-    Path.rename(tmp_path, tmp_path.with_name("moved"))
-    with pytest.raises(SourceError, match="cannot be read"):
-        await source.rescan()
+    moved = Path.rename(tmp_path, tmp_path.with_name("moved"))
+    assert await source.rescan() is True
+    assert (await source.list_entries(), rules_of(source.problems())) == ((), ["root-gone"])
+    Path.rename(moved, tmp_path)
+    assert await source.rescan() is True
     assert [entry.name for entry in await source.list_entries()] == ["a", "b"]
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from skillwire.issues import Issue
 from skillwire.skill.entries import SkillEntry
@@ -60,4 +60,13 @@ class Source(Protocol):
 
     def problems(self) -> Sequence[Problem]:
         """What was left out, and why."""
+        ...
+
+
+@runtime_checkable
+class LiveSource(Source, Protocol):
+    """A source that can say when its skills have changed."""
+
+    async def watch(self, changed: Callable[[], Awaitable[None]]) -> None:
+        """Call `changed` after each change that a client could see, until cancelled."""
         ...

@@ -6,15 +6,16 @@ it differs from the entry, the skill is walked anew and published before the ans
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 import anyio
 import anyio.to_thread
 
-from skillwire.errors import SkillNotFound, SourceError
+from skillwire.errors import LimitExceeded, SkillNotFound, SourceError
 from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.entries import SkillEntry
@@ -23,6 +24,7 @@ from skillwire.skill.uris import SkillUri, is_inside, path_below, shown_uri, ski
 from skillwire.sources.base import DirectoryChild, Problem
 from skillwire.sources.claims import Lost, settle
 from skillwire.sources.files import FileRecord, hash_file, is_passing
+from skillwire.sources.rescan import Start, concerns_skills, start_of, starts_for
 from skillwire.sources.roots import Root, parse_root
 from skillwire.sources.snapshot import ScannedSkill, Snapshot
 from skillwire.sources.walk import Known, Walk
@@ -31,6 +33,13 @@ from skillwire.sources.walk import Known, Walk
 _READ_INLINE: Final = 256 * 1024
 # A file that changes on every read is reported, not chased for ever.
 _READ_ATTEMPTS: Final = 3
+# A checkout that breaks a thousand skills need not say so a thousand times.
+_PROBLEMS_LOGGED: Final = 20
+# Beyond this, one walk over everything costs less than many small ones.
+_MANY_STARTS: Final = 1000
+_TAKEN: Final = "uri-taken"
+
+_log = logging.getLogger(__name__)
 
 
 class DirectorySource:
@@ -87,12 +96,40 @@ class DirectorySource:
             await self._mend(record)
         raise SourceError(f"{shown_uri(uri)} changes faster than it can be read; try again")
 
-    async def rescan(self) -> bool:
-        """Walk everything again, reading only what changed; true when a client could see a difference."""
+    async def rescan(self, paths: Iterable[str] | None = None) -> bool:
+        """Walk again what a change at these paths can concern, or everything, reading only what changed.
+
+        True when a client could see a difference. Until the walk is done, the snapshot before is served.
+        """
         async with self._scanning:
             before = self.snapshot
-            self.snapshot = await anyio.to_thread.run_sync(self._scan_again, before)
+            changed = None if paths is None else frozenset(paths)
+            self.snapshot = await anyio.to_thread.run_sync(self._scan_again, before, changed)
+            # This walk has seen what came back.
+            self._missing.clear()
             return not self.snapshot.says_the_same(before)
+
+    async def watch(self, changed: Callable[[], Awaitable[None]]) -> None:
+        """Follow what happens on disk until cancelled; `changed` is called when clients can see it.
+
+        What has to be left out from now on is logged as a warning.
+        """
+        from skillwire.sources.watch import watch_directories
+
+        async def take(paths: frozenset[str] | None) -> bool:
+            before = self.snapshot.problems
+            try:
+                differs = await self.rescan(paths)
+            except (SourceError, LimitExceeded) as error:
+                _log.warning("what was served before is served on: %s", error)
+                return False
+            if differs:
+                _report(self.snapshot.problems, before)
+                await changed()
+            return True
+
+        directories = [root.path for root in self._roots]
+        await watch_directories(directories, take, cares=lambda path: concerns_skills(path, self._roots))
 
     async def _mend(self, stale: FileRecord) -> None:
         """Walk again what holds this file, unless somebody else has done so since it was read."""
@@ -121,7 +158,8 @@ class DirectorySource:
         return next((skill for root, skill in self._missing.items() if is_inside(uri, root)), None)
 
     async def _walk_again(self, skill: ScannedSkill, *, distrusted: str = "") -> None:
-        after = await anyio.to_thread.run_sync(self._scan_around, self.snapshot, skill, distrusted)
+        before = self.snapshot
+        after = await anyio.to_thread.run_sync(self._scan_from, before, (start_of(skill),), distrusted)
         self.snapshot = after
         root_uri = skill_root(skill.entry.uri)
         if skill.entry.uri in after.skills:
@@ -129,7 +167,13 @@ class DirectorySource:
         else:
             self._missing[root_uri] = skill
 
-    def _scan_again(self, before: Snapshot) -> Snapshot:
+    def _scan_again(self, before: Snapshot, paths: frozenset[str] | None) -> Snapshot:
+        starts = None if paths is None else starts_for(paths, before, self._roots)
+        if starts is None or len(starts) > _MANY_STARTS:
+            return self._scan_all(before)
+        return self._scan_from(before, starts)
+
+    def _scan_all(self, before: Snapshot) -> Snapshot:
         return scan(
             self._roots,
             limits=self._limits,
@@ -138,37 +182,74 @@ class DirectorySource:
             before=before,
         )
 
-    def _scan_around(self, before: Snapshot, skill: ScannedSkill, distrusted: str) -> Snapshot:
-        """The next snapshot after walking one skill that no other encloses, and nothing else."""
-        root_uri = skill_root(skill.entry.uri)
-        kept = [other for uri, other in before.skills.items() if not is_inside(uri, root_uri)]
-        inside = os.path.join(skill.directory, "")
-        problems = [p for p in before.problems if not os.path.join(p.place, "").startswith(inside)]
+    def _scan_from(self, before: Snapshot, starts: Sequence[Start], distrusted: str = "") -> Snapshot:
+        """The next snapshot after walking directories that no skill encloses, and nothing else."""
         known = Known(before.files, before.skills, distrusted)
-        walk = Walk(skill.root, limits=self._limits, allow_oversize=self._allow_oversize, known=known)
-        walk.run_below(skill.directory, root_uri)
-        return Snapshot([*kept, *walk.skills], [*problems, *walk.problems], before=before)
+        gone: dict[SkillUri, ScannedSkill] = {}
+        come: list[ScannedSkill] = []
+        problems = before.problems
+        has_outer_links = before.has_outer_links
+        for start in starts:
+            walk = Walk(start.root, limits=self._limits, allow_oversize=self._allow_oversize, known=known)
+            walk.run_below(start.directory, start.uri)
+            gone.update((s.entry.uri, s) for s in before.skills_below(start.uri) if s.root == start.root)
+            come += walk.skills
+            inside = os.path.join(start.directory, "")
+            kept = [p for p in problems if not os.path.join(p.place, "").startswith(inside)]
+            problems = (*kept, *walk.problems)
+            has_outer_links = has_outer_links or walk.has_outer_links
+        if len(self._roots) > 1 and (
+            gone.keys() != {skill.entry.uri for skill in come}
+            or any(issue.rule == _TAKEN for problem in problems for issue in problem.issues)
+        ):
+            # Who serves what is settled among all roots together.
+            return self._scan_all(before)
+        return before.replacing(gone, come, problems, has_outer_links=has_outer_links)
 
 
 def scan(
-    roots: Iterable[Root],
+    roots: Sequence[Root],
     *,
     limits: Limits,
     allow_oversize: bool = False,
     known: Known | None = None,
     before: Snapshot | None = None,
 ) -> Snapshot:
-    """Walk every root and publish what they hold together."""
-    walks = [Walk(root, limits=limits, allow_oversize=allow_oversize, known=known).run() for root in roots]
-    problems = [problem for walk in walks for problem in walk.problems]
+    """Walk every root and publish what they hold together.
+
+    A root that was there `before` and is gone holds nothing until it is back.
+    """
+    walks = [Walk(root, limits=limits, allow_oversize=allow_oversize, known=known) for root in roots]
+    problems: list[Problem] = []
+    for root, walk in zip(roots, walks, strict=True):
+        if before is not None and not os.path.isdir(root.path):
+            problems.append(_gone(root))
+            continue
+        walk.run()
+        problems += walk.problems
+    has_outer_links = any(walk.has_outer_links for walk in walks)
     if len(walks) == 1:
-        return Snapshot(walks[0].skills, problems, before=before)
+        return Snapshot(walks[0].skills, problems, before=before, has_outer_links=has_outer_links)
     claimed = {(skill.entry.uri, number): skill for number, walk in enumerate(walks) for skill in walk.skills}
     settled = settle(claimed)
     for lost in settled.lost:
         skill = claimed.pop((lost.uri, lost.owner))
         problems.append(_collision(skill, claimed[lost.winner, lost.winning_owner], lost))
-    return Snapshot(claimed.values(), problems, before=before)
+    return Snapshot(claimed.values(), problems, before=before, has_outer_links=has_outer_links)
+
+
+def _gone(root: Root) -> Problem:
+    issue = Issue(rule="root-gone", message="the directory is gone", remedy="put it back")
+    return Problem(str(root.path), (issue,))
+
+
+def _report(problems: Sequence[Problem], before: Sequence[Problem]) -> None:
+    known = frozenset(map(str, before))
+    fresh = [text for text in map(str, problems) if text not in known]
+    for text in fresh[:_PROBLEMS_LOGGED]:
+        _log.warning("left out: %s", text)
+    if len(fresh) > _PROBLEMS_LOGGED:
+        _log.warning("left out: %d more; skillwire lint shows them all", len(fresh) - _PROBLEMS_LOGGED)
 
 
 def _collision(skill: ScannedSkill, winner: ScannedSkill, lost: Lost) -> Problem:
@@ -178,7 +259,7 @@ def _collision(skill: ScannedSkill, winner: ScannedSkill, lost: Lost) -> Problem
     else:
         message = f"{shown_uri(lost.uri)} lies inside {shown_uri(lost.winner)}, served from {place}"
     remedy = "give one of the directories a prefix, as in acme=./skills"
-    return Problem(skill.directory, (Issue(rule="uri-taken", message=message, remedy=remedy),))
+    return Problem(skill.directory, (Issue(rule=_TAKEN, message=message, remedy=remedy),))
 
 
 def _lies_in(skill: ScannedSkill, uri: SkillUri) -> bool:

@@ -55,6 +55,7 @@ class _Place:
 class Walk:
     """Walks one root, or one directory of it, and keeps what it finds in `skills` and `problems`.
 
+    `has_outer_links` says that a link outside every skill was followed: then a skill has more than one place.
     With `on_skill` the walk judges no skill: it hands each one over, and keeps only what lies outside them.
     """
 
@@ -69,6 +70,7 @@ class Walk:
     ) -> None:
         self.skills: list[ScannedSkill] = []
         self.problems: list[Problem] = []
+        self.has_outer_links = False
         self._root = root
         self._inside = os.path.join(root.path, "")
         self._limits = limits
@@ -212,6 +214,8 @@ class Walk:
         if len(place.trail) > self._limits.directory_depth:
             self._blame(owners, item.walked, "too-deep", "lies too deep", "move it nearer to the top")
             return False
+        if not owners and item.path != os.path.join(place.path, item.name):
+            self.has_outer_links = True
         self._visit(_Place(item.walked, item.path, uri, (*place.trail, identity)), owners)
         return True
 

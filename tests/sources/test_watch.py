@@ -1,0 +1,193 @@
+"""Changes on disk are seen within a moment, by events where there are any and by looking where not."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from skillwire import DirectorySource
+from skillwire.sources import watch
+from skillwire.sources.watch import is_without_events, watch_directories
+from trees import skill_md, write, write_skill
+
+pytestmark = pytest.mark.anyio
+
+SOON_SECONDS = 10
+
+Until = Callable[[Callable[[], bool]], Awaitable[None]]
+
+
+@asynccontextmanager
+async def watching(source: DirectorySource) -> AsyncGenerator[Until]:
+    """Watch a source; give a function that waits until something is so."""
+    changed = anyio.Condition()
+
+    async def tell() -> None:
+        async with changed:
+            changed.notify_all()
+
+    async def until(is_so: Callable[[], bool]) -> None:
+        with anyio.fail_after(SOON_SECONDS):
+            async with changed:
+                while not is_so():
+                    await changed.wait()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(source.watch, tell)
+        yield until
+        tasks.cancel_scope.cancel()
+
+
+def names(source: DirectorySource) -> list[str]:
+    return [entry.name for entry in source.snapshot.entries]
+
+
+async def test_edits_additions_renames_and_deletions_are_seen(tmp_path: Path) -> None:
+    write_skill(tmp_path / "a", {"x.txt": b"old"})
+    source = DirectorySource([tmp_path])
+    async with watching(source) as until:
+        write(tmp_path / "a/x.txt", b"newer")
+        await until(lambda: source.snapshot.entries[0].total_size == len(skill_md("a")) + len(b"newer"))
+        write_skill(tmp_path / "team/b")
+        await until(lambda: names(source) == ["a", "b"])
+        write_skill(tmp_path / "team/c")
+        (tmp_path / "team").rename(tmp_path / "crew")
+        await until(
+            lambda: [*source.snapshot.skills][1:] == ["skill://crew/b/SKILL.md", "skill://crew/c/SKILL.md"]
+        )
+        shutil.rmtree(tmp_path / "crew")
+        await until(lambda: names(source) == ["a"])
+
+
+async def test_hundreds_of_files_changed_at_once_are_seen_together(tmp_path: Path) -> None:
+    for number in range(300):
+        write_skill(tmp_path / f"skill-{number}")
+    source = DirectorySource([tmp_path])
+    async with watching(source) as until:
+        for number in range(300):
+            write(tmp_path / f"skill-{number}/SKILL.md", skill_md(f"skill-{number}", "Checked out."))
+        await until(lambda: {entry.description for entry in source.snapshot.entries} == {"Checked out."})
+
+
+async def test_a_skill_that_became_invalid_leaves_with_a_word_and_comes_back_whole(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_skill(tmp_path / "a")
+    write_skill(tmp_path / "b")
+    source = DirectorySource([tmp_path])
+    async with watching(source) as until:
+        with caplog.at_level(logging.WARNING, "skillwire"):
+            write(tmp_path / "a/SKILL.md", b"---\nname: a\n---\n")
+            await until(lambda: names(source) == ["b"])
+            write(tmp_path / "a/SKILL.md", skill_md("a"))
+            await until(lambda: names(source) == ["a", "b"])
+        [line] = [record.getMessage() for record in caplog.records]
+        assert str(tmp_path / "a") in line
+        assert "description" in line
+
+
+async def test_a_root_that_is_taken_away_and_put_back_is_followed_on(tmp_path: Path) -> None:
+    root = tmp_path / "skills"
+    write_skill(root / "a")
+    source = DirectorySource([root])
+    async with watching(source) as until:
+        root.rename(tmp_path / "aside")
+        await until(lambda: names(source) == [])
+        (tmp_path / "aside").rename(root)
+        await until(lambda: names(source) == ["a"])
+        write_skill(root / "b")
+        await until(lambda: names(source) == ["a", "b"])
+
+
+async def test_what_changed_before_anybody_watched_is_seen_too(tmp_path: Path) -> None:
+    write_skill(tmp_path / "a")
+    source = DirectorySource([tmp_path])
+    write_skill(tmp_path / "b")
+    async with watching(source) as until:
+        await until(lambda: names(source) == ["a", "b"])
+
+
+async def test_where_there_are_no_events_the_directories_are_looked_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "is_without_events", lambda _directory: True)
+    write_skill(tmp_path / "a")
+    source = DirectorySource([tmp_path])
+    async with watching(source) as until:
+        write_skill(tmp_path / "b")
+        await until(lambda: names(source) == ["a", "b"])
+        write_skill(tmp_path / "c")
+        await until(lambda: names(source) == ["a", "b", "c"])
+
+
+async def test_a_refusal_of_the_operating_system_ends_in_looking_with_one_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_paths: Path, **_options: object) -> None:
+        raise OSError("OS file watch limit reached")
+
+    monkeypatch.setattr("watchfiles.watch", refuse)
+    write_skill(tmp_path / "a")
+    source = DirectorySource([tmp_path])
+    async with watching(source) as until:
+        write_skill(tmp_path / "b")
+        await until(lambda: names(source) == ["a", "b"])
+    [line] = [record.getMessage() for record in caplog.records]
+    assert "watch limit reached" in line
+
+
+async def test_what_could_not_be_taken_in_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "_RETRY_SECONDS", 0)
+    calls: list[object] = []
+    done = anyio.Event()
+
+    async def take(paths: frozenset[str] | None) -> bool:
+        calls.append(paths)
+        if len(calls) == 3:
+            done.set()
+        return len(calls) >= 3
+
+    async with anyio.create_task_group() as tasks:
+
+        async def run() -> None:
+            await watch_directories([tmp_path], take, cares=lambda _path: True, poll=False)
+
+        tasks.start_soon(run)
+        with anyio.fail_after(SOON_SECONDS):
+            await done.wait()
+        tasks.cancel_scope.cancel()
+    assert calls == [None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("directory", "expected"),
+    [
+        ("/srv/skills", False),
+        ("/mnt/share", True),
+        ("/mnt/share/deep", True),
+        ("/mnt/shared", False),
+        ("/mnt/with blank/x", True),
+        ("/mnt/ssh", True),
+    ],
+)
+def test_network_file_systems_are_known_by_their_mount(
+    tmp_path: Path, directory: str, expected: bool
+) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(
+        "/dev/sda / ext4 rw 0 0\nserver:/x /mnt/share nfs4 rw 0 0\n"
+        "//server/x /mnt/with\\040blank cifs rw 0 0\nssh /mnt/ssh fuse.sshfs rw 0 0\n"
+    )
+    assert is_without_events(Path(directory), mounts=mounts) is expected
+
+
+def test_a_system_without_a_list_of_mounts_is_taken_to_have_events(tmp_path: Path) -> None:
+    assert is_without_events(tmp_path, mounts=tmp_path / "none") is False
