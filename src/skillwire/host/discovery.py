@@ -161,8 +161,11 @@ class Discovery:
 
     def require_label(self, label: str) -> None:
         """Raise `SkillNotFound` when neither a server nor a directory has this label."""
-        if label not in {directory.origin.label for directory in self._directories}:
-            self.server(label)
+        origins = [*self._connections, *(directory.origin for directory in self._directories)]
+        known = [origin.label for origin in origins]
+        if label not in known:
+            there = ", ".join(known) or "none"
+            raise SkillNotFound(f"no server or directory is called {shown(label)}; there is {there}")
 
     def only_server(self, uri: SkillUri, candidates: Collection[Origin]) -> Origin:
         """The one server that a URI without a server can be on."""
