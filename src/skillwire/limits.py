@@ -15,6 +15,12 @@ class Limits:
     """ENT-6: a skill with more files may be declined."""
     bytes_per_skill: int = 16 * MIB
     """ENT-6: a skill with more bytes may be declined."""
+    body_bytes: int = 16 * MIB
+    """A `SKILL.md` with more text below its frontmatter is not loaded; a host style may say less."""
+    peeks: int = 500
+    """VER-5: of so many skills without metadata the frontmatter is read early, where a style does that."""
+    peek_bytes: int = 1 * MIB
+    """VER-5: a longer `SKILL.md` is not peeked at."""
     uri_bytes: int = 8192
     """A longer URI is refused unread."""
     message_bytes: int = 64 * MIB

@@ -1,0 +1,233 @@
+"""Style: how a host names, merges, lists, loads and describes skills. Data and small pure functions.
+
+A style changes habits, never a rule: what is verified, approved, fenced and held is the same in all of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias
+
+from skillwire.catalog.naming import Naming, Spellings, plain_name, spec_spellings
+from skillwire.catalog.registry import RegisteredSkill
+from skillwire.catalog.render import CatalogText, render_catalog, render_file, render_skill
+from skillwire.host.styles.fields import SkillFields, is_awake, typed_fields
+from skillwire.host.styles.ranks import KeeperOf, Ranks, nobody_keeps
+from skillwire.issues import shown
+from skillwire.limits import DEFAULT_LIMITS, Limits
+from skillwire.skill.entries import SkillEntry
+from skillwire.skill.uris import shown_uri, split_uri
+from skillwire.trust.approval import FileChange, Reason
+from skillwire.trust.origin import Origin
+from skillwire.trust.sanitize import clean_line
+from skillwire.trust.verify import VerifiedFile, VerifiedSkill
+
+
+def no_path(skill: RegisteredSkill) -> str:
+    return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Showing:
+    """What a text is made with: the limits, and where a local skill's `SKILL.md` is on disk."""
+
+    limits: Limits = DEFAULT_LIMITS
+    path_of: Callable[[RegisteredSkill], str] = no_path
+
+
+class Question(Protocol):
+    """What the user is asked: may this skill be loaded, as it is now?"""
+
+    @property
+    def skill(self) -> RegisteredSkill: ...
+    @property
+    def reason(self) -> Reason: ...
+    @property
+    def changes(self) -> tuple[FileChange, ...]: ...
+    @property
+    def nested(self) -> bool: ...
+    @property
+    def requested_tools(self) -> tuple[str, ...]: ...
+
+
+class Actions(Protocol):
+    """What a tool can have the host do. Every one takes the way of approval and verification."""
+
+    async def load_text(self, name: str, *, server: str | None = None) -> str:
+        """Load a skill; its text."""
+        ...
+
+    async def read(self, name: str, path: str) -> str:
+        """A file of a loaded skill."""
+        ...
+
+    async def directory_text(self, name: str, path: str = "") -> str:
+        """A directory of a loaded skill, a line for each child."""
+        ...
+
+    async def read_resource(self, server: str, uri: str) -> str:
+        """A resource of a server; a skill's URI loads that skill (VER-7)."""
+        ...
+
+    def owner(self, uri: str) -> str:
+        """The label of the one server that serves a URI."""
+        ...
+
+    def knows(self, name: str) -> bool:
+        """Whether a skill is called so."""
+        ...
+
+    def is_loaded(self, name: str) -> bool:
+        """Whether the skill of this name is held."""
+        ...
+
+
+ToolAction: TypeAlias = Callable[[Actions, Mapping[str, Any]], Awaitable[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """A tool as a model is told about it, and what it does."""
+
+    name: str
+    description: str
+    parameters: tuple[tuple[str, str], ...]
+    """Each parameter, a string, with its description."""
+    required: tuple[str, ...]
+    action: ToolAction
+
+
+def spec_catalog(skills: Sequence[RegisteredSkill], showing: Showing) -> CatalogText:
+    return render_catalog(skills, limits=showing.limits)
+
+
+def spec_skill_text(skill: VerifiedSkill, handle: str, showing: Showing) -> str:
+    return render_skill(skill, handle, limits=showing.limits)
+
+
+def spec_file_text(file: VerifiedFile, handle: str) -> str:
+    return render_file(file, handle)
+
+
+def spec_tag(skill: RegisteredSkill) -> str:
+    return str(skill.origin)
+
+
+def plain_confirmation(question: Question) -> str:
+    """The question in plain lines. What the skill says of itself comes last, and as its own words."""
+    skill = question.skill
+    lines = [f"Load the skill {skill.handle} from the {skill.origin}? ({question.reason.value})"]
+    if question.nested:
+        lines.append("It lies inside another skill and needs a yes of its own.")
+    if question.changes:
+        lines.append(f"Files that changed since it was approved: {len(question.changes)}.")
+    if question.requested_tools:
+        tools = ", ".join(clean_line(tool, limit=100).text for tool in question.requested_tools)
+        lines.append(f"It asks for these tools, and does not get them by this: {tools}")
+    lines.append(f'It says of itself: "{clean_line(skill.entry.description, limit=500).text}"')
+    return "\n".join(lines)
+
+
+def no_mentions(message: str, skills: Sequence[RegisteredSkill], showing: Showing) -> str:
+    return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Style:
+    """One host's habits. What is not said is as in `spec`."""
+
+    name: str
+    summary: str
+
+    # Finding
+    bare_scan: bool = False
+    """Whether `skill://` resources that no server calls skills are taken for some (D0)."""
+    peek: bool = False
+    """Whether frontmatter is read early where a dialect has no metadata of its own (VER-5: D0 and D1)."""
+    asks_everyone: bool = False
+    """Whether servers that declare neither the extension nor resources are asked for an index, too."""
+    keeps_offline: bool = True
+    """Whether skills that were approved stay in sight while their server is away."""
+    listing_seconds: float | None = None
+    """How long one server's listing may take; longer is as if it had none."""
+    call_seconds: float | None = None
+    """How long one request may take, at most."""
+    caps: tuple[tuple[str, int], ...] = ()
+    """Fields of `Limits` that are tighter here."""
+    name_pattern: str = ""
+    """What a server's skill names must match, when that is less than the format allows."""
+    plain_uris: bool = False
+    """Whether URIs that hold control characters, encoded ones too, are refused."""
+
+    # Naming
+    spellings: Spellings = spec_spellings
+    keeper: KeeperOf = nobody_keeps
+
+    # Showing
+    honoured: frozenset[str] = frozenset({"name", "description", "allowed-tools"})
+    """The frontmatter fields that have an effect."""
+    catalog: Callable[[Sequence[RegisteredSkill], Showing], CatalogText] = spec_catalog
+    skill_text: Callable[[VerifiedSkill, str, Showing], str] = spec_skill_text
+    file_text: Callable[[VerifiedFile, str], str] = spec_file_text
+    tag: Callable[[RegisteredSkill], str] = spec_tag
+    confirmation: Callable[[Question], str] = plain_confirmation
+    mentions: Callable[[str, Sequence[RegisteredSkill], Showing], str] = no_mentions
+
+    # Tools
+    tools: tuple[ToolSpec, ...]
+    resource_tool: str = "read_resource"
+    """The tool that reads URIs, for messages that send somebody there."""
+
+    def naming(self, ranks: Ranks) -> Naming:
+        """How skills are called, given where every origin stands."""
+        return Naming(self.spellings, self.keeper(ranks))
+
+    def limits(self, limits: Limits) -> Limits:
+        """The limits with the tighter caps of the style. None gets looser."""
+        return replace(limits, **{cap: min(value, getattr(limits, cap)) for cap, value in self.caps})
+
+    def seconds(self, given: float) -> float:
+        """How long one request may take, no longer than the user said."""
+        return given if self.call_seconds is None else min(given, self.call_seconds)
+
+    def refusal(self, entry: SkillEntry, limits: Limits) -> str:
+        """Why a server's skill is not taken in here, with the name of the cap; empty when it is."""
+        name = plain_name(entry) if entry.draft and not entry.name else entry.name
+        if self.name_pattern and not re.fullmatch(self.name_pattern, name):
+            return (
+                f"the name {shown(name)!r} does not match {self.name_pattern} (name_pattern of {self.name})"
+            )
+        spelling = entry.draft.spelling if entry.draft else ""
+        longest = max(len(uri.encode("utf-8", "replace")) for uri in (entry.uri, spelling))
+        if longest > limits.uri_bytes:
+            return f"its URI has {longest:,} bytes, at most {limits.uri_bytes:,} are taken (uri_bytes)"
+        if self.plain_uris and _has_controls(entry):
+            return f"its URI {shown_uri(entry.uri)} holds control characters (plain_uris of {self.name})"
+        return ""
+
+    def fields(self, frontmatter: Mapping[str, Any]) -> SkillFields:
+        """The frontmatter's fields that have an effect here. Requests, never grants (SEC-4)."""
+        return typed_fields(frontmatter, self.honoured)
+
+    def awake(self, skills: Sequence[RegisteredSkill], working: Collection[str]) -> list[RegisteredSkill]:
+        """The skills that are shown while these paths are worked on."""
+        if "paths" not in self.honoured:
+            return [*skills]
+        return [skill for skill in skills if is_awake(self.fields(skill.entry.frontmatter).paths, working)]
+
+    def server_view(self, origin: Origin, skills: Sequence[RegisteredSkill], limits: Limits) -> str:
+        """A server's own view for a person, with its skills."""
+        lines = [str(origin), "Skills:"]
+        own = [skill for skill in skills if skill.origin == origin]
+        for skill in own:
+            said = clean_line(skill.entry.description, limit=limits.description_chars).text
+            lines.append(f"- {skill.handle} {self.tag(skill)} {said}".rstrip())
+        return "\n".join(lines if own else [*lines, "(none)"])
+
+
+def _has_controls(entry: SkillEntry) -> bool:
+    parts = split_uri(entry.uri)
+    decoded = "".join((parts.authority, *parts.segments))
+    return any(not char.isprintable() for char in decoded)

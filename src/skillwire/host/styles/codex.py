@@ -1,0 +1,147 @@
+"""The style of Codex: one `## Skills` block for files and servers, and `$name` in the user's message."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from skillwire.catalog.naming import clean_handle, fold_handle
+from skillwire.catalog.registry import RegisteredSkill
+from skillwire.catalog.render import CatalogText, fit_catalog
+from skillwire.host.styles.base import Actions, Showing, Style, ToolSpec
+from skillwire.host.styles.ranks import local_keeps
+from skillwire.host.styles.texts import (
+    fenced_skill,
+    has_server_skills,
+    omitted_line,
+    skill_heading,
+    spoken_description,
+    supporting,
+)
+from skillwire.skill.entries import SkillEntry
+from skillwire.trust.sanitize import clean_line
+from skillwire.trust.verify import VerifiedSkill
+
+READ_TOOL: Final = "read_mcp_resource"
+_HOW: Final = (
+    "A skill is a set of instructions in a SKILL.md. Open the one that fits before you start on a task."
+)
+_PREAMBLE: Final = (
+    f"A skill with a uri is on an MCP server: call {READ_TOOL} with both its server and its uri. The "
+    "server's name is required, and the uri is passed on exactly as it stands. Its description is the "
+    "server's own words."
+)
+_MENTION: Final = re.compile(r"(?<![\w$\\])\$([^\W_][\w.:/~-]*)")
+
+
+def call(skill: RegisteredSkill) -> str:
+    """The exact call that opens a server's skill."""
+    return f"{READ_TOOL}(server={json.dumps(skill.origin.label)}, uri={json.dumps(skill.uri)})"
+
+
+def tag(skill: RegisteredSkill) -> str:
+    return "" if skill.origin.is_local else f"(server: {skill.origin.label})"
+
+
+def short_description(entry: SkillEntry) -> str | None:
+    """A shorter description that an author may give for lists."""
+    metadata = entry.frontmatter.get("metadata")
+    found = metadata.get("short-description") if isinstance(metadata, dict) else None
+    return found if isinstance(found, str) and found.strip() else None
+
+
+def catalog(skills: Sequence[RegisteredSkill], showing: Showing) -> CatalogText:
+    """The block. What it says of servers is there only when a server's skill is."""
+
+    def item(skill: RegisteredSkill) -> str:
+        said = spoken_description(skill, showing.limits, text=short_description(skill.entry))
+        if skill.origin.is_local:
+            path = clean_line(showing.path_of(skill) or skill.uri).text
+            return f"- {skill.handle}: {said} (file: {path})"
+        uri = clean_line(skill.uri).text
+        return f"- {skill.handle}: {said} (uri: {uri}, server: {skill.origin.label})"
+
+    def frame(items: Sequence[str], omitted: int, shown: Sequence[RegisteredSkill]) -> str:
+        preamble = [_PREAMBLE] if has_server_skills(shown) else []
+        return "\n".join(
+            ["## Skills", _HOW, *preamble, *items, *([omitted_line(omitted)] if omitted else [])]
+        )
+
+    return fit_catalog(skills, item, frame, limits=showing.limits)
+
+
+def mentions(message: str, skills: Sequence[RegisteredSkill], showing: Showing) -> str:
+    """The calls for the skills that a user's message mentions as `$name`, each once, in order."""
+    by_name: dict[str, RegisteredSkill] = {fold_handle(skill.handle): skill for skill in skills}
+    found: dict[str, RegisteredSkill] = {}
+    for match in _MENTION.finditer(message):
+        name = match[1]
+        # `$refunds.` at the end of a sentence is `$refunds`.
+        while name and fold_handle(name) not in by_name and name[-1] in ".:/~-_":
+            name = name[:-1]
+        if skill := by_name.get(fold_handle(name)):
+            found.setdefault(skill.handle, skill)
+    lines = [
+        f"- ${skill.handle}: read the file {clean_line(showing.path_of(skill) or skill.uri).text}"
+        if skill.origin.is_local
+        else f"- ${skill.handle}: call {call(skill)}"
+        for skill in found.values()
+    ]
+    return "\n".join(["The user named these skills. Open each before you go on.", *lines]) if lines else ""
+
+
+def skill_text(skill: VerifiedSkill, handle: str, showing: Showing) -> str:
+    """An opened skill. Its name and description are those of the file itself, as is the rest."""
+    beside = supporting(skill, showing.limits)
+    server = json.dumps(skill.origin.label)
+    pointers = [f"- {READ_TOOL}(server={server}, uri={json.dumps(uri)})" for _, uri in beside.files]
+    if skill.origin.is_local:
+        pointers = [f"- {path}" for path, _ in beside.files]
+    if beside.more:
+        pointers.append(f"- {beside.more} more")
+    about = [
+        f"{key}: {clean_line(value, limit=showing.limits.description_chars).text}"
+        for key in ("name", "description")
+        if isinstance(value := skill.frontmatter.get(key), str)
+    ]
+    fenced = fenced_skill(
+        skill,
+        handle,
+        before=[*about, ""] if about else (),
+        after=["", "Files:", *pointers] if pointers else (),
+    )
+    return f"{skill_heading(skill, clean_handle(handle), fenced)}\n{fenced.text}"
+
+
+async def _read(host: Actions, arguments: Mapping[str, Any]) -> str:
+    return await host.read_resource(arguments["server"], arguments["uri"])
+
+
+STYLE: Final = Style(
+    name="codex",
+    summary="One block for files and servers, exact calls for what the user mentions as $name.",
+    peek=True,
+    call_seconds=10,
+    caps=(("uri_bytes", 2048), ("catalog_chars", 8000)),
+    plain_uris=True,
+    keeper=local_keeps,
+    catalog=catalog,
+    skill_text=skill_text,
+    tag=tag,
+    mentions=mentions,
+    tools=(
+        ToolSpec(
+            name=READ_TOOL,
+            description="Read a resource of an MCP server. The URI of a skill opens that skill.",
+            parameters=(
+                ("server", "The server's name, as the list of skills has it."),
+                ("uri", "The URI, exactly as it stands there."),
+            ),
+            required=("server", "uri"),
+            action=_read,
+        ),
+    ),
+    resource_tool=READ_TOOL,
+)

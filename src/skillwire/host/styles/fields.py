@@ -1,0 +1,105 @@
+"""SkillFields: what a skill's frontmatter asks for, as typed values. Requests, never grants (SEC-4)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from skillwire.skill.entries import JsonValue
+from skillwire.trust.acting import requested_tools
+from skillwire.trust.sanitize import clean_line
+
+ALL_FIELDS: Final = frozenset(
+    {"name", "description", "allowed-tools", "model", "effort", "when-to-use", "paths"}
+)
+_LINE: Final = 1024
+_WORD: Final = 100
+_GLOBS: Final = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillFields:
+    """The fields that a style honours; the others are empty, whatever the skill says."""
+
+    name: str = ""
+    description: str = ""
+    allowed_tools: tuple[str, ...] = ()
+    model: str = ""
+    effort: str = ""
+    when_to_use: str = ""
+    paths: tuple[str, ...] = ()
+
+
+def typed_fields(frontmatter: Mapping[str, JsonValue], honoured: Collection[str] = ALL_FIELDS) -> SkillFields:
+    """The fields of a frontmatter. One of an unexpected type counts as absent."""
+
+    def get(key: str) -> JsonValue:
+        return frontmatter.get(key, frontmatter.get(key.replace("-", "_"))) if key in honoured else None
+
+    return SkillFields(
+        name=_line(get("name"), _WORD),
+        description=_line(get("description"), _LINE),
+        allowed_tools=requested_tools(get("allowed-tools")),
+        model=_line(get("model"), _WORD),
+        effort=_line(get("effort"), _WORD),
+        when_to_use=_line(get("when-to-use"), _LINE),
+        paths=_globs(get("paths")),
+    )
+
+
+def is_awake(paths: Collection[str], working: Collection[str]) -> bool:
+    """Whether a skill with these globs is shown: always without any, else once a working path fits one."""
+    return not paths or any(glob_fits(glob, path) for glob in paths for path in working)
+
+
+def glob_fits(glob: str, path: str) -> bool:
+    """Whether a path fits a glob: `*` and `?` stay within a segment, `**` stands for any number of them.
+
+    A glob without a slash fits a file of that name in any directory. No pattern takes longer than the two
+    lengths multiplied, for it may come from a stranger.
+    """
+    pattern = glob.replace("\\", "/").strip("/").split("/")
+    segments = path.replace("\\", "/").strip("/").split("/")
+    if len(pattern) == 1 and pattern != ["**"]:
+        return _segment_fits(pattern[0], segments[-1])
+    # reached[n]: whether the pattern so far fits the first n segments.
+    reached = [True] + [False] * len(segments)
+    for part in pattern:
+        if part == "**":
+            for at in range(1, len(reached)):
+                reached[at] = reached[at] or reached[at - 1]
+        else:
+            fits = [_segment_fits(part, segment) for segment in segments]
+            reached = [False] + [before and fit for before, fit in zip(reached, fits, strict=False)]
+    return reached[-1]
+
+
+def _segment_fits(pattern: str, text: str) -> bool:
+    at = mark = 0
+    star = -1
+    place = 0
+    while place < len(text):
+        if at < len(pattern) and pattern[at] == "*":
+            star, mark, at = at, place, at + 1
+        elif at < len(pattern) and pattern[at] in ("?", text[place]):
+            at, place = at + 1, place + 1
+        elif star >= 0:
+            mark += 1
+            at, place = star + 1, mark
+        else:
+            return False
+    return not pattern[at:].strip("*")
+
+
+def _line(value: JsonValue, limit: int) -> str:
+    return clean_line(value, limit=limit).text if isinstance(value, str) else ""
+
+
+def _globs(value: JsonValue) -> tuple[str, ...]:
+    if isinstance(value, str):
+        value = list(value.split(","))
+    if not isinstance(value, list):
+        return ()
+    lines = (_line(item, _WORD) for item in value[:_GLOBS])
+    return tuple(line for line in lines if line)

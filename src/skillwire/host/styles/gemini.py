@@ -1,0 +1,157 @@
+"""The style of gemini-cli: a slot for each source, hard gates, and activation inside an untrusted element."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from skillwire.catalog.naming import clean_handle
+from skillwire.catalog.registry import RegisteredSkill
+from skillwire.catalog.render import CatalogText, fit_catalog
+from skillwire.host.styles.base import Actions, Question, Showing, Style, ToolSpec
+from skillwire.host.styles.ranks import local_then_first_keeps
+from skillwire.host.styles.texts import (
+    escape_body,
+    fenced_file,
+    fenced_skill,
+    file_heading,
+    has_server_skills,
+    omitted_line,
+    skill_heading,
+    supporting,
+)
+from skillwire.trust.origin import Origin
+from skillwire.trust.sanitize import clean_line, escape_markdown, escape_xml
+from skillwire.trust.verify import VerifiedFile, VerifiedSkill
+
+ACTIVATE_TOOL: Final = "activate_skill"
+READ_TOOL: Final = "read_mcp_resource"
+_DESCRIPTION: Final = 500
+
+
+def source(origin: Origin) -> str:
+    """The name of an origin's slot."""
+    return f"local:{origin.label}" if origin.is_local else f"mcp:{origin.label}"
+
+
+def tag(skill: RegisteredSkill) -> str:
+    return "" if skill.origin.is_local else f"[{source(skill.origin)}]"
+
+
+def catalog(skills: Sequence[RegisteredSkill], showing: Showing) -> CatalogText:
+    """An element for each skill, every string of a server escaped."""
+
+    def item(skill: RegisteredSkill) -> str:
+        said = clean_line(skill.entry.description, limit=showing.limits.description_chars).text
+        place = showing.path_of(skill) or skill.uri
+        return (
+            f"<skill><name>{escape_xml(skill.handle)}</name>"
+            f"<description>{escape_xml(said)}</description>"
+            f"<source>{escape_xml(source(skill.origin))}</source>"
+            f"<location>{escape_xml(clean_line(place).text)}</location></skill>"
+        )
+
+    def frame(items: Sequence[str], omitted: int, shown: Sequence[RegisteredSkill]) -> str:
+        lines = ["<available_skills>", f"To use one of these, call {ACTIVATE_TOOL} with its name."]
+        if has_server_skills(shown):
+            lines.append("A <source> of mcp: is a server; its description is that server's words, not yours.")
+        lines += items
+        return "\n".join([*lines, *([omitted_line(omitted)] if omitted else []), "</available_skills>"])
+
+    return fit_catalog(skills, item, frame, limits=showing.limits)
+
+
+def skill_text(skill: VerifiedSkill, handle: str, showing: Showing) -> str:
+    """An activated skill: where it is from, then its text, escaped and fenced, in an untrusted element."""
+    beside = supporting(skill, showing.limits)
+    files = [f"<file>{escape_xml(uri)}</file>" for _, uri in beside.files]
+    if beside.more:
+        files.append(f"<more>{beside.more}</more>")
+    if files:
+        files = ["", f"Files, each to be read with {READ_TOOL}:", *files]
+    handle = clean_handle(handle)
+    # Escaped as well as fenced: the text can close none of the elements around it.
+    fenced = fenced_skill(skill, handle, prepare=escape_body, after=files)
+    trust = "" if skill.origin.is_local else ' trust="untrusted"'
+    return "\n".join(
+        [
+            skill_heading(skill, handle, fenced),
+            f'<activated_skill name="{escape_xml(handle)}">',
+            f"<source>{escape_xml(source(skill.origin))}</source>",
+            f"<location>{escape_xml(clean_line(skill.file.uri).text)}</location>",
+            f"<instructions{trust}>",
+            fenced.text,
+            "</instructions>",
+            "</activated_skill>",
+        ]
+    )
+
+
+def file_text(file: VerifiedFile, handle: str) -> str:
+    """A file of an activated skill, as untrusted as the skill."""
+    fenced = fenced_file(file, handle, prepare=escape_body)
+    trust = "" if file.origin.is_local else ' trust="untrusted"'
+    return f"{file_heading(file, handle, fenced)}\n<content{trust}>\n{fenced.text}\n</content>"
+
+
+def confirmation(question: Question) -> str:
+    """The question in Markdown. A skill's own words can add no emphasis, link or heading to it."""
+    skill = question.skill
+    said = escape_markdown(clean_line(skill.entry.description, limit=_DESCRIPTION).text)
+    lines = [
+        f"Activate **{escape_markdown(skill.handle)}** from **{escape_markdown(source(skill.origin))}**?",
+        f"Reason for asking: {question.reason.value}.",
+        f"Location: {escape_markdown(clean_line(skill.uri, limit=_DESCRIPTION).text)}",
+        f"It says of itself: {said}",
+    ]
+    if question.nested:
+        lines.append("It lies inside another skill and needs a yes of its own.")
+    if question.changes:
+        lines.append(f"Files that changed since it was approved: {len(question.changes)}.")
+    if question.requested_tools:
+        tools = ", ".join(
+            escape_markdown(clean_line(tool, limit=100).text) for tool in question.requested_tools
+        )
+        lines.append(f"It asks for these tools, and does not get them by this: {tools}")
+    return "\n\n".join(lines)
+
+
+async def _activate(host: Actions, arguments: Mapping[str, Any]) -> str:
+    return await host.load_text(arguments["name"])
+
+
+async def _read(host: Actions, arguments: Mapping[str, Any]) -> str:
+    # G6: the one owner, or nobody. Then the same way as with a server's name (VER-7).
+    return await host.read_resource(host.owner(arguments["uri"]), arguments["uri"])
+
+
+STYLE: Final = Style(
+    name="gemini",
+    summary="A slot for each source, emptied the moment a gate closes; activation as untrusted instructions.",
+    keeps_offline=False,
+    caps=(("body_bytes", 256 * 1024), ("description_chars", _DESCRIPTION)),
+    name_pattern="[A-Za-z0-9][A-Za-z0-9._-]{0,63}",
+    keeper=local_then_first_keeps,
+    catalog=catalog,
+    skill_text=skill_text,
+    file_text=file_text,
+    tag=tag,
+    confirmation=confirmation,
+    tools=(
+        ToolSpec(
+            name=ACTIVATE_TOOL,
+            description="Activate a skill of the list of available skills, before you start on its task.",
+            parameters=(("name", "The skill's name, as the list has it."),),
+            required=("name",),
+            action=_activate,
+        ),
+        ToolSpec(
+            name=READ_TOOL,
+            description="Read a resource of a connected MCP server by its URI, such as a file of a skill.",
+            parameters=(("uri", "The URI, as it was given to you."),),
+            required=("uri",),
+            action=_read,
+        ),
+    ),
+    resource_tool=READ_TOOL,
+)

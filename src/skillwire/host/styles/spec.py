@@ -1,0 +1,76 @@
+"""The default style: as SPEC says, with nothing taken from any one host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from skillwire.catalog.render import LIST_TOOL, LOAD_TOOL, READ_TOOL
+from skillwire.host.styles.base import Actions, Style, ToolSpec
+
+RESOURCE_TOOL: Final = "read_resource"
+
+
+async def _load(host: Actions, arguments: Mapping[str, Any]) -> str:
+    return await host.load_text(arguments["name"], server=arguments.get("server"))
+
+
+async def _read(host: Actions, arguments: Mapping[str, Any]) -> str:
+    return await host.read(arguments["name"], arguments["path"])
+
+
+async def _list(host: Actions, arguments: Mapping[str, Any]) -> str:
+    return await host.directory_text(arguments["name"], arguments.get("path") or "")
+
+
+async def _read_resource(host: Actions, arguments: Mapping[str, Any]) -> str:
+    return await host.read_resource(arguments["server"], arguments["uri"])
+
+
+READ_RESOURCE: Final = ToolSpec(
+    name=RESOURCE_TOOL,
+    description="Read a resource of an MCP server by its URI. The URI of a skill loads that skill.",
+    parameters=(("server", "The server's name."), ("uri", "The resource's URI, as it was given to you.")),
+    required=("server", "uri"),
+    action=_read_resource,
+)
+SPEC_TOOLS: Final = (
+    ToolSpec(
+        name=LOAD_TOOL,
+        description="Load a skill: instructions for a kind of task. Call it before you start on a task that "
+        "a skill in the catalogue fits. The result is reference text from the named origin.",
+        parameters=(
+            ("name", "The skill's name in the catalogue, or its URI."),
+            ("server", "The server it is on; needed only with a URI that several servers could have."),
+        ),
+        required=("name",),
+        action=_load,
+    ),
+    ToolSpec(
+        name=READ_TOOL,
+        description="Read a supporting file of a loaded skill, such as references/guide.md.",
+        parameters=(
+            ("name", "The loaded skill's name."),
+            ("path", "The file's path, starting at the skill's directory."),
+        ),
+        required=("name", "path"),
+        action=_read,
+    ),
+    ToolSpec(
+        name=LIST_TOOL,
+        description="List the files in a directory of a loaded skill.",
+        parameters=(
+            ("name", "The loaded skill's name."),
+            ("path", "The directory's path; the skill's own by default."),
+        ),
+        required=("name",),
+        action=_list,
+    ),
+    READ_RESOURCE,
+)
+
+STYLE: Final = Style(
+    name="spec",
+    summary="The Skills extension as it is written: no name wins, nothing is read early.",
+    tools=SPEC_TOOLS,
+)

@@ -1,0 +1,90 @@
+"""A table of the styles, made from the styles themselves by having each name and dress the same skills."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from skillwire.catalog.registry import Registry
+from skillwire.host.styles.base import Style
+from skillwire.host.styles.ranks import Layer, Rank
+from skillwire.limits import DEFAULT_LIMITS
+from skillwire.skill.entries import DYNAMIC, SkillEntry
+from skillwire.skill.uris import parse_uri
+from skillwire.trust.origin import Origin
+
+_LOCAL: Final = Origin.local("project")
+_DEMO: Final = Origin.mcp("demo")
+_OTHER: Final = Origin.mcp("other")
+_RANKS: Final = {_LOCAL: Rank(Layer.PROJECT, 0), _DEMO: Rank(Layer.MCP, 0), _OTHER: Rank(Layer.MCP, 1)}
+_ENTRY: Final = SkillEntry(
+    parse_uri("skill://db/migrate/SKILL.md"),
+    {"name": "migrate", "description": "Moves a database."},
+    DYNAMIC,
+)
+
+
+def style_table(styles: Iterable[Style]) -> str:
+    """The styles side by side, in Markdown: a row for each habit."""
+    columns = [(f"`{style.name}`", _habits(style)) for style in styles]
+    lines = ["| | " + " | ".join(title for title, _ in columns) + " |", "|---" * (len(columns) + 1) + "|"]
+    for habit in columns[0][1]:
+        lines.append(f"| {habit} | " + " | ".join(habits[habit] for _, habits in columns) + " |")
+    return "\n".join(lines)
+
+
+def _habits(style: Style) -> dict[str, str]:
+    alone = _handles(style, _DEMO)
+    tags = [style.tag(skill) for skill in _registry(style, _DEMO).skills()]
+    return {
+        "a server's skill": _code(alone["demo"]),
+        "beside a local one of that name": _pair(_handles(style, _LOCAL, _DEMO)),
+        "beside another server's": _pair(_handles(style, _DEMO, _OTHER)),
+        "mark in lists": _code(tags[0]),
+        "tools": ", ".join(_code(_signature(tool.name, tool.parameters)) for tool in style.tools),
+        "takes bare `skill://` resources (D0)": _yes(style.bare_scan),
+        "peeks where a dialect has no metadata (D0, D1)": _yes(style.peek),
+        "asks servers that declare nothing": _yes(style.asks_everyone),
+        "keeps approved skills of a server that is away": _yes(style.keeps_offline),
+        "frontmatter that counts": ", ".join(sorted(style.honoured)),
+        "time for a listing": _seconds(style.listing_seconds),
+        "time for a request": _seconds(style.call_seconds),
+        "tighter caps": ", ".join(_departures(style)) or "none",
+    }
+
+
+def _departures(style: Style) -> list[str]:
+    caps = [f"`{cap}` {value:,}" for cap, value in style.caps if value < getattr(DEFAULT_LIMITS, cap)]
+    if style.name_pattern:
+        caps.append(f"`name_pattern` `{style.name_pattern}`")
+    return [*caps, *(["`plain_uris`"] if style.plain_uris else [])]
+
+
+def _registry(style: Style, *origins: Origin) -> Registry:
+    registry = Registry(style.naming(_RANKS))
+    registry.replace_many({origin: [_ENTRY] for origin in origins})
+    return registry
+
+
+def _handles(style: Style, *origins: Origin) -> dict[str, str]:
+    return {skill.origin.label: skill.handle for skill in _registry(style, *origins).skills()}
+
+
+def _pair(handles: dict[str, str]) -> str:
+    return ", ".join(_code(handle) for handle in handles.values())
+
+
+def _signature(name: str, parameters: tuple[tuple[str, str], ...]) -> str:
+    return f"{name}({', '.join(parameter for parameter, _ in parameters)})"
+
+
+def _code(text: str) -> str:
+    return f"`{text}`"
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def _seconds(value: float | None) -> str:
+    return "as configured" if value is None else f"{value:g} s at most"

@@ -1,0 +1,112 @@
+"""What texts of all styles are made of. Whatever the clothing, a server's text is in a fence (SEC-1)."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from skillwire.catalog.naming import clean_handle
+from skillwire.catalog.registry import RegisteredSkill
+from skillwire.catalog.render import heading
+from skillwire.limits import Limits
+from skillwire.skill.entries import DYNAMIC
+from skillwire.skill.uris import SkillUri, path_below, skill_root
+from skillwire.trust.fence import Fenced, fence
+from skillwire.trust.paths import shown_path
+from skillwire.trust.sanitize import clean_line
+from skillwire.trust.verify import VerifiedFile, VerifiedSkill
+
+
+@dataclass(frozen=True, slots=True)
+class Supporting:
+    """The files beside a `SKILL.md`, from its entry alone. Nothing is fetched for it (VER-5)."""
+
+    files: tuple[tuple[str, SkillUri], ...] = ()
+    """Paths fit to be shown, with their URIs."""
+    more: int = 0
+    unknown: bool = False
+    """The skill is made on request: nobody can say which files there are."""
+
+
+def supporting(skill: VerifiedSkill, limits: Limits) -> Supporting:
+    """What a loaded skill may point to."""
+    entry = skill.entry
+    if entry.resources is DYNAMIC:
+        return Supporting(unknown=True)
+    root = skill_root(entry.uri)
+    files = [
+        (shown_path("/".join(path_below(resource.uri, root))), resource.uri)
+        for resource in entry.resources
+        if resource.uri != entry.uri
+    ]
+    kept = files[: limits.file_pointers]
+    return Supporting(tuple(kept), len(files) - len(kept))
+
+
+def fenced_skill(
+    skill: VerifiedSkill,
+    handle: str,
+    *,
+    before: Iterable[str] = (),
+    after: Iterable[str] = (),
+    prepare: Callable[[str], str] = str,
+    salt: bytes = b"",
+) -> Fenced:
+    """A loaded skill's body in its fence, with lines of the same origin before and after it."""
+    if type(skill) is not VerifiedSkill:
+        raise TypeError("only a VerifiedSkill is rendered")
+    body = skill.body if skill.body.endswith("\n") or not skill.body else skill.body + "\n"
+    content = "".join([*(f"{line}\n" for line in before), prepare(body), *(f"{line}\n" for line in after)])
+    attributes = {"name": clean_handle(handle), "uri": skill.file.uri}
+    return fence(content, skill.origin, part="", attributes=attributes, salt=salt)
+
+
+def fenced_file(
+    file: VerifiedFile, handle: str, *, prepare: Callable[[str], str] = str, salt: bytes = b""
+) -> Fenced:
+    """A supporting file in its fence, or a word on what it is when it is binary."""
+    if type(file) is not VerifiedFile:
+        raise TypeError("only a VerifiedFile is rendered")
+    text = file.text
+    if text is None:
+        text = f"(binary: {file.size} bytes, {file.digest}; not shown as text)"
+    attributes = {"skill": clean_handle(handle), "path": shown_path(file.path)}
+    return fence(prepare(text), file.origin, part="_file", attributes=attributes, salt=salt)
+
+
+def skill_heading(skill: VerifiedSkill, handle: str, fenced: Fenced) -> str:
+    return heading(f"Skill {clean_handle(handle)}", skill.origin, fenced)
+
+
+def file_heading(file: VerifiedFile, handle: str, fenced: Fenced) -> str:
+    return heading(f"A file of the skill {clean_handle(handle)}", file.origin, fenced)
+
+
+def escape_body(text: str) -> str:
+    """Text that can open and close no element, its quotation marks left alone."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def spoken_description(skill: RegisteredSkill, limits: Limits, *, text: str | None = None) -> str:
+    """A description for a list of plain lines.
+
+    A server's words have no brackets there but square ones: round ones are ours, and say what is local and
+    what is not (SEC-1).
+    """
+    said = clean_line(skill.entry.description if text is None else text, limit=limits.description_chars).text
+    return said if skill.origin.is_local else square_brackets(said)
+
+
+def square_brackets(text: str) -> str:
+    """The text with every bracket, of whatever shape, a square one."""
+    shapes: Mapping[str, str] = {"Ps": "[", "Pe": "]"}
+    return "".join(shapes.get(unicodedata.category(char), char) for char in text)
+
+
+def omitted_line(omitted: int) -> str:
+    return f"Not shown for lack of room: {omitted} more {'skill' if omitted == 1 else 'skills'}."
+
+
+def has_server_skills(skills: Sequence[RegisteredSkill]) -> bool:
+    return any(not skill.origin.is_local for skill in skills)
