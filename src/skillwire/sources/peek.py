@@ -1,0 +1,73 @@
+"""Peeks: frontmatter read early, where a dialect has no metadata of its own (VER-5).
+
+Only the scans (D0, D1) are like that. A peek reads `SKILL.md` alone, keeps its parsed frontmatter and drops
+the bytes. It is no load: nothing is held, cached or approved by it. What was peeked at is what a load must
+find again, field by field (VER-2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Final
+
+import anyio
+
+from skillwire.errors import FormatError, SkillwireError
+from skillwire.issues import Issue, shown
+from skillwire.limits import Limits
+from skillwire.skill.drafts import Dialect
+from skillwire.skill.entries import SkillEntry
+from skillwire.skill.frontmatter import parse_skill_md
+from skillwire.skill.uris import SkillUri, shown_uri
+from skillwire.wire.older import OlderListing, left_out, reason
+
+_SIDE_BY_SIDE: Final = 8
+_SCANNED: Final = frozenset({Dialect.MANIFEST, Dialect.BARE_SCAN})
+
+
+async def with_peeks(
+    listing: OlderListing, read: Callable[[str], Awaitable[bytes]], *, limits: Limits
+) -> OlderListing:
+    """The listing with the frontmatter of its skills. One that cannot be read costs itself alone."""
+    entries: dict[SkillUri, SkillEntry] = {entry.uri: entry for entry in listing.entries}
+    issues: list[Issue] = [*listing.issues]
+    # VER-5: a dialect with metadata of its own is never peeked at.
+    wanted = [entry for entry in listing.entries if entry.dialect in _SCANNED]
+    turns = anyio.Semaphore(_SIDE_BY_SIDE)
+
+    async def peek(entry: SkillEntry) -> None:
+        spelling = entry.draft.spelling if entry.draft else entry.uri
+        async with turns:
+            try:
+                entries[entry.uri] = peeked(entry, await read(spelling), limits=limits)
+            except FormatError as error:
+                del entries[entry.uri]
+                issues.append(left_out(shown_uri(entry.uri), reason(error), error.issues[0].remedy))
+            except SkillwireError as error:
+                del entries[entry.uri]
+                issues.append(left_out(shown_uri(entry.uri), shown(str(error), 300), "ask again later"))
+
+    async with anyio.create_task_group() as tasks:
+        for entry in wanted[: limits.peeks]:
+            tasks.start_soon(peek, entry)
+    if len(wanted) > limits.peeks:
+        more = len(wanted) - limits.peeks
+        issues.append(
+            left_out("resources", f"{more:,} skills were not peeked at (peeks)", "load them by name")
+        )
+    return replace(listing, entries=tuple(entries.values()), issues=tuple(issues))
+
+
+def peeked(entry: SkillEntry, data: bytes, *, limits: Limits) -> SkillEntry:
+    """The entry with what its `SKILL.md` says of itself. The name stays that of its directory."""
+    if len(data) > limits.peek_bytes or not data.removeprefix(b"\xef\xbb\xbf").startswith(b"---"):
+        return entry  # Too long to look at, or without frontmatter, which these dialects allow.
+    found = parse_skill_md(data, file=shown_uri(entry.uri), limits=limits).frontmatter
+    carried = frozenset(found) - {"name"}
+    description = found.get("description")
+    if not isinstance(description, str) or not description.strip():
+        carried -= {"description"}
+        found["description"] = entry.description
+    draft = replace(entry.draft, carried=carried) if entry.draft else None
+    return replace(entry, frontmatter={**found, "name": entry.name}, draft=draft)
