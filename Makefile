@@ -1,5 +1,5 @@
 # `make demo` and `make test` need Python 3.11 or later and nothing else: each sets itself up.
-.PHONY: demo test check unit constraints clean
+.PHONY: demo test check unit bench constraints clean
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN = .venv/bin
@@ -19,6 +19,10 @@ check: $(STAMP)
 
 unit: $(STAMP)
 	$(BIN)/pytest -n 2 --dist worksteal
+
+# Takes about half an hour; `python -m benchmarks --help` has the options for less.
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks --write $(BENCH)
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Skillwire needs Python 3.11 or later; install it, or run make PYTHON=/path/to/python3.11" >&2; exit 1; }

@@ -1,0 +1,149 @@
+"""Bench: what every measure works with, and the order in which contestants take turns."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TypeVar
+
+from benchmarks.calls import WrongAnswer, check_entry, check_read, get_call, list_call, read_call, result_of
+from benchmarks.contestants import Contestant
+from benchmarks.http_load import Connection
+from benchmarks.processes import Cores, ServerFailed, ServerProcess, TooSlow
+from benchmarks.samples import Sample, Samples, Series
+from benchmarks.stdio_load import Wire
+from benchmarks.tree import SkillTree
+
+T = TypeVar("T")
+PATIENCE_SECONDS: Final = 60
+_CHECKED: Final = 5
+
+
+@dataclass(slots=True)
+class Bench:
+    """One run. Measures add to `samples`; who fails is noted and takes no further part in that measure."""
+
+    trees: dict[int, SkillTree]
+    contestants: Sequence[Contestant]
+    rounds: int
+    seconds: float
+    connections: Sequence[int]
+    windows: Sequence[int]
+    work: Path
+    cores: Cores = field(default_factory=Cores)
+    samples: Samples = field(default_factory=Samples)
+    too_slow: set[tuple[str, int]] = field(default_factory=set)
+
+    def entrants(self) -> list[tuple[Contestant, SkillTree]]:
+        """Every contestant with every tree, but for those that were too slow on one of that size before."""
+        return [
+            (contestant, tree)
+            for tree in self.trees.values()
+            for contestant in self.contestants
+            if (contestant.name, tree.size) not in self.too_slow
+        ]
+
+    def record(self, measure: str, contestant: str, size: int, turn: int, value: float, unit: str) -> None:
+        self.samples.add(Sample(measure, contestant, size, turn, value, unit))
+        say(f"  round {turn + 1}  {measure:<22} {size:>6} skills  {contestant:<22} {value:>12,.4g} {unit}")
+
+    def take_turns(self, runners: dict[Series, Callable[[int], None]], *, rounds: int | None = None) -> None:
+        """Let everybody run once in each round.
+
+        Those of one measure run side by side, each round with another one first: what is compared ran within
+        seconds, and nobody always follows the same neighbour.
+        """
+        left = dict(runners)
+        measures = list(dict.fromkeys(entrant.measure for entrant in runners))
+        for turn in range(rounds or self.rounds):
+            for measure in measures:
+                for entrant in rotated([each for each in left if each.measure == measure], turn):
+                    try:
+                        left[entrant](turn)
+                    except (ServerFailed, WrongAnswer, OSError) as error:
+                        del left[entrant]
+                        self.give_up(entrant, error)
+
+    def give_up(self, entrant: Series, error: Exception) -> None:
+        """Note who takes no further part, and why."""
+        if isinstance(error, TooSlow):
+            self.too_slow.add((entrant.contestant, entrant.size))
+        reason = " ".join(str(error).split())[:400]
+        text = f"{entrant.contestant} gave up {entrant.measure} at {entrant.size:,} skills: {reason}"
+        self.samples.note(text)
+        say(f"  {text}")
+
+    @contextmanager
+    def serving(self, contestant: Contestant, tree: SkillTree) -> Iterator[ServerProcess]:
+        """A contestant over HTTP, up and with right answers."""
+        command = contestant.http(tree.root)
+        with ServerProcess(
+            command, over_http=True, cores=self.cores, environment=self.fresh_homes()
+        ) as server:
+            server.await_url(PATIENCE_SECONDS)
+            check_http(server, tree)
+            yield server
+
+    @contextmanager
+    def wired(self, contestant: Contestant, tree: SkillTree) -> Iterator[tuple[ServerProcess, Wire]]:
+        """A contestant over stdio, up and with right answers."""
+        command = contestant.stdio(tree.root)
+        with ServerProcess(
+            command, over_http=False, cores=self.cores, environment=self.fresh_homes()
+        ) as server:
+            wire = Wire(server, PATIENCE_SECONDS)
+            check_stdio(wire, tree)
+            yield server, wire
+
+    def fresh_homes(self) -> dict[str, str]:
+        """Places for what a server keeps between starts, with nothing in them yet."""
+        home = tempfile.mkdtemp(dir=self.work, prefix="home-")
+        return dict.fromkeys(("XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"), home)
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def rotated(items: Sequence[T], by: int) -> list[T]:
+    """The same items, each round with another one first."""
+    start = by % len(items) if items else 0
+    return [*items[start:], *items[:start]]
+
+
+def check_http(server: ServerProcess, tree: SkillTree) -> None:
+    host = server.url.removeprefix("http://")
+    connection = Connection(server.address, PATIENCE_SECONDS)
+    try:
+        _check(tree, lambda call: connection.ask(call.over_http(host)))
+    finally:
+        connection.close()
+
+
+def check_stdio(wire: Wire, tree: SkillTree) -> None:
+    _check(tree, wire.ask)
+
+
+def _check(tree: SkillTree, ask: Callable[..., bytes]) -> None:
+    """Answers are right before they are timed: entries, digests and the bytes behind them."""
+    skills = tree.spread(_CHECKED)
+    first = result_of(ask(list_call()))["skills"]
+    if not first:
+        raise WrongAnswer("the first page is empty")
+    for skill in skills:
+        check_entry(skill, result_of(ask(get_call(skill)))["skill"])
+        for file in skill.files:
+            check_read(skill, file, result_of(ask(read_call(skill, file))))
+
+
+def check_enumeration(tree: SkillTree, pages: Iterable[bytes]) -> list[object]:
+    """Every skill of the tree is listed once; the entries."""
+    entries = [entry for page in pages for entry in result_of(page)["skills"]]
+    uris = sorted(entry["uri"] for entry in entries)
+    if uris != sorted(tree.skill(number).uri for number in range(tree.size)):
+        raise WrongAnswer(f"{len(uris)} entries were listed, {tree.size} skills are there")
+    return list(entries)

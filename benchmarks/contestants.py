@@ -1,0 +1,89 @@
+"""Contestants: who serves the tree, and how each is started."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_HERE: Final = Path(__file__).parent
+# The npm peers are pinned, installed and started by what the interop tests use.
+sys.path.append(str(_HERE.parent / "tests"))
+
+from interop.peers import (  # noqa: E402 # pyright: ignore[reportMissingImports]
+    NodeMissing,
+    Peers,
+    find_node,
+    install,
+)
+
+SKILLWIRE: Final = "skillwire"
+PLAIN: Final = "plain"
+FASTMCP: Final = "fastmcp"
+TYPESCRIPT: Final = "typescript"
+EVERYBODY: Final = (SKILLWIRE, PLAIN, FASTMCP, TYPESCRIPT)
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """A server of skills. `stdio` and `http` give its command for a folder."""
+
+    name: str
+    stdio: Callable[[Path], list[str]]
+    http: Callable[[Path], list[str]]
+    sees_edits: bool = False
+    """Whether it means to notice that a file was changed while it runs."""
+
+
+def find_contestants(names: tuple[str, ...] = EVERYBODY) -> tuple[list[Contestant], list[str]]:
+    """Those of the named contestants that can run here, and a word on each that cannot."""
+    found = [each for each in (_skillwire(), _plain(), _fastmcp()) if each.name in names]
+    notes: list[str] = []
+    if TYPESCRIPT in names:
+        try:
+            found.append(_typescript(install(find_node())))
+        except NodeMissing as missing:
+            notes.append(f"{TYPESCRIPT} did not take part: {missing}")
+    return found, notes
+
+
+def script(name: str, *arguments: object) -> list[str]:
+    """The command that runs a program of the benchmark."""
+    return [sys.executable, str(_HERE / f"{name}.py"), *map(str, arguments)]
+
+
+def _skillwire() -> Contestant:
+    program = str(Path(sys.executable).parent / "skillwire")
+    return Contestant(
+        SKILLWIRE,
+        lambda folder: [program, "serve", str(folder)],
+        lambda folder: [program, "serve", str(folder), "--http", "127.0.0.1:0"],
+        sees_edits=True,
+    )
+
+
+def _plain() -> Contestant:
+    return Contestant(
+        PLAIN,
+        lambda folder: script("plain_server", folder),
+        lambda folder: script("plain_server", folder, "--http", 0),
+    )
+
+
+def _fastmcp() -> Contestant:
+    return Contestant(
+        FASTMCP,
+        lambda folder: script("fastmcp_server", folder),
+        lambda folder: script("fastmcp_server", folder, "--http", 0),
+        sees_edits=True,
+    )
+
+
+def _typescript(peers: Peers) -> Contestant:
+    return Contestant(
+        TYPESCRIPT,
+        lambda folder: [*peers.skills_server, str(folder)],
+        lambda folder: [*peers.skills_server, str(folder), "--http"],
+    )

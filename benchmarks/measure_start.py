@@ -1,0 +1,180 @@
+"""Measures of starting: from nothing to the first page of `skills/list`, and from there through all pages."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from benchmarks.bench import PATIENCE_SECONDS, Bench, check_enumeration
+from benchmarks.calls import Call, WrongAnswer, check_entry, list_call, read_call, result_of
+from benchmarks.contestants import Contestant, script
+from benchmarks.http_load import Connection
+from benchmarks.processes import ServerProcess
+from benchmarks.samples import Series
+from benchmarks.stdio_load import Wire
+from benchmarks.tree import SkillTree
+
+FLOORS: Final = {
+    "imports": "imports",
+    "imports + scan": "scan",
+    "imports + stat": "stat",
+    "walk + hash": "hash",
+}
+DUMPS: Final = "one json.dumps"
+_CURSOR: Final = re.compile(rb'"nextCursor":"([^"]*)"')
+_DROP: Final = Path("/proc/sys/vm/drop_caches")
+
+
+def warm(bench: Bench) -> None:
+    """Start with the files in memory and nothing kept from an earlier start, then once more with what is."""
+    runners: dict[Series, Callable[[int], None]] = {}
+    for contestant, tree in bench.entrants():
+        runners[Series("start", contestant.name, tree.size)] = _starter(bench, contestant, tree)
+    for size, tree in bench.trees.items():
+        for name, mode in FLOORS.items():
+            runners[Series("start", name, size)] = _floor(bench, name, mode, tree)
+    bench.take_turns(runners)
+
+
+def cold(bench: Bench) -> None:
+    """Start after the system has dropped what it held of every file."""
+
+    def runner(contestant: Contestant, tree: SkillTree) -> Callable[[int], None]:
+        def run(turn: int) -> None:
+            if not drop_caches():
+                bench.samples.note("start-cold is a first run: the page cache could not be dropped")
+            seconds, _ = _start_stdio(bench, contestant, tree, bench.fresh_homes())
+            bench.record("start-cold stdio", contestant.name, tree.size, turn, seconds, "s")
+            drop_caches()
+            seconds, _ = _start_http(bench, contestant, tree, bench.fresh_homes())
+            bench.record("start-cold http", contestant.name, tree.size, turn, seconds, "s")
+
+        return run
+
+    bench.take_turns(
+        {Series("start-cold", who.name, tree.size): runner(who, tree) for who, tree in bench.entrants()},
+        rounds=None if drop_caches() else 1,
+    )
+
+
+def drop_caches() -> bool:
+    try:
+        _DROP.write_text("3\n")
+    except OSError:
+        return False
+    return True
+
+
+def enumeration(bench: Bench) -> None:
+    """All pages, one after the other; and the most memory that it took."""
+    runners: dict[Series, Callable[[int], None]] = {}
+    for contestant, tree in bench.entrants():
+        runners[Series("enumerate", contestant.name, tree.size)] = _enumerator(bench, contestant, tree)
+    bench.take_turns(runners)
+
+
+def _starter(bench: Bench, contestant: Contestant, tree: SkillTree) -> Callable[[int], None]:
+    def run(turn: int) -> None:
+        for transport, start in (("stdio", _start_stdio), ("http", _start_http)):
+            homes = bench.fresh_homes()
+            for measure in (f"start {transport}", f"start-again {transport}"):
+                seconds, cpu = start(bench, contestant, tree, homes)
+                bench.record(measure, contestant.name, tree.size, turn, seconds, "s")
+                bench.record(f"{measure} cpu", contestant.name, tree.size, turn, cpu, "CPU s")
+
+    return run
+
+
+def _floor(bench: Bench, name: str, mode: str, tree: SkillTree) -> Callable[[int], None]:
+    def run(turn: int) -> None:
+        command = script("floor", mode, tree.root)
+        with ServerProcess(command, over_http=False, cores=bench.cores) as server:
+            Wire(server, PATIENCE_SECONDS).ask(list_call())
+            seconds, cpu = time.perf_counter() - server.started, server.cpu_seconds()
+        bench.record("start stdio", name, tree.size, turn, seconds, "s")
+        bench.record("start stdio cpu", name, tree.size, turn, cpu, "CPU s")
+
+    return run
+
+
+def _start_stdio(
+    bench: Bench, contestant: Contestant, tree: SkillTree, homes: Mapping[str, str]
+) -> tuple[float, float]:
+    command = contestant.stdio(tree.root)
+    with ServerProcess(command, over_http=False, cores=bench.cores, environment=homes) as server:
+        page = Wire(server, PATIENCE_SECONDS).ask(list_call())
+        seconds, cpu = time.perf_counter() - server.started, server.cpu_seconds()
+    _check_first(tree, page)
+    return seconds, cpu
+
+
+def _start_http(
+    bench: Bench, contestant: Contestant, tree: SkillTree, homes: Mapping[str, str]
+) -> tuple[float, float]:
+    command = contestant.http(tree.root)
+    with ServerProcess(command, over_http=True, cores=bench.cores, environment=homes) as server:
+        server.await_url(PATIENCE_SECONDS)
+        connection = Connection(server.address, PATIENCE_SECONDS)
+        page = connection.ask(list_call().over_http(server.url.removeprefix("http://")))
+        seconds, cpu = time.perf_counter() - server.started, server.cpu_seconds()
+        connection.close()
+    _check_first(tree, page)
+    return seconds, cpu
+
+
+def _check_first(tree: SkillTree, page: bytes) -> None:
+    entries = {entry["uri"]: entry for entry in result_of(page)["skills"]}
+    skill = tree.skill(0)
+    if skill.uri not in entries:
+        raise WrongAnswer("the first skill is not on the first page")
+    check_entry(skill, entries[skill.uri])
+
+
+def _enumerator(bench: Bench, contestant: Contestant, tree: SkillTree) -> Callable[[int], None]:
+    name, size = contestant.name, tree.size
+
+    def run(turn: int) -> None:
+        with bench.wired(contestant, tree) as (server, wire):
+            seconds, pages = _all_pages(wire.ask)
+            bench.record("enumerate stdio", name, size, turn, seconds, "s")
+            for skill in tree.spread(100):
+                wire.ask(read_call(skill))
+            bench.record("memory stdio", name, size, turn, server.peak_bytes() / 1e6, "MB")
+        entries = check_enumeration(tree, pages)
+        if contestant is bench.contestants[0]:
+            seconds = min(_time_dumps(entries) for _ in range(3))
+            for transport in ("stdio", "http"):
+                bench.record(f"enumerate {transport}", DUMPS, size, turn, seconds, "s")
+        with bench.serving(contestant, tree) as server:
+            host = server.url.removeprefix("http://")
+            connection = Connection(server.address, PATIENCE_SECONDS)
+            seconds, pages = _all_pages(lambda call: connection.ask(call.over_http(host)))
+            connection.close()
+            bench.record("enumerate http", name, size, turn, seconds, "s")
+            bench.record("memory http", name, size, turn, server.peak_bytes() / 1e6, "MB")
+        check_enumeration(tree, pages)
+
+    return run
+
+
+def _all_pages(ask: Callable[[Call], bytes]) -> tuple[float, list[bytes]]:
+    """Follow the cursors without parsing the pages: what that costs is the client's matter."""
+    pages: list[bytes] = []
+    cursor: str | None = None
+    start = time.perf_counter()
+    while True:
+        pages.append(ask(list_call(cursor)))
+        found = _CURSOR.search(pages[-1])
+        if found is None:
+            return time.perf_counter() - start, pages
+        cursor = found[1].decode()
+
+
+def _time_dumps(entries: list[object]) -> float:
+    start = time.perf_counter()
+    json.dumps(entries)
+    return time.perf_counter() - start

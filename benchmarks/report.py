@@ -1,0 +1,99 @@
+"""The tables of a run, and RESULTS.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from benchmarks.contestants import EVERYBODY
+from benchmarks.machine import Machine
+from benchmarks.samples import Samples
+from benchmarks.targets import Verdict
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[int] = ()) -> str:
+    """A Markdown table that reads well as plain text too. `right` are columns of numbers."""
+    numbers = set(right)
+    lines = [list(head), *(list(row) for row in rows)]
+    widths = [max(3, *(len(line[column]) for line in lines)) for column in range(len(head))]
+
+    def joined(cells: Sequence[str]) -> str:
+        padded = (
+            cell.rjust(width) if column in numbers else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        )
+        return f"| {' | '.join(padded)} |"
+
+    rule = ["-" * (width - 1) + (":" if column in numbers else "-") for column, width in enumerate(widths)]
+    return "\n".join([joined(lines[0]), f"| {' | '.join(rule)} |", *map(joined, lines[1:])])
+
+
+def target_table(verdicts: Iterable[Verdict]) -> str:
+    rows = [
+        (
+            verdict.target.what,
+            verdict.target.wanted,
+            "" if verdict.ratio is None else figure(verdict.ratio),
+            verdict.word,
+        )
+        for verdict in verdicts
+    ]
+    return table(("what", "target", "seen", ""), rows, right=[2])
+
+
+def median_table(samples: Samples) -> str:
+    """The median of every series: a row a measure and size, a column a contestant, limits in the last."""
+    rows: dict[tuple[str, int], dict[str, str]] = {}
+    units: dict[str, str] = {}
+    for series, values in samples.series().items():
+        middle = samples.median(series)
+        if middle is not None:
+            rows.setdefault((series.measure, series.size), {})[series.contestant] = figure(middle)
+            units[series.measure] = values[0].unit
+    lines = [
+        (
+            measure,
+            f"{size:,}",
+            units[measure],
+            *(cells.get(name, "") for name in EVERYBODY),
+            ", ".join(f"{name} {value}" for name, value in cells.items() if name not in EVERYBODY),
+        )
+        for (measure, size), cells in sorted(rows.items())
+    ]
+    return table(("measure", "skills", "unit", *EVERYBODY, "limits"), lines, right=[1, 3, 4, 5, 6])
+
+
+def figure(value: float) -> str:
+    """Three figures that count, no more than anybody should believe."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def page(
+    samples: Samples, verdicts: Sequence[Verdict], machine: Machine, *, rounds: int, command: str
+) -> str:
+    """RESULTS.md: the last honest table."""
+    notes = [f"- {note}" for note in samples.notes]
+    return "\n".join(
+        [
+            "# Results",
+            "",
+            f"Made by `{command}` on {machine.date}.",
+            f"Medians over {rounds} rounds, in which everybody takes turns.",
+            "Ratios are taken within a round. How to read this: [README.md](README.md).",
+            "",
+            "## Targets",
+            "",
+            target_table(verdicts),
+            "",
+            *(["Of this run:", "", *notes, ""] if notes else []),
+            "## Medians",
+            "",
+            median_table(samples),
+            "",
+            "## Machine",
+            "",
+            *(f"- {line}" for line in machine.lines()),
+            "",
+        ]
+    )

@@ -1,0 +1,83 @@
+"""Samples: what was measured, round by round, and the medians and ratios of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from statistics import median
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One value: of a measure, for a contestant, on a tree of some size, in some round."""
+
+    measure: str
+    contestant: str
+    size: int
+    round: int
+    value: float
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Whose values of what: the key of a row."""
+
+    measure: str
+    contestant: str
+    size: int
+
+
+class Samples:
+    """All values of a run."""
+
+    def __init__(self, samples: Iterable[Sample] = ()) -> None:
+        self._samples = list(samples)
+        self.notes: list[str] = []
+
+    def __iter__(self) -> Iterator[Sample]:
+        return iter(self._samples)
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def add(self, sample: Sample) -> None:
+        self._samples.append(sample)
+
+    def note(self, text: str) -> None:
+        """Something that a reader of the numbers must know. Said once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def series(self) -> dict[Series, list[Sample]]:
+        """The samples of each series, in the order in which the series came up."""
+        found: dict[Series, list[Sample]] = {}
+        for sample in self._samples:
+            found.setdefault(Series(sample.measure, sample.contestant, sample.size), []).append(sample)
+        return found
+
+    def median(self, series: Series) -> float | None:
+        values = list(self._by_round(series).values())
+        return median(values) if values else None
+
+    def ratio(self, over: Series, under: Series) -> float | None:
+        """The median of the ratios within each round: what slows a whole round down cancels out.
+
+        A series that was measured in no common round is compared by its medians.
+        """
+        first, second = self._by_round(over), self._by_round(under)
+        ratios = [first[turn] / second[turn] for turn in first if second.get(turn)]
+        if ratios:
+            return median(ratios)
+        one, other = self.median(over), self.median(under)
+        return one / other if one is not None and other else None
+
+    def as_json(self) -> list[dict[str, object]]:
+        return [asdict(sample) for sample in self._samples]
+
+    def _by_round(self, series: Series) -> dict[int, float]:
+        return {
+            sample.round: sample.value
+            for sample in self._samples
+            if Series(sample.measure, sample.contestant, sample.size) == series
+        }

@@ -1,0 +1,122 @@
+"""Targets: what Skillwire wants to reach, each as a ratio within one run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from benchmarks.measure_edit import QUIET
+from benchmarks.measure_host import ALL, SERVERS, SKILLS, SLOWEST
+from benchmarks.measure_load import BARE_HTTP
+from benchmarks.measure_start import DUMPS
+from benchmarks.samples import Samples, Series
+
+_SMALL: Final = 100
+_LARGE: Final = 10_000
+_US: Final = "skillwire"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A bound on the ratio of two series."""
+
+    what: str
+    over: Series
+    under: Series
+    bound: float
+    at_least: bool
+    is_stretch: bool = False
+
+    @property
+    def wanted(self) -> str:
+        sense = "at least" if self.at_least else "at most"
+        other = self.under.contestant
+        if other == _US:
+            other = f"N = {self.under.size:,}"
+        return f"{'stretch: ' if self.is_stretch else ''}{sense} {self.bound:g} × {other}"
+
+    def is_met(self, ratio: float) -> bool:
+        return ratio >= self.bound if self.at_least else ratio <= self.bound
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A target with what was seen; `None` when it was not measured in this run."""
+
+    target: Target
+    ratio: float | None
+
+    @property
+    def word(self) -> str:
+        if self.ratio is None:
+            return "not measured"
+        return "met" if self.target.is_met(self.ratio) else "not met"
+
+
+def judge(samples: Samples, targets: Iterable[Target] | None = None) -> list[Verdict]:
+    wanted = all_targets() if targets is None else targets
+    return [Verdict(target, samples.ratio(target.over, target.under)) for target in wanted]
+
+
+def all_targets() -> list[Target]:
+    return [*_serving(), *_flatness(), *_stdio(), *_starting(), *_rest()]
+
+
+def _serving() -> Iterator[Target]:
+    for connections, over_plain, of_bare in ((16, 9, 0.6), (64, 9, 0.5), (1, 4, 0.8)):
+        for kind in ("read", "get"):
+            what = f"HTTP {kind}, {connections} connection{'s' if connections > 1 else ''}"
+            ours = Series(f"http-{kind} c{connections}", _US, _SMALL)
+            yield Target(what, ours, _against(ours, "plain"), over_plain, at_least=True)
+            yield Target(what, ours, _against(ours, BARE_HTTP), of_bare, at_least=True)
+
+
+def _flatness() -> Iterator[Target]:
+    for kind in ("read", "get"):
+        measure = f"http-{kind} c16 cpu"
+        large, small = Series(measure, _US, _LARGE), Series(measure, _US, _SMALL)
+        yield Target(f"CPU of an HTTP {kind}, N = 10,000", large, small, 1.1, at_least=False)
+
+
+def _stdio() -> Iterator[Target]:
+    for kind in ("read", "get"):
+        for window in (1, 16):
+            ours = Series(f"stdio-{kind} w{window}", _US, _SMALL)
+            what = f"stdio {kind}, {window} under way"
+            yield Target(what, ours, _against(ours, "plain"), 2, at_least=True)
+            yield Target(what, ours, _against(ours, "plain"), 3.3, at_least=True, is_stretch=True)
+
+
+def _starting() -> Iterator[Target]:
+    for transport in ("stdio", "http"):
+        ours = Series(f"start {transport}", _US, _SMALL)
+        what = f"start to first page over {transport}, N = 100"
+        yield Target(what, ours, _against(ours, "plain"), 0.75, at_least=False)
+        yield Target(what, ours, _against(ours, "typescript"), 1, at_least=False, is_stretch=True)
+    first, again = Series("start stdio", _US, _LARGE), Series("start-again stdio", _US, _LARGE)
+    scan = Series("start stdio", "imports + scan", _LARGE)
+    stat = Series("start stdio", "imports + stat", _LARGE)
+    yield Target("start, N = 10,000, warm", first, scan, 1.2, at_least=False)
+    yield Target("second start, N = 10,000, nothing changed", again, stat, 1.5, at_least=False)
+
+
+def _rest() -> Iterator[Target]:
+    for transport in ("stdio", "http"):
+        ours = Series(f"enumerate {transport}", _US, _LARGE)
+        what = f"enumeration over {transport}, N = 10,000"
+        yield Target(what, ours, _against(ours, DUMPS), 5, at_least=False)
+    for transport in ("stdio", "http"):
+        ours = Series(f"memory {transport}", _US, _LARGE)
+        what = f"peak memory over {transport}, N = 10,000"
+        yield Target(what, ours, _against(ours, "typescript"), 0.2, at_least=False)
+    ours = Series("edit", _US, _LARGE)
+    yield Target("an edit visible, N = 10,000", ours, _against(ours, QUIET), 1, at_least=False)
+    for kind in ("http", "stdio"):
+        every = Series(f"host-discovery {kind}", ALL, SERVERS * SKILLS)
+        what = f"host: 20 servers over {kind}"
+        yield Target(what, every, _against(every, SLOWEST), 1.1, at_least=False)
+
+
+def _against(ours: Series, contestant: str) -> Series:
+    return Series(ours.measure, contestant, ours.size)

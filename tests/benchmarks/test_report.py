@@ -1,0 +1,91 @@
+"""Targets are judged by their bounds, and the tables say what was seen and what was not."""
+
+from __future__ import annotations
+
+import pytest
+from benchmarks.bench import rotated
+from benchmarks.machine import look
+from benchmarks.report import figure, median_table, page, table, target_table
+from benchmarks.samples import Sample, Samples, Series
+from benchmarks.targets import Target, Verdict, all_targets, judge
+
+OURS = Series("http-read c16", "skillwire", 100)
+PLAIN = Series("http-read c16", "plain", 100)
+
+
+def run() -> Samples:
+    rows = [("skillwire", 9000.0), ("plain", 1000.0), ("bare uvicorn", 18_000.0)]
+    return Samples(Sample("http-read c16", who, 100, 0, value, "requests/s") for who, value in rows)
+
+
+@pytest.mark.parametrize(
+    ("at_least", "ratio", "word"),
+    [
+        (True, 9.0, "met"),
+        (True, 8.99, "not met"),
+        (False, 9.0, "met"),
+        (False, 9.01, "not met"),
+        (True, None, "not measured"),
+    ],
+)
+def test_a_target_is_judged_by_its_bound(at_least: bool, ratio: float | None, word: str) -> None:
+    assert Verdict(Target("x", OURS, PLAIN, 9, at_least=at_least), ratio).word == word
+
+
+def test_a_run_is_judged_target_by_target() -> None:
+    verdicts = [verdict for verdict in judge(run()) if verdict.ratio is not None]
+    assert [(each.target.wanted, each.ratio, each.word) for each in verdicts] == [
+        ("at least 9 × plain", 9, "met"),
+        ("at least 0.6 × bare uvicorn", 0.5, "not met"),
+    ]
+
+
+def test_no_target_is_there_twice() -> None:
+    keys = [(each.over, each.under, each.bound) for each in all_targets()]
+    assert len(keys) == len(set(keys))
+
+
+def test_a_target_against_ourselves_names_the_other_size() -> None:
+    small, large = Series("cpu", "skillwire", 100), Series("cpu", "skillwire", 10_000)
+    assert Target("x", large, small, 1.1, at_least=False).wanted == "at most 1.1 × N = 100"
+
+
+def test_a_table_lines_up() -> None:
+    lines = table(("a", "number"), [("long word", "1"), ("b", "22")], right=[1]).splitlines()
+    assert lines == [
+        "| a         | number |",
+        "| --------- | -----: |",
+        "| long word |      1 |",
+        "| b         |     22 |",
+    ]
+
+
+def test_limits_stand_in_the_last_column() -> None:
+    head, _, row = median_table(run()).splitlines()
+    assert head.rstrip(" |").endswith("limits")
+    assert row.rstrip(" |").endswith("bare uvicorn 18,000")
+
+
+@pytest.mark.parametrize(("value", "text"), [(12345.6, "12,346"), (99.94, "99.9"), (0.012345, "0.0123")])
+def test_a_figure_has_three_that_count(value: float, text: str) -> None:
+    assert figure(value) == text
+
+
+def test_the_page_says_what_was_not_measured_and_what_to_know() -> None:
+    samples = run()
+    samples.note("fastmcp gave up")
+    machine = look(pinned=True, load_before=0.5)
+    text = page(samples, judge(samples), machine, rounds=5, command="python -m benchmarks --write")
+    assert "`python -m benchmarks --write`" in text
+    assert "- fastmcp gave up" in text
+    assert "not measured" in text
+    assert all(line in text for line in machine.lines())
+
+
+def test_a_target_table_leaves_out_a_ratio_that_there_is_not() -> None:
+    assert "None" not in target_table(judge(Samples()))
+
+
+def test_each_round_another_one_is_first() -> None:
+    assert [rotated("abc", turn) for turn in range(4)] == [[*"abc"], [*"bca"], [*"cab"], [*"abc"]]
+    assert rotated([], 3) == []
