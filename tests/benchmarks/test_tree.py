@@ -75,7 +75,7 @@ def test_every_skill_is_one_that_skillwire_serves(tmp_path: Path) -> None:
     tree = write_tree(tmp_path / "tree", 60)
     source = DirectorySource([tree.root])
     assert source.problems() == ()
-    served = {file.uri: file.digest for entry in source.snapshot.entries for file in entry.resources}
+    served = {uri: file.resource.digest for uri, file in source.snapshot.files.items()}
     assert served == {
         uri: digest for number in range(60) for uri, digest in tree.skill(number).digests.items()
     }
