@@ -17,7 +17,7 @@ from mcp import Client
 
 from clients import ERAS, both_eras, call, connected, refusal
 from skillwire import DirectorySource, FunctionSource, SkillEntry, SkillServer
-from skillwire.server.methods import CacheAdvice
+from skillwire.server.answers import CacheAdvice
 from skillwire.skill.digests import digest_of
 from skillwire.skill.uris import SkillUri
 from skillwire.sources.base import DirectoryChild, Problem

@@ -17,12 +17,15 @@ from urllib.parse import unquote
 
 from skillwire.errors import FormatError, Refusal, SkillNotFound
 from skillwire.issues import shown
+from skillwire.server.auxiliary import Auxiliaries, AuxiliaryResource
 from skillwire.server.cursors import Page
 from skillwire.server.library import SkillLibrary
-from skillwire.skill.entries import DYNAMIC, JsonObject, SkillEntry
+from skillwire.server.surfaces import ALL_OFF
+from skillwire.skill.entries import DYNAMIC, JsonObject, JsonValue, SkillEntry
 from skillwire.skill.media import DIRECTORY, MARKDOWN, media_type
 from skillwire.skill.uris import SCHEME, SKILL_FILE, SkillUri, parse_uri
 from skillwire.sources.base import DirectoryChild
+from skillwire.wire.older import is_auxiliary
 from skillwire.wire.v1 import entry_to_wire
 
 INVALID_PARAMS: Final = -32602
@@ -49,8 +52,11 @@ class CacheAdvice:
 class SkillAnswers:
     """Answers from a library. `modern` says that the client speaks 2026-07-28 or later (LST-2)."""
 
-    def __init__(self, library: SkillLibrary, cache: CacheAdvice) -> None:
+    def __init__(
+        self, library: SkillLibrary, cache: CacheAdvice, auxiliaries: Auxiliaries | None = None
+    ) -> None:
         self.library = library
+        self.auxiliaries = auxiliaries or Auxiliaries(ALL_OFF)
         self._cache = cache
 
     async def page_of_skills(self, cursor: str | None) -> Page[SkillEntry]:
@@ -85,8 +91,12 @@ class SkillAnswers:
 
     async def list_resources(self, cursor: str | None, *, modern: bool) -> JsonObject:
         with _errors():
-            page = await self.library.list_skills(cursor, listing="resources")
-        resources = [skill_md_resource(entry) for entry in page.items]
+            catalogue = await self.library.catalogue()
+            page = self.auxiliaries.page(catalogue, cursor, size=self.library.page_size)
+        resources = [
+            skill_md_resource(item) if isinstance(item, SkillEntry) else auxiliary_resource(item)
+            for item in page.items
+        ]
         return self._complete({"resources": [*resources]}, page.next_cursor, modern)
 
     async def list_templates(self, cursor: str | None, *, modern: bool) -> JsonObject:
@@ -98,12 +108,27 @@ class SkillAnswers:
             "title": "A file of a skill",
             "description": "A file that a skill's entry lists: its SKILL.md, a reference, a script.",
         }
-        return self._complete({"resourceTemplates": [template]}, None, modern)
+        templates: list[JsonValue] = [template]
+        if self.auxiliaries.has_manifests:
+            templates.append(
+                {
+                    "uriTemplate": f"{SCHEME}://{{name}}/{{+path}}",
+                    "name": "skill-file-by-name",
+                    "title": "A file of a skill whose path is its name",
+                    "description": "A file that the skill's _manifest lists.",
+                }
+            )
+        return self._complete({"resourceTemplates": templates}, None, modern)
 
     async def content_at(self, asked: str) -> JsonObject:
         """The contents of one file."""
         with _errors(asked):
             uri = parse_uri(asked)
+            if is_auxiliary(uri):
+                made = self.auxiliaries.content(await self.library.catalogue(), uri)
+                if made is not None:
+                    media = self.auxiliaries.media_type(uri)
+                    return {"uri": uri, "mimeType": media, "text": made.decode("utf-8")}
             return file_content(uri, await self.library.read(uri))
 
     async def read_resource(self, asked: str, *, modern: bool) -> JsonObject:
@@ -160,6 +185,16 @@ def skill_md_resource(entry: SkillEntry) -> JsonObject:
     if meta:
         resource["_meta"] = meta
     return resource
+
+
+def auxiliary_resource(item: AuxiliaryResource) -> JsonObject:
+    """The `Resource` object of a resource that tells of skills and is none."""
+    return {
+        "uri": item.uri,
+        "name": item.name,
+        "description": item.description,
+        "mimeType": item.media_type,
+    }
 
 
 @contextmanager

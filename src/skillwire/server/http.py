@@ -22,6 +22,7 @@ from skillwire.errors import SourceError
 from skillwire.issues import shown
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.server.auth import BearerAuth
+from skillwire.server.streams import EventStreams
 
 MCP_PATH = "/mcp"
 HEALTH_PATH = "/healthz"
@@ -118,13 +119,14 @@ class HttpServer:
             self._socket.bind((address.host, address.port))
             # Listening from here on: whoever reads the URL may connect at once.
             self._socket.listen(_BACKLOG)
-        except (OSError, UnicodeError) as error:
+        except (OSError, UnicodeError, TypeError) as error:
             self._socket.close()
             reason = (error.strerror if isinstance(error, OSError) else "no such host") or error
             raise SourceError(f"cannot listen on {address.shown_host}:{address.port}: {reason}") from None
         self.url = f"http://{address.shown_host}:{self._socket.getsockname()[1]}{MCP_PATH}"
+        self._streams = EventStreams(app)
         config = uvicorn.Config(
-            app,
+            self._streams,
             log_config=None,
             access_log=False,
             lifespan="on",
@@ -140,5 +142,6 @@ class HttpServer:
             await self._uvicorn.serve(sockets=[self._socket])
 
     def stop(self) -> None:
-        """Let open requests end, then stop."""
+        """End the event streams, let other requests be answered, then stop."""
+        self._streams.end()
         self._uvicorn.should_exit = True

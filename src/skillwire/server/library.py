@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from skillwire.errors import SkillNotFound
 from skillwire.issues import Issue, shown
+from skillwire.server.catalogue import Catalogue
 from skillwire.server.cursors import Page, cut_page
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri, skill_root, split_uri
@@ -16,17 +16,6 @@ from skillwire.sources.claims import Lost, Settled, settle
 
 # GET-1, RD-1: an error names the URI whole, unless it is of a length that nobody reads.
 _SHOWN = 2048
-
-
-@dataclass(frozen=True, slots=True)
-class _Catalogue:
-    """The listings of the sources, merged. `parts` are the very objects that it was made from."""
-
-    parts: tuple[Sequence[SkillEntry], ...]
-    settled: Settled
-    entries: tuple[SkillEntry, ...]
-    listed: tuple[SkillEntry, ...]
-    keys: tuple[str, ...]
 
 
 class SkillLibrary:
@@ -40,15 +29,15 @@ class SkillLibrary:
     ) -> None:
         if page_size < 1:
             raise ValueError("page_size must be at least 1")
-        self._sources = tuple(sources)
-        self._page_size = page_size
+        self.sources = tuple(sources)
+        self.page_size = page_size
         self._unlisted = tuple(unlisted)
-        self._catalogue: _Catalogue | None = None
+        self._catalogue: Catalogue | None = None
 
     async def list_skills(self, cursor: str | None, *, listing: str = "skills") -> Page[SkillEntry]:
         """A page of the listing, which may be partial (LST-3). `listing` is what a cursor is good for."""
-        catalogue = await self._current()
-        return cut_page(catalogue.listed, catalogue.keys, cursor, size=self._page_size, listing=listing)
+        catalogue = await self.catalogue()
+        return cut_page(catalogue.listed, catalogue.keys, cursor, size=self.page_size, listing=listing)
 
     async def get_skill(self, uri: SkillUri) -> SkillEntry:
         """The entry of any skill served, listed or not (GET-1)."""
@@ -90,21 +79,21 @@ class SkillLibrary:
             raise SkillNotFound(f"No directory is served at {shown(uri, _SHOWN)}", uri=uri)
         keys = sorted(children)
         listing = f"directory {uri}"
-        return cut_page([children[key] for key in keys], keys, cursor, size=self._page_size, listing=listing)
+        return cut_page([children[key] for key in keys], keys, cursor, size=self.page_size, listing=listing)
 
     async def problems(self) -> Sequence[Problem]:
         """What the sources left out, and what two of them wanted to serve in one place."""
-        lost = (await self._current()).settled.lost
-        return [*(problem for source in self._sources for problem in source.problems()), *map(_taken, lost)]
+        lost = (await self.catalogue()).settled.lost
+        return [*(problem for source in self.sources for problem in source.problems()), *map(_taken, lost)]
 
     async def entries(self) -> Sequence[SkillEntry]:
         """Every skill served, listed or not."""
-        return (await self._current()).entries
+        return (await self.catalogue()).entries
 
     async def _sources_of(self, uri: SkillUri) -> Sequence[Source]:
         """The source that owns the skill which a URI lies in; outside every skill, all of them."""
-        owner = (await self._current()).settled.owner_of(uri)
-        return self._sources if owner is None else (self._sources[owner],)
+        owner = (await self.catalogue()).settled.owner_of(uri)
+        return self.sources if owner is None else (self.sources[owner],)
 
     async def _is_directory(self, uri: SkillUri) -> bool:
         try:
@@ -113,25 +102,30 @@ class SkillLibrary:
             return False
         return True
 
-    async def _current(self) -> _Catalogue:
-        parts = tuple([await source.list_entries() for source in self._sources])
+    async def catalogue(self) -> Catalogue:
+        """Every skill as it is now; the same object while nothing changed."""
+        parts = tuple([await source.list_entries() for source in self.sources])
         kept = self._catalogue
         if kept is None or any(new is not old for new, old in zip(parts, kept.parts, strict=True)):
             kept = self._catalogue = self._merge(parts)
         return kept
 
-    def _merge(self, parts: tuple[Sequence[SkillEntry], ...]) -> _Catalogue:
-        claims = {(entry.uri, owner): entry for owner, part in enumerate(parts) for entry in part}
-        settled = settle(claims)
-        for lost in settled.lost:
-            del claims[lost.uri, lost.owner]
-        entries = tuple(sorted(claims.values(), key=lambda entry: entry.uri))
-        listed = tuple(entry for entry in entries if not self._is_unlisted(entry.uri))
-        return _Catalogue(parts, settled, entries, listed, tuple(entry.uri for entry in listed))
+    def _merge(self, parts: tuple[Sequence[SkillEntry], ...]) -> Catalogue:
+        if len(parts) == 1:
+            # Nobody to settle with, and in order already.
+            settled, entries = Settled({}, ()), tuple(parts[0])
+        else:
+            claims = {(entry.uri, owner): entry for owner, part in enumerate(parts) for entry in part}
+            settled = settle(claims)
+            for lost in settled.lost:
+                del claims[lost.uri, lost.owner]
+            entries = tuple(sorted(claims.values(), key=lambda entry: entry.uri))
+        listed = entries
+        if self._unlisted:
+            listed = tuple(entry for entry in entries if not self._is_unlisted(entry.uri))
+        return Catalogue(parts, settled, entries, listed)
 
     def _is_unlisted(self, uri: SkillUri) -> bool:
-        if not self._unlisted:
-            return False
         parts = split_uri(skill_root(uri))
         path = "/".join((parts.authority, *parts.segments))
         return any(

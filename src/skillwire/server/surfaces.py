@@ -1,0 +1,27 @@
+"""Surfaces: in which older ways a server tells of its skills, beside the extension. Each is a switch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+IndexShape: TypeAlias = Literal["d2", "d3", "d4", "off"]
+ToolsMode: TypeAlias = Literal["auto", "always", "never"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surfaces:
+    """What is served for clients that do not know the extension. `docs/clients.md` says which of them reads what.
+
+    `index` is the shape of `skill://index.json`. `tools` in `auto` are hidden from clients that know the extension.
+    """
+
+    index: IndexShape = "d2"
+    manifests: bool = True
+    prompt_xml: bool = True
+    tools: ToolsMode = "auto"
+    prompts: bool = True
+
+
+ALL_OFF = Surfaces(index="off", manifests=False, prompt_xml=False, tools="never", prompts=False)
+"""The extension and nothing else."""
