@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from skillwire.errors import FormatError, LimitExceeded, SkillNotFound, SkillwireError, SourceError
     from skillwire.issues import Issue, Severity
+    from skillwire.judge.report import Finding, Report
+    from skillwire.judge.verify import verify
     from skillwire.limits import Limits
     from skillwire.server.app import SkillServer
     from skillwire.server.attach import add_skills
@@ -24,11 +26,13 @@ if TYPE_CHECKING:
 _HOMES = {
     "DYNAMIC": "skillwire.skill.entries",
     "DirectorySource": "skillwire.sources.directory",
+    "Finding": "skillwire.judge.report",
     "FormatError": "skillwire.errors",
     "FunctionSource": "skillwire.sources.function",
     "Issue": "skillwire.issues",
     "LimitExceeded": "skillwire.errors",
     "Limits": "skillwire.limits",
+    "Report": "skillwire.judge.report",
     "Severity": "skillwire.issues",
     "SkillEntry": "skillwire.skill.entries",
     "SkillNotFound": "skillwire.errors",
@@ -39,16 +43,19 @@ _HOMES = {
     "Source": "skillwire.sources.base",
     "SourceError": "skillwire.errors",
     "add_skills": "skillwire.server.attach",
+    "verify": "skillwire.judge.verify",
 }
 
 __all__ = [
     "DYNAMIC",
     "DirectorySource",
+    "Finding",
     "FormatError",
     "FunctionSource",
     "Issue",
     "LimitExceeded",
     "Limits",
+    "Report",
     "Severity",
     "SkillEntry",
     "SkillNotFound",
@@ -59,6 +66,7 @@ __all__ = [
     "Source",
     "SourceError",
     "add_skills",
+    "verify",
 ]
 
 

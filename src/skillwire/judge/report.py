@@ -30,7 +30,7 @@ class Finding:
 
     def __str__(self) -> str:
         where = f" {self.uri}" if self.uri else ""
-        return f"{self.rule}{where}: expected that {self.expected}; seen: {self.seen}; {self.remedy}"
+        return f"{self.rule}{where}: expected: {self.expected}; seen: {self.seen}; to mend it: {self.remedy}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -231,7 +231,7 @@ ENTRY_RULES: Final = (
     (
         "FMT-9/climb",
         "must",
-        "a URI with .. in it, plain or encoded, is refused",
+        "a URI that climbs out of its first segment by .., plain or encoded, is refused",
         "refuse .. segments before a path is made of them",
     ),
     # resources/read

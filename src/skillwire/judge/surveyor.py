@@ -213,16 +213,18 @@ class Surveyor:
 
     def _probes_of(self, skill: EntryView, uri: SkillUri) -> Iterable[tuple[Probe, tuple[str, JsonObject]]]:
         root = skill.asked.removesuffix(f"/{SKILL_FILE}")
-        name = root.rpartition("/")[2]
+        scheme, _, path = root.partition("://")
+        first = f"{scheme}://{path.partition('/')[0]}"
         file = next((file.asked for file in skill.files.values() if not _is_skill_md(file.uri)), None)
         read = "resources/read"
         yield Probe.GET_DIRECTORY, (METHOD_GET, {"uri": root})
         yield Probe.READ_UNKNOWN, (read, {"uri": f"{root}/{_NO_SUCH}-file.md"})
         yield Probe.READ_DIRECTORY, (read, {"uri": root})
-        # FMT-9: each would lead back to the SKILL.md, so that a server that climbs shows it and no more.
-        yield Probe.READ_CLIMB, (read, {"uri": f"{root}/../{name}/{SKILL_FILE}"})
-        yield Probe.READ_ENCODED_CLIMB, (read, {"uri": f"{root}/%2e%2e/{name}/{SKILL_FILE}"})
-        yield Probe.READ_ENCODED_SLASH, (read, {"uri": f"{root}/..%2f{name}%2f{SKILL_FILE}"})
+        # FMT-9: each climbs out of the authority, which no tidying of URIs does, and comes back to the
+        # SKILL.md, so that a server that lets it reach its files shows that and no more.
+        yield Probe.READ_CLIMB, (read, {"uri": f"{first}/../{path}/{SKILL_FILE}"})
+        yield Probe.READ_ENCODED_CLIMB, (read, {"uri": f"{first}/%2e%2e/{path}/{SKILL_FILE}"})
+        yield Probe.READ_ENCODED_SLASH, (read, {"uri": f"{first}/..%2f{path}/{SKILL_FILE}"})
         if file is not None:
             yield Probe.GET_FILE, (METHOD_GET, {"uri": file})
         if self.survey.reads_directories:

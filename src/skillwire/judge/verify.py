@@ -67,8 +67,8 @@ async def verify(
 
     `target` is a URL, a command as a string or as a list of words, a server object with `http_app` or
     `streamable_http_app`, or an ASGI application that answers at `path`. `env` is added to the few variables
-    that a started server inherits. `max_skills` and `max_bytes` bound how much is read on each era. `ignore` names
-    rules that are not to be reported.
+    that a started server inherits. `max_skills` and `max_bytes` bound how much is read on each era. `ignore`
+    names rules that are not to be reported.
 
     Raises `SourceError` when the server cannot be spoken to at all.
     """
@@ -85,19 +85,18 @@ async def verify(
     with anyio.move_on_after(limits.judge_seconds) as deadline:
         async with _opened(where, limits) as ways:
             for era in eras:
-                try:
-                    surveys.append(
-                        await _survey(
-                            ways,
-                            era,
-                            limits,
-                            max_skills=max_skills,
-                            max_bytes=limits.bytes_per_server if max_bytes is None else max_bytes,
-                            progress=progress or _no_progress,
-                        )
-                    )
-                except EraNotSpoken as error:
-                    silent[era] = str(error)
+                seen = await _survey(
+                    ways,
+                    era,
+                    limits,
+                    max_skills=max_skills,
+                    max_bytes=limits.bytes_per_server if max_bytes is None else max_bytes,
+                    progress=progress or _no_progress,
+                )
+                if isinstance(seen, Survey):
+                    surveys.append(seen)
+                else:
+                    silent[era] = seen
     if deadline.cancelled_caught:
         raise SourceError(f"{where.place} was not checked to the end within {limits.judge_seconds:g} s")
     if not surveys:
@@ -174,10 +173,14 @@ async def _opened(target: Target, limits: Limits) -> AsyncGenerator[_Ways]:
 
 async def _survey(
     ways: _Ways, era: Era, limits: Limits, *, max_skills: int, max_bytes: int, progress: Progress
-) -> Survey:
+) -> Survey | str:
+    """What was seen on an era, or why it is not spoken."""
     async with ways.channel() as channel:
         speaker = Speaker(channel, era, limits, max_bytes)
-        opening = await speaker.open()
+        try:
+            opening = await speaker.open()
+        except EraNotSpoken as error:
+            return str(error)
 
         def told(step: str, done: int, total: int) -> None:
             progress(f"{era}: {step}", done, total)

@@ -53,9 +53,11 @@ def envelope_faults(answer: Answer, *, result_type: str, ttl: str = "", scope: s
     if result.get("resultType") != "complete":
         yield Fault(result_type, _seen(answer, "resultType"), where)
     life = result.get("ttlMs")
-    if ttl and (not isinstance(life, int) or isinstance(life, bool) or life < 0):
+    lacks_life = not isinstance(life, int) or isinstance(life, bool) or life < 0
+    if ttl and lacks_life:
         yield Fault(ttl, _seen(answer, "ttlMs"), where)
-    elif scope and result.get("cacheScope") not in ("public", "private"):
+    lacks_scope = result.get("cacheScope") not in ("public", "private")
+    if scope and lacks_scope and not (lacks_life and ttl == scope):
         yield Fault(scope, _seen(answer, "cacheScope"), where)
 
 
