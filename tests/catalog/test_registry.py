@@ -328,3 +328,16 @@ def test_a_handle_is_unique_and_never_changes_its_meaning(
                     registry.find(handle)
             else:
                 assert registry.find(handle).key == key
+
+
+def test_who_watches_hears_of_every_update() -> None:
+    registry = Registry()
+    heard: list[Changes] = []
+    registry.watch(heard.append)
+    made = [
+        registry.replace(DEMO, [make_entry()]),
+        registry.add(DEMO, make_entry(description="Changed.")),
+        registry.clear(DEMO),
+    ]
+    assert heard == made
+    assert [len(changes.added + changes.changed + changes.removed) for changes in heard] == [1, 1, 1]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sample_entries import DEMO, LOCAL, OTHER, loaded, make_entry, read
 from skillwire.catalog.registry import RegisteredSkill, Registry
-from skillwire.catalog.render import CatalogText, render_catalog, render_file, render_skill
+from skillwire.catalog.render import CatalogText, render_catalog, render_file, render_found, render_skill
 from skillwire.limits import Limits
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import parse_uri
@@ -90,6 +90,33 @@ def test_a_server_with_many_skills_cannot_crowd_out_the_others() -> None:
     catalog = render_catalog(registry.skills(), limits=Limits(catalog_chars=5_500))
     assert catalog.shown == ("mine", "a0", "a1", "honest", "second")
     assert catalog.omitted == 48
+
+
+def test_a_catalogue_that_leaves_skills_out_says_how_to_find_them() -> None:
+    skills = registered(9)
+    assert "search_skills" not in render_catalog(skills).text
+    assert "more skills. search_skills finds them by words." in (
+        render_catalog(skills, limits=Limits(catalog_chars=800)).text
+    )
+
+
+@pytest.mark.requirement("SEC-9")
+@pytest.mark.parametrize("partial", [0, 10, 30])
+@pytest.mark.parametrize("room", [500, 800, 2_000, 8_000])
+def test_what_a_search_found_keeps_its_room_and_its_order(room: int, partial: int) -> None:
+    skills = registered(30)
+    whole, some = skills[partial:], skills[:partial]
+    text = render_found(whole, some, limits=Limits(search_chars=room))
+    assert len(text) <= room
+    names = re.findall("<name>(.*?)</name>", text)
+    assert names == [skill.handle for skill in (*whole, *some)][: len(names)]
+    assert ("Not shown for lack of room: " in text) == (len(names) < 30)
+    assert ("These have only some of the words:" in text) == (len(names) > len(whole))
+
+
+def test_a_search_that_found_nothing_says_so_and_local_skills_speak_of_no_server() -> None:
+    assert render_found([]) == "No skill has these words. Try other words, or fewer."
+    assert "server" not in render_found([], registered(2, LOCAL))
 
 
 @pytest.mark.requirement("SEC-1", "SEC-11")
