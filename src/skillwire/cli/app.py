@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from skillwire.cli import lint, serve
+from skillwire.cli import approvals, cache, lint, load, paths, search, serve, servers, skills, verify
 
 app = typer.Typer(
     name="skillwire",
@@ -20,6 +20,17 @@ app = typer.Typer(
 )
 app.command("serve")(serve.serve)
 app.command("lint")(lint.lint)
+app.command("verify")(verify.verify)
+app.command("list")(skills.list_skills)
+app.command("show")(skills.show)
+app.command("search")(search.search)
+app.command("load")(load.load)
+app.command("read")(load.read)
+app.command("approve")(approvals.approve)
+app.command("revoke")(approvals.revoke)
+app.add_typer(servers.app, name="servers")
+app.add_typer(cache.app, name="cache")
+app.command("paths")(paths.paths)
 
 
 def _print_version(wanted: bool) -> None:

@@ -87,7 +87,9 @@ def with_host(
     """Open a host, do something with it, and close it. On a terminal one sees who is waited for."""
     import asyncio
 
-    from skillwire.cli.output import log_to_stderr
+    from skillwire.cli.output import complain, log_to_stderr
+    from skillwire.errors import SkillNotFound
+    from skillwire.host.events import EventKind
     from skillwire.host.host import SkillHost
 
     async def run() -> Result:
@@ -109,6 +111,12 @@ def with_host(
                 await asyncio.gather(waiting, return_exceptions=True)
         try:
             return await action(host)
+        except SkillNotFound:
+            # It may be on a server that could not be asked.
+            for event in host.events_so_far():
+                if event.kind is EventKind.FAILURE:
+                    complain(event.message)
+            raise
         finally:
             await host.close()
 

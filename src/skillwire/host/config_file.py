@@ -22,10 +22,12 @@ def load_config(
     file: Path | None = None,
     profile: str | None = None,
     environment: Mapping[str, str] | None = None,
+    fill: bool = True,
 ) -> HostConfig:
     """The user's configuration and that of a directory, the working one by default, put together.
 
-    With `file`, that file alone. No directory above is looked at: what lies there may be anybody's.
+    With `file`, that file alone. No directory above is looked at: what lies there may be anybody's. Without
+    `fill`, no variable is filled in and `servers` is empty: enough to show what is configured.
     """
     if file is not None:
         user, project = read_config(file), None
@@ -34,9 +36,8 @@ def load_config(
     else:
         user = read_config(state_places().config)
         project = read_config(project_file(directory))
-    return combine(
-        user, project, profile=profile, environment=os.environ if environment is None else environment
-    )
+    known = os.environ if environment is None else environment
+    return combine(user, project, profile=profile, environment=known if fill else None)
 
 
 def project_file(directory: Path | None = None) -> Path:

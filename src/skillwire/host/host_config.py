@@ -59,9 +59,12 @@ def combine(
     project: ConfigText | None = None,
     *,
     profile: str | None = None,
-    environment: Mapping[str, str],
+    environment: Mapping[str, str] | None,
 ) -> HostConfig:
-    """Put the files together, or raise a `FormatError` with every mistake."""
+    """Put the files together, or raise a `FormatError` with every mistake.
+
+    Without an environment nothing is filled in: there are no `servers` and no `directories` then.
+    """
     issues: list[Issue] = []
     files = [file for file in (user, project) if file is not None]
     profiles = _profiles(files, profile, issues)
@@ -74,10 +77,12 @@ def combine(
             configured.append(server)
     issues += _strangers_in_profiles(files, [label for file in files for label in file.servers])
     servers: dict[str, ServerConfig] = {}
-    for server in configured:
-        if server.used and (config := _filled_in(server, environment, issues)) is not None:
-            servers[server.label] = config
-    directories = [path for file in files for path in _directories(file, environment, issues)]
+    directories: list[Path] = []
+    if environment is not None:
+        for server in configured:
+            if server.used and (config := _filled_in(server, environment, issues)) is not None:
+                servers[server.label] = config
+        directories = [path for file in files for path in _directories(file, environment, issues)]
     if issues:
         raise FormatError(issues)
     parts = (*files, *profiles)

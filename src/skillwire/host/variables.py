@@ -39,7 +39,7 @@ class Variables:
                     rule="config",
                     file=self._file,
                     message=f"{shown(key, 100)} wants the variable {shown(name)!r}, which is not set",
-                    remedy="set it in the environment; to mean the text itself, write $${...}",
+                    remedy="set it in the environment",
                 )
             )
         return value or ""

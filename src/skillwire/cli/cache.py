@@ -1,0 +1,96 @@
+"""`skillwire cache`: the verified files that were kept."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from skillwire.cli.host_options import AsJson
+from skillwire.errors import SkillNotFound
+
+app = typer.Typer(
+    help="The verified files that were kept: `cache list`, `cache clear`, `cache path`.",
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback(invoke_without_command=True)
+def cache(context: typer.Context) -> None:
+    """Look at the verified files that were kept, or clear them. Approvals stay."""
+    if context.invoked_subcommand is None:
+        list_files()
+
+
+@app.command("list")
+def list_files(as_json: AsJson = False) -> None:
+    """List the kept files by server."""
+    from skillwire.cli.output import counted, human_size, printable
+    from skillwire.cli.screen import Screen, show_json
+    from skillwire.host.cache import SkillCache
+    from skillwire.host.places import state_places
+
+    files = sorted(SkillCache(state_places().cache).files(), key=lambda file: (file.origin, file.uri))
+    if as_json:
+        show_json(
+            {
+                "files": [
+                    {"server": file.origin.label, "uri": file.uri, "size": file.size, "path": str(file.path)}
+                    for file in files
+                ]
+            }
+        )
+        return
+    screen = Screen()
+    for label in dict.fromkeys(file.origin.label for file in files):
+        of_server = [file for file in files if file.origin.label == label]
+        total = human_size(sum(file.size for file in of_server))
+        screen.line((label, "bold"), f"  {counted(len(of_server), 'file')}, {total}")
+        for file in of_server:
+            screen.line(f"  {human_size(file.size):>9}  {printable(file.uri)}")
+    if not files:
+        screen.line("The cache is empty.")
+
+
+@app.command("clear")
+def clear(
+    server: Annotated[
+        str | None, typer.Option("--server", metavar="NAME", help="The files of this server alone.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove the kept files. They are fetched and verified again when they are needed."""
+    from skillwire.cli.output import counted
+    from skillwire.cli.screen import Screen, show_json
+    from skillwire.host.cache import SkillCache
+    from skillwire.host.places import state_places
+    from skillwire.trust.origin import Origin
+
+    kept = SkillCache(state_places().cache)
+    origins = sorted({file.origin for file in kept.files()})
+    if server is not None:
+        wanted = Origin.mcp(server)
+        if wanted not in origins:
+            known = ", ".join(origin.label for origin in origins) or "none"
+            raise SkillNotFound(f"nothing is kept of a server called {server}; there is {known}")
+        origins = [wanted]
+    removed = {origin.label: kept.remove_server(origin) for origin in origins}
+    if as_json:
+        show_json({"removed": removed})
+        return
+    Screen().line(f"Removed {counted(sum(removed.values()), 'file')}.")
+
+
+@app.command("path")
+def path(as_json: AsJson = False) -> None:
+    """Print the directory of the cache."""
+    from skillwire.cli.output import show
+    from skillwire.cli.screen import show_json
+    from skillwire.host.places import state_places
+
+    place = str(state_places().cache)
+    if as_json:
+        show_json({"path": place})
+    else:
+        show(place)

@@ -1,0 +1,69 @@
+"""What changed in a skill since the user approved it, as far as the old bytes are still there."""
+
+from __future__ import annotations
+
+from difflib import unified_diff
+from typing import TYPE_CHECKING
+
+from skillwire.cli.output import printable
+from skillwire.cli.screen import Screen
+from skillwire.cli.skill_view import SkillRow
+from skillwire.errors import SkillwireError
+from skillwire.skill.uris import SkillUri, path_below, skill_root
+from skillwire.trust.approval import ChangeKind, FileChange
+from skillwire.trust.paths import shown_path
+from skillwire.trust.sanitize import clean_text
+
+if TYPE_CHECKING:
+    from skillwire.host.host import SkillHost
+
+_STYLES = {"+": "green", "-": "red", "@": "cyan"}
+
+
+async def show_changes(screen: Screen, host: SkillHost, row: SkillRow) -> None:
+    """Every file that changed, with a diff where both sides are text and the old one is in the cache."""
+    screen.line()
+    screen.line(("Changed since you approved it", "bold"))
+    for change in row.standing.changes:
+        path = shown_path("/".join(path_below(change.uri, skill_root(row.skill.uri))))
+        screen.line("  ", (change.kind.value, "yellow"), f"  {path}")
+        if change.kind is not ChangeKind.CHANGED:
+            continue
+        old, new = _old(host, row, change.uri), await _new(host, row, change)
+        if isinstance(new, SkillwireError):
+            screen.wrapped(f"its text cannot be shown: {printable(str(new))}", indent=4, style="dim")
+        elif old is None:
+            screen.wrapped("the approved text is not in the cache: no diff", indent=4, style="dim")
+        elif new is None:
+            screen.wrapped("binary: no diff", indent=4, style="dim")
+        else:
+            _show_diff(screen, old, new, path)
+
+
+def _show_diff(screen: Screen, old: str, new: str, path: str) -> None:
+    before, after = (clean_text(text).text.splitlines() for text in (old, new))
+    lines = list(unified_diff(before, after, f"approved/{path}", f"now/{path}", lineterm=""))
+    for line in lines:
+        style = "bold" if line.startswith(("+++", "---")) else _STYLES.get(line[:1], "")
+        screen.quoted(line, style=style)
+    if not lines:
+        screen.wrapped("the texts differ in hidden characters or line ends alone", indent=4, style="dim")
+
+
+def _old(host: SkillHost, row: SkillRow, uri: SkillUri) -> str | None:
+    """The approved text of a file, when the cache still has it."""
+    approved = row.standing.approved
+    digest = next((digest for file, digest in approved.resources if file == uri), None) if approved else None
+    data = host.cache.get(row.skill.origin, uri, digest, keep=True) if digest else None
+    try:
+        return None if data is None else data.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+async def _new(host: SkillHost, row: SkillRow, change: FileChange) -> str | SkillwireError | None:
+    """The text of a file as it is served now, verified; it is no load (SEC-7)."""
+    try:
+        return (await host.preview(row.skill.handle, change.uri)).text
+    except SkillwireError as error:
+        return error

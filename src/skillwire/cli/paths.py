@@ -1,0 +1,30 @@
+"""`skillwire paths`: where everything lies that Skillwire keeps."""
+
+from __future__ import annotations
+
+from skillwire.cli.host_options import AsJson
+
+
+def paths(as_json: AsJson = False) -> None:
+    """Print the place of every file that Skillwire reads or keeps."""
+    from skillwire.cli.output import printable
+    from skillwire.cli.screen import Screen, show_json
+    from skillwire.host.config_file import project_file
+    from skillwire.host.places import state_places
+
+    places = state_places()
+    named = {
+        "config": places.config,
+        "project": project_file(),
+        "approvals": places.approvals,
+        "cache": places.cache,
+    }
+    if as_json:
+        show_json(
+            {"paths": {name: {"path": str(path), "exists": path.exists()} for name, path in named.items()}}
+        )
+        return
+    Screen().pairs(
+        (name, printable(str(path)) + ("" if path.exists() else "  (not there yet)"))
+        for name, path in named.items()
+    )

@@ -1,0 +1,141 @@
+"""What `servers list` and `servers import` print. No secret of a server is ever among it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+
+from skillwire.cli.output import counted, printable
+from skillwire.cli.screen import Screen, padded, show_json
+from skillwire.host.client_files import FoundServer
+
+if TYPE_CHECKING:
+    from skillwire.host.config_text import Place
+    from skillwire.host.discovery import ServerState
+    from skillwire.host.host_config import ConfiguredServer, HostConfig
+
+
+def show_servers(
+    settings: HostConfig,
+    states: Mapping[str, ServerState] | None = None,
+    counts: Mapping[str, int] | None = None,
+    *,
+    as_json: bool,
+) -> None:
+    """The configured servers; with `states`, how each stands."""
+    states, counts = states or {}, counts or {}
+    if as_json:
+        show_json({"servers": [_json(server, states, counts) for server in settings.configured]})
+        return
+    screen = Screen()
+    if not settings.configured:
+        screen.wrapped(
+            "No servers yet. Add one with `skillwire servers add NAME URL`, or see what your other clients "
+            "have with `skillwire servers import`."
+        )
+        return
+    rows = [("NAME", "WHERE", "APPROVAL", "STATUS")]
+    for server in settings.configured:
+        status = _status(server, states, counts)
+        rows.append((server.label, server.place.shown, server.policy.value, status))
+    widths = [max(cell_len(row[column]) for row in rows) for column in range(3)]
+    for number, row in enumerate(rows):
+        cells = [padded(cell, width) for cell, width in zip(row, widths, strict=False)]
+        screen.line(("  ".join([*cells, row[3]]).rstrip(), "" if number else "bold"))
+
+
+def show_import(
+    found: Sequence[FoundServer], new: Sequence[FoundServer], file: Path, *, written: bool, as_json: bool
+) -> None:
+    """What was found, what is or would be written, and what is left out."""
+    if as_json:
+        show_json(
+            {
+                "file": str(file),
+                "written": written and bool(new),
+                "servers": [
+                    {
+                        "label": server.label,
+                        "name": server.name,
+                        "clients": list(server.clients),
+                        "file": str(server.file),
+                        "place": server.place.shown if server.place else None,
+                        "new": server in new,
+                        "skipped": server.skipped or None,
+                    }
+                    for server in found
+                ],
+            }
+        )
+        return
+    screen = Screen()
+    if not found:
+        screen.line("No servers were found in the configuration of other MCP clients.")
+        return
+    widest = max(cell_len(server.label) for server in found)
+    for server in found:
+        who = f"{', '.join(server.clients)}, {printable(str(server.file))}"
+        if server.place is None:
+            screen.line(("skip  ", "yellow"), padded(server.label, widest), f"  {printable(server.skipped)}")
+        elif server in new:
+            screen.line(("new   ", "green"), padded(server.label, widest), f"  {_outline(server.place)}")
+        else:
+            screen.line(("known ", "dim"), padded(server.label, widest), f"  {server.place.shown}")
+        screen.line(" " * (widest + 8), (who, "dim"))
+    screen.line()
+    if not new:
+        screen.line("There is nothing to add.")
+    elif written:
+        screen.line(f"Wrote {counted(len(new), 'server')} to {printable(str(file))}.")
+    else:
+        screen.line(f"--write would add {counted(len(new), 'server')} to {printable(str(file))}.")
+
+
+def _outline(place: Place) -> str:
+    """What would be written, without its values: any of them may be a secret."""
+    parts = [place.shown]
+    if len(place.command) > 1:
+        parts.append(counted(len(place.command) - 1, "argument"))
+    for noun, names in (("env", place.env), ("headers", place.headers)):
+        if names:
+            parts.append(f"{noun} {printable(' '.join(names))}")
+    if place.token_env:
+        parts.append(f"token from {printable(place.token_env)}")
+    return ", ".join(parts)
+
+
+def _status(server: ConfiguredServer, states: Mapping[str, ServerState], counts: Mapping[str, int]) -> str:
+    if not server.skills:
+        return "off (skills = false)"
+    if not server.used:
+        return "not in this profile"
+    state = states.get(server.label)
+    if state is None:
+        return ""
+    if state.reason:
+        return f"{state.status.value}: {printable(state.reason)}"
+    told = ", ".join(dialect.value for dialect in state.dialects)
+    skills = counted(counts.get(server.label, 0), "skill")
+    return f"{state.status.value}, {skills}{f' ({told})' if told else ''}, {state.era}"
+
+
+def _json(
+    server: ConfiguredServer, states: Mapping[str, ServerState], counts: Mapping[str, int]
+) -> dict[str, object]:
+    state = states.get(server.label)
+    return {
+        "label": server.label,
+        "place": server.place.shown,
+        "file": str(server.file),
+        "approval": server.policy.value,
+        "skills": server.skills,
+        "used": server.used,
+        "status": state.status.value if state else None,
+        "reason": (state.reason or None) if state else None,
+        "era": (state.era or None) if state else None,
+        "dialects": [dialect.value for dialect in state.dialects] if state else None,
+        "skill_count": counts.get(server.label) if state else None,
+    }

@@ -1,0 +1,298 @@
+"""`skillwire servers`: the MCP servers of the configuration, and those of other clients."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from skillwire.cli.host_options import AsJson, ConfigFile, Profile, with_host
+from skillwire.errors import FormatError, SkillNotFound
+
+if TYPE_CHECKING:
+    from skillwire.host.client_files import FoundServer
+    from skillwire.host.config_text import ConfigText
+    from skillwire.host.host import SkillHost
+    from skillwire.host.host_config import HostConfig
+
+app = typer.Typer(
+    help="The MCP servers that skills come from: `servers list`, `add`, `remove`, `import`.",
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+User = Annotated[bool, typer.Option("--user", help="In the user's file instead of the project's.")]
+
+
+@app.callback(invoke_without_command=True)
+def servers(context: typer.Context) -> None:
+    """List the MCP servers that skills come from, add some, remove some."""
+    if context.invoked_subcommand is None:
+        list_servers()
+
+
+@app.command("list")
+def list_servers(
+    check: Annotated[bool, typer.Option("--check", help="Connect, and show how each stands.")] = False,
+    config: ConfigFile = None,
+    profile: Profile = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the servers of your configuration."""
+    from skillwire.cli.server_view import show_servers
+    from skillwire.host.config_file import load_config
+
+    settings = load_config(file=config, profile=profile, fill=check)
+    if not check:
+        show_servers(settings, as_json=as_json)
+        return
+
+    async def action(host: SkillHost) -> None:
+        counts = {
+            state.label: sum(
+                not skill.origin.is_local and skill.origin.label == state.label for skill in host.skills()
+            )
+            for state in host.servers()
+        }
+        show_servers(settings, {state.label: state for state in host.servers()}, counts, as_json=as_json)
+
+    with_host(settings, action)
+
+
+@app.command("add")
+def add(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What the server is called here.")],
+    place: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="URL | -- COMMAND [ARGS]...", help="A URL; or --, a command and its arguments."
+        ),
+    ],
+    user: User = False,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", metavar="NAME=VALUE", help="A header to send. Repeatable.")
+    ] = None,
+    token_env: Annotated[
+        str | None,
+        typer.Option("--token-env", metavar="VARIABLE", help="The variable that holds the bearer token."),
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", metavar="NAME=VALUE", help="A variable for the command. Repeatable."),
+    ] = None,
+    approval: Annotated[
+        str | None, typer.Option("--approval", metavar="POLICY", help="prompt, pinned, always or never.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add a server to skillwire.toml, whose other text stays as it is.
+
+    Write ${NAME} for a variable of the environment, and no secret needs to be in the file.
+
+    \b
+    skillwire servers add docs https://docs.example/mcp --token-env DOCS_TOKEN
+    skillwire servers add tools --user -- npx -y @example/tools
+    """
+    from skillwire.cli.output import printable
+    from skillwire.cli.screen import Screen, show_json
+    from skillwire.host.config_edit import with_server, write_config
+    from skillwire.host.config_text import Place, parse_config
+    from skillwire.trust.approval import Policy
+    from skillwire.trust.origin import Origin
+
+    Origin.mcp(name)
+    policy = None
+    if approval is not None:
+        if approval not in list(Policy):
+            raise typer.BadParameter(f"it can be {', '.join(Policy)}", param_hint="--approval")
+        policy = Policy(approval)
+        if policy is Policy.ALWAYS and not user:
+            raise typer.BadParameter("only your own file can say always: add --user", param_hint="--approval")
+    is_url = len(place) == 1 and "://" in place[0]
+    if is_url and env:
+        raise typer.BadParameter("this is for a command", param_hint="--env")
+    if not is_url and (header or token_env):
+        raise typer.BadParameter("this is for a URL", param_hint="--header" if header else "--token-env")
+    server = Place(
+        url=place[0] if is_url else "",
+        command=() if is_url else tuple(place),
+        headers=_pairs(header, "--header"),
+        env=_pairs(env, "--env"),
+        token_env=token_env or "",
+    )
+    file, other = _files(user)
+    _refuse_twin(name, file, other)
+    text = with_server(_text(file), name, server, file=file, policy=policy)
+    parse_config(text, file)
+    write_config(file, text)
+    if as_json:
+        show_json({"added": {"label": name, "place": server.shown, "file": str(file)}})
+        return
+    screen = Screen()
+    screen.line(("Added ", "green"), f"{name} ({server.shown}) to {printable(str(file))}.")
+    screen.line("See its skills with: skillwire list")
+
+
+@app.command("remove")
+def remove(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The server's name.")],
+    user: User = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove a server from skillwire.toml. Its cached files and its approvals go, too."""
+    from skillwire.cli.output import counted, printable
+    from skillwire.cli.screen import Screen, show_json
+    from skillwire.host.approvals import ApprovalStore
+    from skillwire.host.cache import SkillCache
+    from skillwire.host.config_edit import without_server, write_config
+    from skillwire.host.config_file import project_file, read_config
+    from skillwire.host.places import state_places
+    from skillwire.trust.origin import Origin
+
+    places = state_places()
+    files = [places.config] if user else [project_file(), places.config]
+    having = [file for file in files if name in _servers(read_config(file))]
+    if not having:
+        known = [label for file in files for label in _servers(read_config(file))]
+        there = ", ".join(dict.fromkeys(known)) or "none"
+        raise SkillNotFound(f"no server is called {printable(name)} in your files; there is {there}")
+    file = having[0]
+    write_config(file, without_server(_text(file), name, file=file))
+    cached = approved = 0
+    if len(having) == 1:
+        origin = Origin.mcp(name)
+        cached = SkillCache(places.cache).remove_server(origin)
+        approved = ApprovalStore(places.approvals).remove_server(origin)
+    if as_json:
+        show_json({"removed": {"label": name, "file": str(file), "files": cached, "approvals": approved}})
+        return
+    screen = Screen()
+    screen.line(f"Removed {name} from {printable(str(file))}.")
+    if len(having) > 1:
+        screen.line(f"It is still in {printable(str(having[1]))}, so its files and approvals stay.")
+    else:
+        gone = f"{counted(cached, 'cached file')} and {counted(approved, 'approval')}"
+        screen.line(f"With it went {gone}.")
+
+
+@app.command("import")
+def import_servers(
+    write: Annotated[
+        bool, typer.Option("--write", help="Write them. Without this, nothing is written.")
+    ] = False,
+    project: Annotated[
+        bool, typer.Option("--project", help="Into the project's file instead of the user's.")
+    ] = False,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="NAME", help="This server alone. Repeatable.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find the servers of your other MCP clients, and take them over.
+
+    Looks at Claude Code, Claude Desktop, Cursor, VS Code, Codex, Gemini CLI and Goose. Nothing is started,
+    and nothing is written without --write.
+    """
+    from skillwire.cli.server_view import show_import
+    from skillwire.host.config_edit import with_server, write_config
+    from skillwire.host.config_file import read_config
+
+    found = _found()
+    if only:
+        unknown = [name for name in only if name not in {server.label for server in found}]
+        if unknown:
+            known = ", ".join(sorted({server.label for server in found})) or "none"
+            raise typer.BadParameter(
+                f"no server {unknown[0]} was found; there is {known}", param_hint="--only"
+            )
+        found = [server for server in found if server.label in only]
+    file, other = _files(not project)
+    known = {label.casefold() for path in (file, other) for label in _servers(read_config(path))}
+    new = [server for server in found if server.place is not None and server.label.casefold() not in known]
+    text = _text(file)
+    for server in new:
+        if server.place is not None:
+            text = with_server(text, server.label, server.place, file=file)
+    if write and new:
+        write_config(file, text)
+    show_import(found, new, file, written=write, as_json=as_json)
+
+
+def with_client_servers(settings: HostConfig) -> tuple[HostConfig, tuple[str, ...]]:
+    """The settings with the servers of other clients, and a note on each that is left out."""
+    import os
+    from dataclasses import replace
+
+    from skillwire.cli.output import printable
+    from skillwire.host.config_text import ConfigText, ServerText
+    from skillwire.host.host_config import combine
+
+    servers = dict(settings.servers)
+    known = {server.label.casefold() for server in settings.configured} | {
+        name.casefold() for name in servers
+    }
+    notes: list[str] = []
+    for found in _found():
+        who = f"{printable(found.name)} ({', '.join(found.clients)})"
+        if found.place is None:
+            notes.append(f"{who}: {printable(found.skipped)}")
+        elif found.label.casefold() in known:
+            notes.append(f"{who}: your own configuration has a server of this name")
+        else:
+            text = ConfigText(file=found.file, servers={found.label: ServerText(place=found.place)})
+            try:
+                servers |= combine(text, environment=os.environ).servers
+            except FormatError as error:
+                notes.append(f"{who}: {printable('; '.join(issue.message for issue in error.issues))}")
+    return replace(settings, servers=servers), tuple(notes)
+
+
+def _found() -> list[FoundServer]:
+    import os
+
+    from skillwire.host.client_files import find_servers
+
+    return list(find_servers(Path.cwd(), Path.home(), os.environ))
+
+
+def _files(user: bool) -> tuple[Path, Path]:
+    """The file to write to, and the other one."""
+    from skillwire.host.config_file import project_file
+    from skillwire.host.places import state_places
+
+    files = (state_places().config, project_file())
+    return files if user else (files[1], files[0])
+
+
+def _text(file: Path) -> str:
+    from skillwire.host.config_file import read_config
+
+    # Read through the checks first: a file with mistakes is mended by its owner, not by us.
+    return file.read_bytes().decode("utf-8") if read_config(file) is not None else ""
+
+
+def _servers(config: ConfigText | None) -> list[str]:
+    return list(config.servers) if config is not None else []
+
+
+def _refuse_twin(name: str, file: Path, other: Path) -> None:
+    from skillwire.host.config_file import read_config
+
+    for path in (file, other):
+        for label in _servers(read_config(path)):
+            if label.casefold() == name.casefold():
+                raise typer.BadParameter(
+                    f"{path} has a server called {label}: remove it first, or choose another name",
+                    param_hint="NAME",
+                )
+
+
+def _pairs(texts: list[str] | None, option: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for text in texts or ():
+        key, sign, value = text.partition("=")
+        if not sign or not key.strip():
+            raise typer.BadParameter("write NAME=VALUE", param_hint=option)
+        pairs[key.strip()] = value
+    return pairs

@@ -1,0 +1,235 @@
+"""What `list` and `show` print: skills as rows, as pages and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from rich.cells import cell_len
+
+from skillwire.catalog.registry import RegisteredSkill
+from skillwire.cli.output import counted, human_size, printable
+from skillwire.cli.screen import Screen, cut, origin_words, padded
+from skillwire.host.events import Event, EventKind
+from skillwire.host.standing import Standing, State
+from skillwire.skill.drafts import Dialect
+from skillwire.skill.entries import DYNAMIC, NO_SIZE, JsonValue
+from skillwire.skill.uris import path_below, skill_root
+from skillwire.trust.paths import shown_path
+from skillwire.trust.sanitize import safe_line
+
+if TYPE_CHECKING:
+    from skillwire.host.discovery import ServerState
+
+_STYLES: Final = {
+    State.LOCAL: "dim",
+    State.APPROVED: "green",
+    State.ALWAYS: "green",
+    State.NEW: "yellow",
+    State.DYNAMIC: "yellow",
+    State.CHANGED: "bold yellow",
+    State.NEVER: "red",
+    State.UNUSABLE: "red",
+}
+_LEAST_DESCRIPTION: Final = 36
+_PROBLEMS: Final = (EventKind.FAILURE, EventKind.COLLISION, EventKind.REVOKED, EventKind.REMARK)
+_SHORT_DIGEST: Final = len("sha256:") + 12
+_FIELD_SHOWN: Final = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class SkillRow:
+    """A skill with how it stands."""
+
+    skill: RegisteredSkill
+    standing: Standing
+
+    @property
+    def remarks(self) -> str:
+        """The state, and the dialect when it is not the final one."""
+        dialect = self.skill.entry.dialect
+        state = self.standing.state.value if self.skill.enabled else "switched off"
+        return state if dialect is Dialect.FINAL else f"{state}, {dialect.value}"
+
+
+def show_list(screen: Screen, rows: Sequence[SkillRow], events: Iterable[Event]) -> None:
+    """A table of skills, and below it what went wrong."""
+    if rows:
+        _show_table(screen, rows)
+    problems = [event for event in events if event.kind in _PROBLEMS]
+    if problems:
+        screen.line()
+        for event in problems:
+            style = "red" if event.kind is EventKind.FAILURE else "yellow"
+            screen.line((padded(event.kind.value, 9), style), "  ", printable(event.message))
+
+
+def _show_table(screen: Screen, rows: Sequence[SkillRow]) -> None:
+    columns = [
+        (row.skill.handle, origin_words(row.skill.origin), row.remarks, row.skill.entry.description)
+        for row in rows
+    ]
+    titles = ("NAME", "FROM", "APPROVAL", "DESCRIPTION")
+    widths = [max(cell_len(line[column]) for line in (titles, *columns)) for column in range(3)]
+    left = screen.width - sum(widths) - 6
+    beside = left >= _LEAST_DESCRIPTION
+    heads = [padded(title, width) for title, width in zip(titles, widths, strict=False)]
+    screen.line(("  ".join([*heads, titles[3]] if beside else heads).rstrip(), "bold"))
+    for row, (handle, origin, remarks, description) in zip(rows, columns, strict=True):
+        parts: list[str | tuple[str, str]] = [
+            (padded(handle, widths[0]), "bold" if row.skill.enabled else "dim"),
+            "  ",
+            (padded(origin, widths[1]), "" if row.skill.origin.is_local else "cyan"),
+            "  ",
+            (padded(remarks, widths[2]) if beside else remarks, _STYLES[row.standing.state]),
+        ]
+        if beside:
+            screen.line(*parts, "  ", cut(description, left))
+        else:
+            # Too narrow for a fourth column: the description has the line below to itself.
+            screen.line(*parts)
+            screen.line("  ", (cut(description, screen.width - 2), "dim"))
+
+
+def show_skill(screen: Screen, row: SkillRow, place: str) -> None:
+    """One skill: where it comes from, how it stands, what it says of itself, and its files."""
+    skill, entry = row.skill, row.skill.entry
+    screen.line((skill.handle, "bold"))
+    screen.pairs(
+        [
+            ("from", f"{origin_words(skill.origin)} ({place})" if place else origin_words(skill.origin)),
+            ("uri", printable(skill.uri)),
+            ("told by", "" if skill.origin.is_local else entry.dialect.meaning),
+            ("approval", _standing_words(row)),
+            ("not sure", _doubts(row)),
+        ]
+    )
+    screen.line()
+    screen.line(("Frontmatter", "bold"))
+    screen.pairs((safe_line(key, limit=40), _field(value)) for key, value in entry.frontmatter.items())
+    screen.line()
+    if entry.resources is DYNAMIC:
+        screen.line(("Files", "bold"), " made on request: no list, no digests")
+        return
+    size = human_size(entry.total_size)
+    screen.line(("Files", "bold"), f" {counted(len(entry.resources), 'file')}, {size}")
+    root = skill_root(entry.uri)
+    paths = [shown_path("/".join(path_below(resource.uri, root))) for resource in entry.resources]
+    widest = min(max(cell_len(path) for path in paths), max(screen.width - 40, 20))
+    for path, resource in zip(paths, entry.resources, strict=True):
+        size = "no size" if resource.size == NO_SIZE else human_size(resource.size)
+        digest = resource.digest[:_SHORT_DIGEST] + "…"
+        screen.line("  ", padded(path, widest), f"  {size:>9}  ", (digest, "dim"))
+
+
+def skill_json(row: SkillRow) -> dict[str, object]:
+    """A skill as a document; fields may be added, none changes its meaning."""
+    skill, standing = row.skill, row.standing
+    entry = skill.entry
+    files = None if entry.resources is DYNAMIC else len(entry.resources)
+    return {
+        "handle": skill.handle,
+        "name": entry.name,
+        "description": entry.description,
+        "origin": {"kind": skill.origin.kind.value, "label": skill.origin.label},
+        "uri": skill.uri,
+        "dialect": None if skill.origin.is_local else entry.dialect.value,
+        "enabled": skill.enabled,
+        "listed": skill.listed,
+        "approval": {
+            "state": standing.state.name.lower(),
+            "policy": None if skill.origin.is_local else standing.policy.value,
+            "nested": standing.nested,
+            "allowed_tools": standing.grants.allowed_tools,
+            "execute_code": standing.grants.execute_code,
+            "problem": standing.problem or None,
+            "changes": [{"uri": change.uri, "kind": change.kind.value} for change in standing.changes],
+        },
+        "file_count": files,
+        "bytes": None if files is None else entry.total_size,
+    }
+
+
+def files_json(row: SkillRow) -> list[dict[str, object]] | None:
+    entry = row.skill.entry
+    if entry.resources is DYNAMIC:
+        return None
+    root = skill_root(entry.uri)
+    return [
+        {
+            "path": "/".join(path_below(resource.uri, root)),
+            "uri": resource.uri,
+            "size": None if resource.size == NO_SIZE else resource.size,
+            "digest": resource.digest,
+        }
+        for resource in entry.resources
+    ]
+
+
+def server_json(server: ServerState) -> dict[str, object]:
+    return {
+        "label": server.label,
+        "place": server.place,
+        "status": server.status.value,
+        "reason": server.reason or None,
+        "era": server.era or None,
+        "dialects": [dialect.value for dialect in server.dialects],
+        "policy": server.policy.value,
+    }
+
+
+def event_json(event: Event) -> dict[str, object]:
+    return {"kind": event.kind.value, "origin": event.origin or None, "message": event.message}
+
+
+def problems_json(events: Iterable[Event]) -> list[dict[str, object]]:
+    return [event_json(event) for event in events if event.kind in _PROBLEMS]
+
+
+def _standing_words(row: SkillRow) -> str:
+    standing = row.standing
+    words = {
+        State.LOCAL: "your own files: none is needed",
+        State.APPROVED: "approved as it is now",
+        State.ALWAYS: "loaded without asking, as its server's policy says",
+        State.NEW: "not approved",
+        State.CHANGED: f"changed since you approved it: {counted(len(standing.changes), 'file')}",
+        State.DYNAMIC: "asked about whenever it is loaded, for it is made on request",
+        State.NEVER: "blocked, as its server's policy says",
+        State.UNUSABLE: f"cannot be used: {printable(standing.problem)}",
+    }[standing.state]
+    if standing.state is State.NEW and standing.policy.value == "pinned":
+        words += ", and its server's policy is not to ask"
+    if not row.skill.origin.is_local:
+        granted = [
+            name
+            for name, given in (
+                ("its tools", standing.grants.allowed_tools),
+                ("running code", standing.grants.execute_code),
+            )
+            if given
+        ]
+        words += f"; granted: {', '.join(granted)}" if granted else ""
+    if standing.nested:
+        words += "; it lies inside another skill"
+    return words
+
+
+def _doubts(row: SkillRow) -> str:
+    """What an older dialect leaves open."""
+    draft = row.skill.entry.draft
+    if draft is None:
+        return ""
+    doubts: list[str] = []
+    if not draft.confirmed:
+        doubts.append("no server called it a skill; its URI only looks like one")
+    if row.skill.entry.resources is DYNAMIC:
+        doubts.append("its files cannot be bound to an approval")
+    return "; ".join(doubts)
+
+
+def _field(value: JsonValue) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return safe_line(text, limit=_FIELD_SHOWN) or "(empty)"
