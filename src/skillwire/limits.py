@@ -31,6 +31,16 @@ class Limits:
     """A walk over more directories than this is given up: links can make a small tree endless."""
     directory_depth: int = 64
     """A directory deeper than this below its root is left out."""
+    manifest_file_bytes: int = MIB
+    """A skill with a larger file has no `_manifest`: readers of that dialect stop there."""
+    subscriptions_per_client: int = 1000
+    """A connection that asks for more is refused; one subscription to a directory hears of all below it."""
+    subscriptions: int = 100_000
+    """All clients together cannot ask for more."""
+    listeners: int = 1000
+    """So many streams of notifications can be open at once."""
+    tool_description_chars: int = 8_000
+    """Names of skills in the description of a tool take no more room; beyond that there is a search."""
     frontmatter_bytes: int = 64 * 1024
     """A longer block of YAML is refused unread, and aliases may not make it longer than that either."""
     frontmatter_depth: int = 32

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sample_entries import make_entry
 from skillwire.errors import FormatError
 from skillwire.skill.digests import digest_of
 from skillwire.skill.drafts import Dialect
 from skillwire.skill.entries import DYNAMIC
-from skillwire.wire.manifest import bind_to_manifest
+from skillwire.wire.manifest import bind_to_manifest, write_manifest
 from skillwire.wire.scan import ListedResource, bare_skills, resource_page, scanned_entry, with_manifests
 
 SKILL = ListedResource("skill://demo/SKILL.md", "Shows things.")
@@ -133,3 +135,22 @@ def test_a_page_of_resources_is_read_leniently() -> None:
     )
     assert (page.resources, page.next_cursor) == ((ListedResource("a://b", ""),), None)
     assert resource_page({"resources": [], "nextCursor": "next"}).next_cursor == "next"
+
+
+def test_a_manifest_is_read_back_as_it_was_written() -> None:
+    entry = make_entry("skill://refunds/SKILL.md", {"a b/ü#.md": b"x", "z.bin": b"\xff" * 10})
+    bare = replace(entry, resources=DYNAMIC)
+    assert bind_to_manifest(bare, write_manifest(entry)).resources == entry.resources
+
+
+def test_a_manifest_has_the_names_that_its_dialect_uses() -> None:
+    entry = make_entry("skill://refunds/SKILL.md", {"SKILL.md": b"---\nname: refunds\n---\n"})
+    assert json.loads(write_manifest(entry)) == {
+        "skill": "refunds",
+        "files": [{"path": "SKILL.md", "size": 22, "hash": digest_of(b"---\nname: refunds\n---\n")}],
+    }
+
+
+def test_a_skill_that_lists_no_files_has_no_manifest() -> None:
+    with pytest.raises(ValueError, match="lists no files"):
+        write_manifest(make_entry(dynamic=True))

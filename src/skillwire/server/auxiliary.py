@@ -1,7 +1,7 @@
 """Auxiliaries: the resources that tell of skills and are none, for clients of older dialects.
 
-`skill://index.json`, `skill://prompt-xml`, and `skill://NAME/_manifest` for skills whose path is their name. No URI
-means two things: where a skill, a directory or a file has the URI of one of these, the skill has it.
+`skill://index.json`, `skill://prompt-xml`, and `skill://NAME/_manifest` for skills whose path is their name.
+No URI means two things: where a skill, a directory or a file has the URI of one of these, the skill has it.
 """
 
 from __future__ import annotations

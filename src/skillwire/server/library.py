@@ -112,14 +112,14 @@ class SkillLibrary:
 
     def _merge(self, parts: tuple[Sequence[SkillEntry], ...]) -> Catalogue:
         if len(parts) == 1:
-            # Nobody to settle with, and in order already.
-            settled, entries = Settled({}, ()), tuple(parts[0])
+            settled, found = Settled({}, ()), parts[0]  # Nobody to settle with.
         else:
             claims = {(entry.uri, owner): entry for owner, part in enumerate(parts) for entry in part}
             settled = settle(claims)
             for lost in settled.lost:
                 del claims[lost.uri, lost.owner]
-            entries = tuple(sorted(claims.values(), key=lambda entry: entry.uri))
+            found = claims.values()
+        entries = tuple(sorted(found, key=lambda entry: entry.uri))
         listed = entries
         if self._unlisted:
             listed = tuple(entry for entry in entries if not self._is_unlisted(entry.uri))

@@ -11,9 +11,10 @@ ToolsMode: TypeAlias = Literal["auto", "always", "never"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surfaces:
-    """What is served for clients that do not know the extension. `docs/clients.md` says which of them reads what.
+    """What is served for clients that do not know the extension; `docs/clients.md` says which reads what.
 
-    `index` is the shape of `skill://index.json`. `tools` in `auto` are hidden from clients that know the extension.
+    `index` is the shape of `skill://index.json`. `tools` in `auto` are hidden from clients that know the
+    extension.
     """
 
     index: IndexShape = "d2"

@@ -1,4 +1,7 @@
-"""The manifest of D1: `skill://NAME/_manifest`, the files of one skill with sizes and hashes."""
+"""The manifest of D1: `skill://NAME/_manifest`, the files of one skill with sizes and hashes.
+
+The dialect knows a skill by one name, so only a skill whose path is its name can have a manifest.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,21 @@ from typing import TypeGuard
 from skillwire.errors import FormatError
 from skillwire.issues import Issue, shown
 from skillwire.skill.digests import parse_digest
-from skillwire.skill.entries import DYNAMIC, SkillEntry, SkillResource
-from skillwire.skill.uris import SkillUri, child_uri, shown_uri, skill_root
+from skillwire.skill.entries import DYNAMIC, JsonObject, JsonValue, SkillEntry, SkillResource
+from skillwire.skill.uris import SkillUri, child_uri, path_below, shown_uri, skill_name_in, skill_root
+
+
+def write_manifest(entry: SkillEntry) -> bytes:
+    """The manifest of a skill whose files are listed."""
+    if entry.resources is DYNAMIC:
+        raise ValueError(f"{entry.uri} lists no files")
+    root = skill_root(entry.uri)
+    files: list[JsonValue] = [
+        {"path": "/".join(path_below(file.uri, root)), "size": file.size, "hash": file.digest}
+        for file in entry.resources
+    ]
+    manifest: JsonObject = {"skill": skill_name_in(entry.uri), "files": files}
+    return json.dumps(manifest, ensure_ascii=False, indent=2).encode("utf-8")
 
 
 def bind_to_manifest(entry: SkillEntry, data: bytes) -> SkillEntry:
