@@ -1,0 +1,103 @@
+"""`skillwire search` finds skills by words."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sample_entries import skill_md
+from skillwire.cli import main
+from trees import write
+
+Search = Callable[..., tuple[object, str, str]]
+
+
+@pytest.fixture
+def search(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Search:
+    """Run `skillwire search` over the directories `mine` and `team`; gives exit code, output and errors."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "home" / name))
+    for place, description in (
+        ("mine/refunds", "Pays\u202e money back."),
+        ("mine/orders", "Looks up an order."),
+        ("team/orders", "Cancels an order and makes a refund."),
+    ):
+        folder = tmp_path / place
+        write(folder / "SKILL.md", skill_md(folder.name, description, "Call kubectl.\n"))
+
+    def run(*arguments: str) -> tuple[object, str, str]:
+        places = ["--no-usual", "--dir", "mine", "--dir", "team"]
+        monkeypatch.setattr(sys, "argv", ["skillwire", "search", *arguments, *places])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return (ended.value.code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.mark.requirement("SEC-11")
+def test_skills_are_shown_best_first_with_origin_and_passage(search: Search) -> None:
+    assert search("refund") == (
+        0,
+        "refunds  local · mine\n"
+        "    Pays money back.\n"
+        "team/orders  local · team\n"
+        "    Cancels an order and makes a refund.\n",
+        "",
+    )
+
+
+def test_those_with_some_of_the_words_are_set_apart(search: Search) -> None:
+    code, out, _ = search("refund", "order")
+    assert code == 0
+    whole, _, some = out.partition("Only some of the words:\n")
+    assert whole.startswith("team/orders")
+    assert "mine/orders  local · mine" in some
+    assert "refunds  local · mine" in some
+
+
+def test_one_origin_or_a_number_of_skills_can_be_asked_for(search: Search) -> None:
+    assert search("refund", "--on", "team")[1].startswith("team/orders")
+    assert search("order", "--limit", "1")[1].count("local") == 1
+
+
+def test_json_has_the_skills_in_order(search: Search) -> None:
+    document = json.loads(search("refund", "--json")[1])
+    found = [(skill["handle"], skill["snippet"], skill["partial"]) for skill in document["skills"]]
+    assert found == [
+        ("refunds", "Pays money back.", False),
+        ("team/orders", "Cancels an order and makes a refund.", False),
+    ]
+    assert [problem["kind"] for problem in document["problems"]] == ["collision"]
+
+
+def test_nothing_found_is_said_and_is_no_error(search: Search) -> None:
+    assert search("zebra") == (0, "No skill has these words. Try other words, or fewer.\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        pytest.param(["***"], 2, "there is no word in this", id="no word"),
+        pytest.param(["refund", "--on", "nobody"], 8, "there is mine, team", id="unknown origin"),
+        pytest.param(["refund", "--limit", "0"], 2, "--limit", id="no skills wanted"),
+    ],
+)
+def test_a_mistake_is_one_line(search: Search, arguments: list[str], code: int, said: str) -> None:
+    ended, out, err = search(*arguments)
+    assert (ended, out) == (code, "")
+    assert said in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_server_that_could_not_be_asked_is_named(search: Search) -> None:
+    code, out, err = search("refund", "--server", "gone=/nonexistent/program")
+    assert code == 0
+    assert out.startswith("refunds")
+    assert "gone cannot be reached" in err
