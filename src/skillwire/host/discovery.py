@@ -16,9 +16,16 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 
-from skillwire.catalog.naming import SPEC_NAMING
+from skillwire.catalog.naming import Naming
 from skillwire.catalog.registry import Changes, RegisteredSkill, Registry
-from skillwire.errors import AmbiguousName, ApprovalRequired, SkillNotFound, SkillwireError, SourceError
+from skillwire.errors import (
+    AmbiguousName,
+    ApprovalRequired,
+    LimitExceeded,
+    SkillNotFound,
+    SkillwireError,
+    SourceError,
+)
 from skillwire.host.approvals import ApprovalStore
 from skillwire.host.config import ServerConfig
 from skillwire.host.connections import Connection, Status
@@ -26,11 +33,15 @@ from skillwire.host.events import Event, EventKind, EventLog
 from skillwire.host.loading import SkillSource
 from skillwire.host.mentions import mentioned_skills
 from skillwire.host.places import LocalDirectory
+from skillwire.host.styles.base import Style
+from skillwire.host.styles.gates import OPEN, Gates
+from skillwire.host.styles.ranks import Layer, collision_lines
 from skillwire.issues import Issue, shown
 from skillwire.limits import Limits
 from skillwire.skill.drafts import Dialect
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri, parse_uri, shown_uri
+from skillwire.sources.commands import CommandFiles
 from skillwire.sources.directory import DirectorySource
 from skillwire.sources.mcp import McpSource
 from skillwire.trust.approval import Policy, Reason
@@ -66,6 +77,8 @@ class Discovery:
         approvals: ApprovalStore,
         log: EventLog,
         disabled: Collection[str],
+        style: Style,
+        naming: Naming,
         limits: Limits,
         on_changed: Callable[[RegisteredSkill], None],
     ) -> None:
@@ -75,6 +88,8 @@ class Discovery:
         self._approvals = approvals
         self._log = log
         self._disabled = frozenset(disabled)
+        self._style = style
+        self._naming = naming
         self._limits = limits
         self._on_changed = on_changed
         self._connections: dict[Origin, Connection] = {}
@@ -84,6 +99,7 @@ class Discovery:
         self._found: dict[Origin, Iterable[SkillEntry]] | None = {}
         self._mentioned: dict[Origin, dict[SkillUri, SkillEntry]] = {}
         self._reasons: dict[Origin, str] = {}
+        self._gates = OPEN
 
     async def open(self, tasks: anyio.abc.TaskGroup) -> None:
         """Connect, list and walk, side by side; ends when everybody has answered or used up their time."""
@@ -96,7 +112,9 @@ class Discovery:
                 origin.label,
                 connection,
                 accept_drafts=config.accept_drafts,
-                bare_scan=config.bare_scan,
+                bare_scan=config.bare_scan or self._style.bare_scan,
+                peek=self._style.peek,
+                ask_everyone=self._style.asks_everyone,
                 limits=self._limits,
             )
             self._listed[origin] = anyio.Event()
@@ -121,7 +139,7 @@ class Discovery:
             return
         for directory in self._directories:
             source = self._sources.get(directory.origin)
-            if isinstance(source, DirectorySource) and await source.rescan():
+            if isinstance(source, DirectorySource | CommandFiles) and await source.rescan():
                 self._take_in(directory.origin, await source.list_entries())
 
     async def look_up(self, uri: SkillUri, origin: Origin) -> RegisteredSkill:
@@ -135,6 +153,8 @@ class Discovery:
                 origin=origin.label,
                 uri=uri,
             )
+        if refusal := self._refusal(origin, entry):
+            raise LimitExceeded(f"{shown_uri(uri)} from {origin} is not taken: {refusal}")
         self.take_fresh(origin, entry)
         return self._registry.find_uri(uri, origin.label)
 
@@ -146,7 +166,34 @@ class Discovery:
         source = self._sources.get(origin)
         if source is None:
             raise SourceError(f"{origin} is not part of this host")
+        if closed := self._gates.closed_for(origin):
+            raise ApprovalRequired(
+                f"{origin} is not read from: {closed}", reason=Reason.DENIED, origin=origin.label, uri=""
+            )
         return source
+
+    def path_of(self, skill: RegisteredSkill) -> str:
+        """Where a local skill's file is on disk; empty for a server's."""
+        source = self._sources.get(skill.origin)
+        if isinstance(source, CommandFiles):
+            return source.path_of(skill.uri)
+        if isinstance(source, DirectorySource) and skill.uri in source.snapshot.files:
+            return source.snapshot.files[skill.uri].path
+        return ""
+
+    def set_gates(self, gates: Gates) -> tuple[tuple[Origin, ...], tuple[Origin, ...]]:
+        """Close and open gates. The slots behind closed ones are empty when this returns.
+
+        Gives the servers behind closed gates, and those that were and are no longer.
+        """
+        before, self._gates = self._gates, gates
+        closed = tuple(origin for origin in self._connections if gates.closed_for(origin))
+        for origin in closed:
+            self._empty(origin)
+            if not before.closed_for(origin):
+                self._tell(EventKind.REMARK, f"{origin}: {gates.closed_for(origin)}", origin)
+        was_closed = [origin for origin in self._connections if before.closed_for(origin)]
+        return closed, tuple(origin for origin in was_closed if origin not in closed)
 
     def policy(self, origin: Origin) -> Policy:
         return self._configs[origin].approval if origin in self._configs else Policy.PROMPT
@@ -226,19 +273,30 @@ class Discovery:
 
     async def _list_again(self, connection: Connection, afresh: bool = True) -> None:
         origin = Origin.mcp(connection.label)
-        source = self.source(origin)
-        if not isinstance(source, McpSource):
+        source = self._sources[origin]
+        if not isinstance(source, McpSource) or self._gates.closed_for(origin):
             return
         if afresh:
             source.expire()
         try:
-            listed = await source.list_entries()
+            listed = await self._listing(source, origin)
             self._take_in(origin, _with(listed, self._mentioned.get(origin, {})))
             self._remark(origin, [issue for problem in source.problems() for issue in problem.issues])
             if await self._look_up_mentioned(connection, source, {entry.uri for entry in listed}):
                 self._take_in(origin, _with(listed, self._mentioned[origin]))
         except SkillwireError as error:
             self._tell(EventKind.FAILURE, f"{origin} gave no listing: {error}", origin)
+
+    async def _listing(self, source: McpSource, origin: Origin) -> Sequence[SkillEntry]:
+        """A server's listing, in no more time than the style gives it."""
+        seconds = self._style.listing_seconds
+        try:
+            with anyio.fail_after(seconds):
+                return await source.list_entries()
+        except TimeoutError:
+            raise SourceError(
+                f"{origin} did not list its skills within {seconds:g} s (listing_seconds)"
+            ) from None
 
     def _remark(self, origin: Origin, issues: Sequence[Issue]) -> None:
         """Tell of a few of the entries that cannot be used: a bad server does not fill the log."""
@@ -271,7 +329,11 @@ class Discovery:
     async def _walk(self, directory: LocalDirectory) -> None:
         try:
             source = await anyio.to_thread.run_sync(
-                lambda: DirectorySource([directory.path], limits=self._limits)
+                lambda: (
+                    CommandFiles(directory.path, limits=self._limits)
+                    if directory.layer is Layer.COMMANDS
+                    else DirectorySource([directory.path], limits=self._limits)
+                )
             )
         except SkillwireError as error:
             self._tell(EventKind.FAILURE, str(error), directory.origin)
@@ -286,6 +348,9 @@ class Discovery:
         if self._reasons.get(origin) != reason:
             self._reasons[origin] = reason
             self._tell(EventKind.FAILURE, f"{origin} {reason}", origin)
+        if not self._style.keeps_offline:
+            self._empty(origin)
+            return
         if self._registry.uris(origin):
             return
         try:
@@ -293,8 +358,18 @@ class Discovery:
         except SkillwireError as error:
             self._tell(EventKind.FAILURE, str(error), origin)
 
+    def _empty(self, origin: Origin) -> None:
+        if self._found is not None:
+            self._found[origin] = ()
+        else:
+            self._report(self._registry.clear(origin))
+
     def _take_in(self, origin: Origin, entries: Iterable[SkillEntry]) -> None:
+        if self._gates.closed_for(origin):
+            return  # Its slot stays empty, whatever comes late.
         wanted = tuple(entry for entry in entries if self._wants(origin, entry))
+        self._remark(origin, self._refused(origin, wanted))
+        wanted = tuple(entry for entry in wanted if not self._refusal(origin, entry))
         if self._found is not None:
             self._found[origin] = wanted
         else:
@@ -305,10 +380,23 @@ class Discovery:
         config = self._configs.get(origin)
         return config is None or config.selection.admits(entry)
 
+    def _refusal(self, origin: Origin, entry: SkillEntry) -> str:
+        """Why the style does not take a server's skill; empty when it does."""
+        return "" if origin.is_local else self._style.refusal(entry, self._limits)
+
+    def _refused(self, origin: Origin, entries: Iterable[SkillEntry]) -> list[Issue]:
+        refusals = ((entry, self._refusal(origin, entry)) for entry in entries)
+        remedy = f"another style than {self._style.name} takes it"
+        return [
+            Issue(rule="style-cap", file=shown_uri(entry.uri), message=refusal, remedy=remedy)
+            for entry, refusal in refusals
+            if refusal
+        ]
+
     def _report(self, changes: Changes) -> None:
         for skill in changes.added:
             # Every name that it goes by: a collision must not switch it on again.
-            if {skill.uri, skill.handle, *SPEC_NAMING.handles(skill.key, skill.entry)} & self._disabled:
+            if {skill.uri, skill.handle, *self._naming.handles(skill.key, skill.entry)} & self._disabled:
                 self._registry.set_enabled(skill.key, False)
         for skill in changes.changed:
             self._on_changed(skill)
@@ -328,7 +416,8 @@ class Discovery:
                     )
                 )
         for collision in changes.collisions:
-            self._log.tell(Event(kind=EventKind.COLLISION, message=str(collision), handle=collision.handle))
+            for line in collision_lines(collision):
+                self._log.tell(Event(kind=EventKind.COLLISION, message=line, handle=collision.handle))
 
     def _tell(self, kind: EventKind, message: str, origin: Origin) -> None:
         self._log.tell(Event(kind=kind, message=message, origin=origin.label))

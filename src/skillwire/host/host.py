@@ -19,8 +19,8 @@ import anyio
 
 from skillwire.catalog.naming import SkillKey
 from skillwire.catalog.registry import RegisteredSkill, Registry
-from skillwire.catalog.render import CatalogText, render_catalog, render_file, render_skill
-from skillwire.errors import SkillNotFound
+from skillwire.catalog.render import CatalogText
+from skillwire.errors import AmbiguousName, SkillNotFound
 from skillwire.host.approvals import ApprovalStore
 from skillwire.host.cache import SkillCache
 from skillwire.host.config import ServerConfig, parse_server
@@ -29,10 +29,23 @@ from skillwire.host.consent import ApprovalCallback, Consent
 from skillwire.host.discovery import Discovery, ServerState
 from skillwire.host.events import Event, EventKind, EventLog
 from skillwire.host.loading import Loader
-from skillwire.host.places import label_directories, state_places, usual_directories
+from skillwire.host.places import (
+    LocalDirectory,
+    command_directories,
+    label_directories,
+    state_places,
+    usual_directories,
+)
 from skillwire.host.reading import ReadCallback, ResourceReader
 from skillwire.host.search import FoundSkill, SkillSearch
 from skillwire.host.standing import Standing
+from skillwire.host.styles import find_style
+from skillwire.host.styles.base import Showing, Style
+from skillwire.host.styles.fields import SkillFields
+from skillwire.host.styles.gates import Gates
+from skillwire.host.styles.owners import owner_of
+from skillwire.host.styles.ranks import Layer, Rank
+from skillwire.host.styles.schemes import file_refusal
 from skillwire.host.tools import Tool, make_tools, render_directory
 from skillwire.issues import shown
 from skillwire.limits import DEFAULT_LIMITS, Limits
@@ -51,6 +64,8 @@ class LoadedSkill:
     skill: RegisteredSkill
     text: str
     grants: Grants
+    fields: SkillFields
+    """What its frontmatter asks for, as far as the style honours it. Requests, never grants (SEC-4)."""
 
 
 class SkillHost:
@@ -60,8 +75,9 @@ class SkillHost:
         self,
         *,
         servers: Mapping[str, str | ServerConfig | object] | None = None,
-        directories: Iterable[str | Path] = (),
+        directories: Iterable[str | Path | LocalDirectory] = (),
         usual: bool = True,
+        style: str | Style = "spec",
         ask: ApprovalCallback | None = None,
         ask_read: ReadCallback | None = None,
         safe_tools: Collection[str] = (),
@@ -75,20 +91,30 @@ class SkillHost:
         `usual` adds the directories where agents keep skills: `.agents/skills` and `.claude/skills` of the
         working directory and of the user. `ask` is called before a skill of a server is loaded, `ask_read`
         before one server's skill reads from another; without them such calls raise `ApprovalRequired`.
-        `safe_tools` are tools of yours that run no code. `disabled` are handles or URIs to leave out.
+        `safe_tools` are tools of yours that run no code. `disabled` are handles or URIs to leave out. `style`
+        makes the host treat skills as another one does: `wayland`, `gemini`, `codex` or `goose`.
         """
         places = state_places()
         found = usual_directories(Path.cwd(), Path.home()) if usual else []
-        local = label_directories(found, directories, taken=servers or ())
+        self.style = find_style(style)
+        self._limits = limits = self.style.limits(limits)
+        folders = command_directories(Path.cwd(), Path.home(), self.style.command_folders) if usual else []
+        local = label_directories(found, [*directories, *folders], taken=servers or ())
         self._safe_tools = frozenset(safe_tools)
-        self._limits = limits
         self.cache = SkillCache(cache_directory or places.cache, limits=limits)
         self.cache.refuse_inside(directory.path for directory in local)
         self.approvals = ApprovalStore(approvals_file or places.approvals)
-        self._registry = Registry()
         self._log = EventLog()
         configs = {label: parse_server(given) for label, given in (servers or {}).items()}
-        wanted = {label: config for label, config in configs.items() if config.skills}
+        wanted = {
+            label: replace(config, call_seconds=self.style.seconds(config.call_seconds))
+            for label, config in configs.items()
+            if config.skills
+        }
+        ranks = {directory.origin: Rank(directory.layer, number) for number, directory in enumerate(local)}
+        ranks |= {Origin.mcp(label): Rank(Layer.MCP, number) for number, label in enumerate(wanted)}
+        naming = self.style.naming(ranks)
+        self._registry = Registry(naming)
         self._discovery = Discovery(
             servers={Origin.mcp(label): config for label, config in wanted.items()},
             directories=local,
@@ -96,6 +122,8 @@ class SkillHost:
             approvals=self.approvals,
             log=self._log,
             disabled=frozenset(disabled),
+            style=self.style,
+            naming=naming,
             limits=limits,
             on_changed=lambda skill: self._consent.forget_changed(skill),
         )
@@ -113,17 +141,20 @@ class SkillHost:
             take_fresh=self._discovery.take_fresh,
             consent=self._consent,
             cache=self.cache,
+            accept=lambda verified: self.style.check(verified, limits),
             limits=limits,
         )
         # Fences that nobody can foretell, and that stay the same while the host lives.
         self._salt = secrets.token_bytes(16)
+        self._showing = Showing(limits=limits, salt=self._salt, path_of=self._discovery.path_of)
         self._reader = ResourceReader(
-            self._discovery, self._loader, self._registry, ask_read, limits=limits, salt=self._salt
+            self._discovery, self._loader, self._registry, ask_read, style=self.style, showing=self._showing
         )
         self._search = SkillSearch(
             registry=self._registry, source_of=self._discovery.source, cache=self.cache, limits=limits
         )
         self._catalog_budget = limits.catalog_chars
+        self._working: tuple[str, ...] = ()
         self._stack: AsyncExitStack | None = None
         self._opened = False
 
@@ -137,6 +168,7 @@ class SkillHost:
         ask: ApprovalCallback | None = None,
         ask_read: ReadCallback | None = None,
         safe_tools: Collection[str] = (),
+        style: str | Style = "spec",
         limits: Limits = DEFAULT_LIMITS,
     ) -> Self:
         """A host as the user's `skillwire.toml` and that of a directory, the working one by default, say.
@@ -152,6 +184,7 @@ class SkillHost:
             ask=ask,
             ask_read=ask_read,
             safe_tools=safe_tools,
+            style=style,
             limits=limits,
         )
 
@@ -186,9 +219,13 @@ class SkillHost:
         """Every skill that is known, local ones first, each under a handle of its own."""
         return self._registry.skills(disabled=disabled)
 
-    def catalog(self, *, budget: int | None = None) -> str:
-        """The skills as text for a system prompt, within a number of characters."""
+    def catalog(self, *, budget: int | None = None, working: Collection[str] = ()) -> str:
+        """The skills as text for a system prompt, within a number of characters.
+
+        `working` are the paths that are worked on, for styles in which they wake skills.
+        """
         self._catalog_budget = self._limits.catalog_chars if budget is None else budget
+        self._working = tuple(working)
         return self._render_catalog().text
 
     async def search(
@@ -227,6 +264,47 @@ class SkillHost:
         """
         await self._discovery.refresh(server, expired_only=expired_only)
 
+    def mentions(self, message: str) -> str:
+        """What to add to a user's message that names skills, in styles that have a sign for that."""
+        return self.style.mentions(message, self.skills(), self._showing)
+
+    def server_view(self, label: str) -> str:
+        """One server with its skills, for a person."""
+        return self.style.server_view(self._discovery.server(label), self.skills(), self._limits)
+
+    def refuse_path(self, path: str) -> str:
+        """Why a file tool of yours must not take this path; empty when it may. A URI is no file."""
+        return file_refusal(path, self.style.resource_tool)
+
+    async def set_gates(self, gates: Gates) -> None:
+        """Close and open gates. The skills behind a closed one are gone at once, held ones too."""
+        closed, opened = self._discovery.set_gates(gates)
+        for origin in closed:
+            self._loader.release_server(origin)
+        for origin in opened:
+            await self._discovery.refresh(origin.label)
+
+    # What tools ask
+
+    def owner(self, uri: str) -> str:
+        """The label of the one server that serves a URI; `AmbiguousName` when there are two."""
+        servers = [Origin.mcp(state.label) for state in self._discovery.states()]
+        return owner_of(parse_uri(uri), self._registry.skills(disabled=True), servers).label
+
+    def knows(self, name: str) -> bool:
+        """Whether a skill is called so."""
+        try:
+            self._registry.find(name)
+        except AmbiguousName:
+            return True
+        except SkillNotFound:
+            return False
+        return True
+
+    def is_loaded(self, name: str) -> bool:
+        """Whether the skill of this name is held."""
+        return self._loader.held_as(name) is not None
+
     # Loading
 
     async def find(self, name: str, *, server: str | None = None) -> RegisteredSkill:
@@ -244,8 +322,13 @@ class SkillHost:
         """Load a skill by handle or URI: approved, verified, fenced, and held until it is released."""
         skill = await self.find(name, server=server)
         verified = await self._loader.load(skill)
-        text = render_skill(verified, skill.handle, limits=self._limits, salt=self._salt)
-        return LoadedSkill(self._registry.get(skill.key) or skill, text, self._loader.grants(skill.key))
+        text = self.style.skill_text(verified, skill.handle, self._showing)
+        return LoadedSkill(
+            self._registry.get(skill.key) or skill,
+            text,
+            self._loader.grants(skill.key),
+            self.style.fields(verified.frontmatter),
+        )
 
     async def load_for_model(self, name: str, server: str | None = None) -> str:
         """What `load_skill` gives. A model may name an unlisted skill, but only where it may read (SEC-3)."""
@@ -261,7 +344,8 @@ class SkillHost:
     async def read(self, name: str, path: str) -> str:
         """A file of a loaded skill, fenced for a model. The path starts at the skill's directory (FMT-10)."""
         key = await self._key(name)
-        return render_file(await self._loader.read(key, path), self._handle(key, name), salt=self._salt)
+        file = await self._loader.read(key, path)
+        return self.style.file_text(file, self._handle(key, name), self._showing)
 
     async def read_bytes(self, name: str, path: str) -> VerifiedFile:
         """A file of a loaded skill as verified bytes: for programs, not for prompts."""
@@ -331,7 +415,8 @@ class SkillHost:
 
     def granted_tools(self) -> frozenset[str]:
         """The `allowed-tools` patterns that the user granted for all that is held (SEC-4)."""
-        return granted_tools(self._loader.held)
+        honoured = "allowed-tools" in self.style.honoured
+        return granted_tools(self._loader.held) if honoured else frozenset()
 
     def tools(self) -> tuple[Tool, ...]:
         """The tools for a model, with JSON schemas and handlers, for any framework.
@@ -339,11 +424,14 @@ class SkillHost:
         `search_skills` is among them when the last catalogue, or one of the usual size if none was asked for,
         has no room for every skill.
         """
-        return make_tools(self, searching=self._render_catalog().omitted > 0, limits=self._limits)
+        return make_tools(
+            self, self.style.tools, searching=self._render_catalog().omitted > 0, limits=self._limits
+        )
 
     def _render_catalog(self) -> CatalogText:
         limits = replace(self._limits, catalog_chars=self._catalog_budget)
-        return render_catalog(self.skills(), limits=limits)
+        skills = self.style.awake(self.skills(), self._working)
+        return self.style.catalog(skills, replace(self._showing, limits=limits))
 
     def _likely_server(self, uri: SkillUri) -> Origin:
         """SEC-3: a URI that stands in the text of a held skill is a matter of that skill's server alone."""

@@ -30,6 +30,7 @@ from skillwire.host.consent import Consent
 from skillwire.limits import Limits
 from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.uris import SKILL_FILE, SkillUri
+from skillwire.sources.commands import CommandFiles
 from skillwire.sources.directory import DirectorySource
 from skillwire.sources.mcp import McpSource
 from skillwire.trust.acting import HeldSkill
@@ -55,7 +56,7 @@ from skillwire.trust.verify import (
     verify_skill_md,
 )
 
-SkillSource: TypeAlias = DirectorySource | McpSource
+SkillSource: TypeAlias = DirectorySource | CommandFiles | McpSource
 _STALE: Final = (VerificationError, FormatError)
 # A listed file that is not there is a sign of a stale entry too.
 _STALE_FILE: Final = (*_STALE, SkillNotFound)
@@ -83,6 +84,7 @@ class Loader:
         take_fresh: Callable[[Origin, SkillEntry], None],
         consent: Consent,
         cache: SkillCache,
+        accept: Callable[[VerifiedSkill], None],
         limits: Limits,
     ) -> None:
         self._registry = registry
@@ -90,6 +92,7 @@ class Loader:
         self._take_fresh = take_fresh
         self._consent = consent
         self._cache = cache
+        self._accept = accept
         self._limits = limits
         self._held: dict[SkillKey, _Held] = {}
         self._turns: dict[SkillKey, anyio.Lock] = {}
@@ -170,6 +173,7 @@ class Loader:
         # Steps 4 and 5. SEC-8, VER-1, VER-2.
         data = await self._fetch(entry, skill.origin, entry.uri)
         verified = verify_skill_md(entry, data, skill.origin, limits=self._limits)
+        self._accept(verified)
         seen = seen_set([verified.file])
         if entry.resources is DYNAMIC:
             in_hand = {entry.uri: verified.file}

@@ -9,6 +9,7 @@ from pathlib import Path
 import platformdirs
 
 from skillwire.catalog.naming import clean_handle
+from skillwire.host.styles.ranks import Layer
 from skillwire.trust.origin import LOCAL_LABEL, Origin
 
 _APP = "skillwire"
@@ -21,6 +22,7 @@ class LocalDirectory:
 
     origin: Origin
     path: Path
+    layer: Layer = Layer.ADDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +55,19 @@ def usual_directories(project: Path, home: Path) -> list[tuple[str, Path]]:
 
 
 def label_directories(
-    usual: Iterable[tuple[str, Path]], given: Iterable[str | Path], *, taken: Iterable[str] = ()
+    usual: Iterable[tuple[str, Path]],
+    given: Iterable[str | Path | LocalDirectory],
+    *,
+    taken: Iterable[str] = (),
 ) -> list[LocalDirectory]:
     """Every directory once, under a label of its own that is none of those that servers have."""
     directories: list[LocalDirectory] = []
     labels = {label.casefold() for label in taken}
     paths: set[Path] = set()
-    wanted = [*usual, *((_label(Path(path)), Path(path).expanduser()) for path in given)]
-    for wish, path in wanted:
+    wanted = [LocalDirectory(Origin.local(label), path, _usual_layer(label)) for label, path in usual]
+    wanted += [path if isinstance(path, LocalDirectory) else _named_by_path(path) for path in given]
+    for directory in wanted:
+        wish, path = directory.origin.label, directory.path
         real = path.resolve()
         if real in paths:
             continue
@@ -70,8 +77,26 @@ def label_directories(
             label = f"{wish}-{number}"
         labels.add(label.casefold())
         paths.add(real)
-        directories.append(LocalDirectory(Origin.local(label), path))
+        directories.append(LocalDirectory(Origin.local(label), path, directory.layer))
     return directories
+
+
+def command_directories(project: Path, home: Path, folders: Iterable[str]) -> list[LocalDirectory]:
+    """The folders of flat command files, of the project and of the user, those that are there."""
+    return [
+        LocalDirectory(Origin.local(f"{label}-commands"), base / folder, Layer.COMMANDS)
+        for label, base in (("project", project), ("user", home))
+        for folder in folders
+        if (base / folder).is_dir()
+    ]
+
+
+def _usual_layer(label: str) -> Layer:
+    return Layer.PROJECT if label.startswith("project") else Layer.USER
+
+
+def _named_by_path(path: str | Path) -> LocalDirectory:
+    return LocalDirectory(Origin.local(_label(Path(path))), Path(path).expanduser())
 
 
 def _label(path: Path) -> str:

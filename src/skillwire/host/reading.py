@@ -12,12 +12,11 @@ from typing import TypeAlias
 
 from skillwire.catalog.naming import SkillKey
 from skillwire.catalog.registry import RegisteredSkill, Registry
-from skillwire.catalog.render import render_file, render_skill
-from skillwire.errors import ApprovalRequired, FormatError, SkillNotFound, SkillwireError
+from skillwire.errors import ApprovalRequired, FormatError, LimitExceeded, SkillNotFound, SkillwireError
 from skillwire.host.discovery import Discovery
 from skillwire.host.loading import Loader
+from skillwire.host.styles.base import Showing, Style
 from skillwire.issues import Issue
-from skillwire.limits import Limits
 from skillwire.skill.uris import SKILL_FILE, SkillUri, is_inside, parse_uri, shown_uri, skill_root
 from skillwire.trust.acting import ReadScope, read_scope
 from skillwire.trust.approval import Reason
@@ -48,15 +47,15 @@ class ResourceReader:
         registry: Registry,
         ask: ReadCallback | None,
         *,
-        limits: Limits,
-        salt: bytes,
+        style: Style,
+        showing: Showing,
     ) -> None:
         self._discovery = discovery
         self._loader = loader
         self._registry = registry
         self._ask = ask
-        self._limits = limits
-        self._salt = salt
+        self._style = style
+        self._showing = showing
 
     async def permit_look_up(self, label: str, text: str) -> None:
         """SEC-3: a model that looks for a skill on another server than its own reads from that server."""
@@ -72,21 +71,22 @@ class ResourceReader:
         skill = await self._skill_at(uri, origin)
         if skill is not None:
             loaded = await self._loader.load(skill)
-            return render_skill(loaded, skill.handle, limits=self._limits, salt=self._salt)
+            return self._style.skill_text(loaded, skill.handle, self._showing)
         owner = self._owner(uri, origin)
         if owner is not None:
             if self._loader.held_text(owner.key) is None:
                 raise SkillNotFound(
                     f"{shown_uri(uri)} belongs to the skill {owner.handle}: load that first", uri=uri
                 )
-            return render_file(await self._loader.read(owner.key, uri), owner.handle, salt=self._salt)
+            file = await self._loader.read(owner.key, uri)
+            return self._style.file_text(file, owner.handle, self._showing)
         # 3. Anything else is a server's text: fenced, and no skill.
         data = await self._discovery.source(origin).read(uri)
         try:
             shown = data.decode("utf-8")
         except UnicodeDecodeError:
             shown = f"(binary: {len(data)} bytes; not shown as text)"
-        fenced = fence(shown, origin, part="_resource", attributes={"uri": uri}, salt=self._salt)
+        fenced = fence(shown, origin, part="_resource", attributes={"uri": uri}, salt=self._showing.salt)
         return f"A resource of {origin}. It is untrusted text, and no skill.\n{fenced.text}"
 
     async def _permit(self, text: str, origin: Origin) -> None:
@@ -111,8 +111,8 @@ class ResourceReader:
             return None
         try:
             return await self._discovery.look_up(uri, origin)
-        except ApprovalRequired:
-            raise  # The user excluded it.
+        except (ApprovalRequired, LimitExceeded):
+            raise  # The user excluded it, or the style does not take it.
         except SkillwireError:
             return None
 

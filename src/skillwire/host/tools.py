@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 from skillwire.catalog.naming import clean_handle
-from skillwire.catalog.render import LIST_TOOL, LOAD_TOOL, READ_TOOL, SEARCH_TOOL, render_found
+from skillwire.catalog.render import SEARCH_TOOL, render_found
 from skillwire.errors import (
     ApprovalRequired,
     FormatError,
@@ -22,6 +22,7 @@ from skillwire.errors import (
     SourceError,
 )
 from skillwire.host.search import FoundSkill
+from skillwire.host.styles.base import Actions, ToolSpec
 from skillwire.host.words import parse_query
 from skillwire.limits import Limits
 from skillwire.trust.directory import DirectoryView
@@ -30,7 +31,6 @@ from skillwire.trust.origin import Origin
 from skillwire.trust.paths import shown_path
 from skillwire.trust.sanitize import clean_line
 
-RESOURCE_TOOL = "read_resource"
 _LONGEST = 1000
 
 
@@ -64,69 +64,25 @@ class Tool:
         return {"type": "function", "function": function}
 
 
-class ToolHost(Protocol):
+class ToolHost(Actions, Protocol):
     """What the tools need of a host: ways to text that a model may see."""
 
-    async def load_for_model(self, name: str, server: str | None = None) -> str: ...
-    async def read(self, name: str, path: str) -> str: ...
-    async def list_files(self, name: str, path: str = "") -> str: ...
-    async def read_resource(self, server: str, uri: str) -> str: ...
     async def search(self, query: str, *, server: str | None = None) -> Sequence[FoundSkill]: ...
 
 
-def make_tools(host: ToolHost, *, searching: bool, limits: Limits) -> tuple[Tool, ...]:
-    """The four tools, bound to one host, and with `searching` one for what a catalogue has no room for."""
-
-    async def load_skill(arguments: Mapping[str, Any]) -> str:
-        return await host.load_for_model(arguments["name"], arguments.get("server") or None)
-
-    async def read_skill_file(arguments: Mapping[str, Any]) -> str:
-        return await host.read(arguments["name"], arguments["path"])
-
-    async def list_skill_files(arguments: Mapping[str, Any]) -> str:
-        return await host.list_files(arguments["name"], arguments.get("path") or "")
-
-    async def read_resource(arguments: Mapping[str, Any]) -> str:
-        return await host.read_resource(arguments["server"], arguments["uri"])
-
-    tools = (
-        _tool(
-            LOAD_TOOL,
-            "Load a skill: instructions for a kind of task. Call it before you start on a task that a skill "
-            "in the catalogue fits. The result is reference text from the named origin.",
-            {
-                "name": "The skill's name in the catalogue, or its URI.",
-                "server": "The server it is on; needed only with a URI that several servers could have.",
-            },
-            ("name",),
-            load_skill,
-        ),
-        _tool(
-            READ_TOOL,
-            "Read a supporting file of a loaded skill, such as references/guide.md.",
-            {
-                "name": "The loaded skill's name.",
-                "path": "The file's path, starting at the skill's directory.",
-            },
-            ("name", "path"),
-            read_skill_file,
-        ),
-        _tool(
-            LIST_TOOL,
-            "List the files in a directory of a loaded skill.",
-            {"name": "The loaded skill's name.", "path": "The directory's path; the skill's own by default."},
-            ("name",),
-            list_skill_files,
-        ),
-        _tool(
-            RESOURCE_TOOL,
-            "Read a resource of an MCP server by its URI. The URI of a skill loads that skill.",
-            {"server": "The server's name.", "uri": "The resource's URI, as it was given to you."},
-            ("server", "uri"),
-            read_resource,
-        ),
-    )
+def make_tools(
+    host: ToolHost, specs: Sequence[ToolSpec], *, searching: bool, limits: Limits
+) -> tuple[Tool, ...]:
+    """The tools of a style, bound to one host; with `searching` also one for what a catalogue leaves out."""
+    tools = tuple(_bound(spec, host) for spec in specs)
     return (*tools, _search_tool(host, limits)) if searching else tools
+
+
+def _bound(spec: ToolSpec, host: ToolHost) -> Tool:
+    async def act(arguments: Mapping[str, Any]) -> str:
+        return await spec.action(host, arguments)
+
+    return _tool(spec.name, spec.description, dict(spec.parameters), spec.required, act)
 
 
 def _search_tool(host: ToolHost, limits: Limits) -> Tool:

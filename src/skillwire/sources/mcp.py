@@ -19,6 +19,7 @@ from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri, is_inside, parse_uri, shown_uri
 from skillwire.sources.base import Problem
 from skillwire.sources.older import Asker, list_older
+from skillwire.sources.peek import with_peeks
 from skillwire.wire.answers import WireChild, directory_page, extent, file_bytes, list_page, single_entry
 from skillwire.wire.declaration import Declaration
 from skillwire.wire.v1 import METHOD_GET, METHOD_LIST, METHOD_READ_DIRECTORY
@@ -55,7 +56,8 @@ class McpSource:
     """Skills of one server, in whichever dialect it speaks.
 
     `accept_drafts` takes entries that list no files, as a draft had them; `bare_scan` takes resources that
-    only look like skills. Both are the user's to turn on.
+    only look like skills. Both are the user's to turn on. `peek` reads frontmatter early where VER-5 allows,
+    `ask_everyone` asks a server for an index though it declared no resources.
     """
 
     def __init__(
@@ -65,6 +67,8 @@ class McpSource:
         *,
         accept_drafts: bool = False,
         bare_scan: bool = False,
+        peek: bool = False,
+        ask_everyone: bool = False,
         limits: Limits = DEFAULT_LIMITS,
         clock: Callable[[], float] = anyio.current_time,
     ) -> None:
@@ -72,6 +76,8 @@ class McpSource:
         self._peer = peer
         self._accept_drafts = accept_drafts
         self._bare_scan = bare_scan
+        self._peek = peek
+        self._ask_everyone = ask_everyone
         self._spellings: dict[SkillUri, str] = {}
         self._limits = limits
         self._clock = clock
@@ -155,10 +161,17 @@ class McpSource:
     async def _ask_for_all(self) -> _Listing:
         if self._peer.declaration is not None:
             return await self._ask_by_extension()
-        if not self._peer.serves_resources:
+        if not self._peer.serves_resources and not self._ask_everyone:
             return self._kept({}, [], None)
         asker = Asker(page=self._resource_page, read=lambda uri: self._read(parse_uri(uri), uri))
-        found = await list_older(asker, bare_scan=self._bare_scan, limits=self._limits)
+        try:
+            found = await list_older(asker, bare_scan=self._bare_scan, limits=self._limits)
+        except RequestRefused:
+            if self._peer.serves_resources:
+                raise
+            return self._kept({}, [], None)  # It never said that it would answer.
+        if self._peek:
+            found = await with_peeks(found, asker.read, limits=self._limits)
         self._spellings = found.spellings
         return self._kept({entry.uri: entry for entry in found.entries}, list(found.issues), None)
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeAlias
 from skillwire.catalog.naming import Naming, Spellings, plain_name, spec_spellings
 from skillwire.catalog.registry import RegisteredSkill
 from skillwire.catalog.render import CatalogText, render_catalog, render_file, render_skill
+from skillwire.errors import FrontmatterMismatch, LimitExceeded
 from skillwire.host.styles.fields import SkillFields, is_awake, typed_fields
 from skillwire.host.styles.ranks import KeeperOf, Ranks, nobody_keeps
 from skillwire.issues import shown
@@ -31,9 +32,10 @@ def no_path(skill: RegisteredSkill) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Showing:
-    """What a text is made with: the limits, and where a local skill's `SKILL.md` is on disk."""
+    """What a text is made with: the limits, the fences' salt, and where a local `SKILL.md` is on disk."""
 
     limits: Limits = DEFAULT_LIMITS
+    salt: bytes = b""
     path_of: Callable[[RegisteredSkill], str] = no_path
 
 
@@ -55,7 +57,7 @@ class Question(Protocol):
 class Actions(Protocol):
     """What a tool can have the host do. Every one takes the way of approval and verification."""
 
-    async def load_text(self, name: str, *, server: str | None = None) -> str:
+    async def load_for_model(self, name: str, server: str | None = None) -> str:
         """Load a skill; its text."""
         ...
 
@@ -63,7 +65,7 @@ class Actions(Protocol):
         """A file of a loaded skill."""
         ...
 
-    async def directory_text(self, name: str, path: str = "") -> str:
+    async def list_files(self, name: str, path: str = "") -> str:
         """A directory of a loaded skill, a line for each child."""
         ...
 
@@ -104,11 +106,11 @@ def spec_catalog(skills: Sequence[RegisteredSkill], showing: Showing) -> Catalog
 
 
 def spec_skill_text(skill: VerifiedSkill, handle: str, showing: Showing) -> str:
-    return render_skill(skill, handle, limits=showing.limits)
+    return render_skill(skill, handle, limits=showing.limits, salt=showing.salt)
 
 
-def spec_file_text(file: VerifiedFile, handle: str) -> str:
-    return render_file(file, handle)
+def spec_file_text(file: VerifiedFile, handle: str, showing: Showing) -> str:
+    return render_file(file, handle, salt=showing.salt)
 
 
 def spec_tag(skill: RegisteredSkill) -> str:
@@ -148,6 +150,8 @@ class Style:
     """Whether frontmatter is read early where a dialect has no metadata of its own (VER-5: D0 and D1)."""
     asks_everyone: bool = False
     """Whether servers that declare neither the extension nor resources are asked for an index, too."""
+    command_folders: tuple[str, ...] = ()
+    """Folders of flat command files, in the project and in the user's home, that are local skills too."""
     keeps_offline: bool = True
     """Whether skills that were approved stay in sight while their server is away."""
     listing_seconds: float | None = None
@@ -158,6 +162,8 @@ class Style:
     """Fields of `Limits` that are tighter here."""
     name_pattern: str = ""
     """What a server's skill names must match, when that is less than the format allows."""
+    own_name_only: bool = False
+    """Whether a skill is refused whose file gives another name than it was listed under, in any dialect."""
     plain_uris: bool = False
     """Whether URIs that hold control characters, encoded ones too, are refused."""
 
@@ -170,7 +176,7 @@ class Style:
     """The frontmatter fields that have an effect."""
     catalog: Callable[[Sequence[RegisteredSkill], Showing], CatalogText] = spec_catalog
     skill_text: Callable[[VerifiedSkill, str, Showing], str] = spec_skill_text
-    file_text: Callable[[VerifiedFile, str], str] = spec_file_text
+    file_text: Callable[[VerifiedFile, str, Showing], str] = spec_file_text
     tag: Callable[[RegisteredSkill], str] = spec_tag
     confirmation: Callable[[Question], str] = plain_confirmation
     mentions: Callable[[str, Sequence[RegisteredSkill], Showing], str] = no_mentions
@@ -206,6 +212,18 @@ class Style:
         if self.plain_uris and _has_controls(entry):
             return f"its URI {shown_uri(entry.uri)} holds control characters (plain_uris of {self.name})"
         return ""
+
+    def check(self, skill: VerifiedSkill, limits: Limits) -> None:
+        """Refuse a skill that passed verification and is still not for this style, with the cap's name."""
+        size = len(skill.body.encode("utf-8", "replace"))
+        if size > limits.body_bytes:
+            raise LimitExceeded(
+                f"{shown_uri(skill.entry.uri)} has {size:,} bytes of text, at most {limits.body_bytes:,} are "
+                "loaded (body_bytes): ask for a smaller skill"
+            )
+        name = skill.frontmatter.get("name", skill.entry.name)
+        if self.own_name_only and name != skill.entry.name:
+            raise FrontmatterMismatch(uri=shown_uri(skill.entry.uri), differences=["name"])
 
     def fields(self, frontmatter: Mapping[str, Any]) -> SkillFields:
         """The frontmatter's fields that have an effect here. Requests, never grants (SEC-4)."""

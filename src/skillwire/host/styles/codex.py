@@ -111,6 +111,7 @@ def skill_text(skill: VerifiedSkill, handle: str, showing: Showing) -> str:
         handle,
         before=[*about, ""] if about else (),
         after=["", "Files:", *pointers] if pointers else (),
+        salt=showing.salt,
     )
     return f"{skill_heading(skill, clean_handle(handle), fenced)}\n{fenced.text}"
 

@@ -71,7 +71,7 @@ def skill_text(skill: VerifiedSkill, handle: str, showing: Showing) -> str:
         files = ["", f"Files, each to be read with {READ_TOOL}:", *files]
     handle = clean_handle(handle)
     # Escaped as well as fenced: the text can close none of the elements around it.
-    fenced = fenced_skill(skill, handle, prepare=escape_body, after=files)
+    fenced = fenced_skill(skill, handle, prepare=escape_body, after=files, salt=showing.salt)
     trust = "" if skill.origin.is_local else ' trust="untrusted"'
     return "\n".join(
         [
@@ -87,9 +87,9 @@ def skill_text(skill: VerifiedSkill, handle: str, showing: Showing) -> str:
     )
 
 
-def file_text(file: VerifiedFile, handle: str) -> str:
+def file_text(file: VerifiedFile, handle: str, showing: Showing) -> str:
     """A file of an activated skill, as untrusted as the skill."""
-    fenced = fenced_file(file, handle, prepare=escape_body)
+    fenced = fenced_file(file, handle, prepare=escape_body, salt=showing.salt)
     trust = "" if file.origin.is_local else ' trust="untrusted"'
     return f"{file_heading(file, handle, fenced)}\n<content{trust}>\n{fenced.text}\n</content>"
 
@@ -117,7 +117,7 @@ def confirmation(question: Question) -> str:
 
 
 async def _activate(host: Actions, arguments: Mapping[str, Any]) -> str:
-    return await host.load_text(arguments["name"])
+    return await host.load_for_model(arguments["name"])
 
 
 async def _read(host: Actions, arguments: Mapping[str, Any]) -> str:
@@ -131,6 +131,7 @@ STYLE: Final = Style(
     keeps_offline=False,
     caps=(("body_bytes", 256 * 1024), ("description_chars", _DESCRIPTION)),
     name_pattern="[A-Za-z0-9][A-Za-z0-9._-]{0,63}",
+    own_name_only=True,
     keeper=local_then_first_keeps,
     catalog=catalog,
     skill_text=skill_text,

@@ -91,7 +91,8 @@ def skill_text(skill: VerifiedSkill, handle: str, showing: Showing) -> str:
         lines.append(f"- {beside.more} more files")
     if beside.unknown:
         lines.append(f'- not listed; by path: {LOAD_TOOL}(name: "{handle}/PATH")')
-    fenced = fenced_skill(skill, handle, after=["", "## Supporting Files", *lines] if lines else ())
+    after = ["", "## Supporting Files", *lines] if lines else ()
+    fenced = fenced_skill(skill, handle, after=after, salt=showing.salt)
     place = skill.origin.label if skill.origin.is_local else f"MCP · {skill.origin.label}"
     return f"# {handle} ({place})\n{skill_heading(skill, handle, fenced)}\n{fenced.text}"
 
@@ -99,10 +100,10 @@ def skill_text(skill: VerifiedSkill, handle: str, showing: Showing) -> str:
 async def _load(host: Actions, arguments: Mapping[str, Any]) -> str:
     wanted = target(arguments["name"], host.knows)
     if not wanted.path:
-        return await host.load_text(wanted.name)
+        return await host.load_for_model(wanted.name)
     if not host.is_loaded(wanted.name):
         # VER-3: a file is read while its skill is held, and that takes the user's yes.
-        await host.load_text(wanted.name)
+        await host.load_for_model(wanted.name)
     return await host.read(wanted.name, wanted.path)
 
 

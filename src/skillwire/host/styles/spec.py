@@ -12,7 +12,7 @@ RESOURCE_TOOL: Final = "read_resource"
 
 
 async def _load(host: Actions, arguments: Mapping[str, Any]) -> str:
-    return await host.load_text(arguments["name"], server=arguments.get("server"))
+    return await host.load_for_model(arguments["name"], arguments.get("server") or None)
 
 
 async def _read(host: Actions, arguments: Mapping[str, Any]) -> str:
@@ -20,7 +20,7 @@ async def _read(host: Actions, arguments: Mapping[str, Any]) -> str:
 
 
 async def _list(host: Actions, arguments: Mapping[str, Any]) -> str:
-    return await host.directory_text(arguments["name"], arguments.get("path") or "")
+    return await host.list_files(arguments["name"], arguments.get("path") or "")
 
 
 async def _read_resource(host: Actions, arguments: Mapping[str, Any]) -> str:

@@ -74,7 +74,8 @@ def skill_text(skill: VerifiedSkill, handle: str, showing: Showing) -> str:
     pointers = [f'- {READ_TOOL}("{handle}", "{path}")' for path, _ in beside.files]
     if beside.more:
         pointers.append(f"- {beside.more} more files")
-    fenced = fenced_skill(skill, handle, after=["", "Files:", *pointers] if pointers else ())
+    after = ["", "Files:", *pointers] if pointers else ()
+    fenced = fenced_skill(skill, handle, after=after, salt=showing.salt)
     return f"{skill_heading(skill, handle, fenced)} Nothing in it was expanded or run.\n{fenced.text}"
 
 
@@ -83,6 +84,7 @@ STYLE: Final = Style(
     summary="Any server with resources; names of server and path; six layers; globs that wake skills.",
     bare_scan=True,
     peek=True,
+    command_folders=(".agents/commands", ".claude/commands"),
     spellings=spellings,
     keeper=highest_layer_keeps,
     honoured=ALL_FIELDS,
