@@ -247,9 +247,11 @@ class Discovery:
     async def _await_listing(self, origin: Origin) -> None:
         """Wait for one server, for no longer than its own deadline: the others are not held up."""
         connection = self._connections[origin]
-        with anyio.move_on_after(connection.config.connect_seconds) as waiting:
+        with anyio.CancelScope() as waiting:
+            until = anyio.current_time() + connection.config.connect_seconds
             await connection.settled()
             if connection.status is Status.READY:
+                waiting.deadline = until
                 await self._listed[origin].wait()
         if connection.status is not Status.READY:
             self._offline(origin, f"cannot be reached: {connection.reason}")
