@@ -212,7 +212,7 @@ async def test_a_skill_that_is_too_large_is_declined_from_its_entry_alone(tmp_pa
 @pytest.mark.requirement("ENT-6", "SEC-9")
 async def test_a_dynamic_skill_that_sends_more_and_more_is_cut_off(tmp_path: Path) -> None:
     sim = Simulator()
-    sim.skill("stream", dynamic=True, files={f"{number}.md": b"x" * 400 for number in range(3)})
+    sim.skill("stream", dynamic=True, files={f"{number}.md": b"x" * 450 for number in range(2)})
     limits = Limits(bytes_per_skill=1000)
     async with opened(tmp_path, evil=sim, host_options={"limits": limits, **ASKING}) as host:
         await host.load("stream")

@@ -289,8 +289,3 @@ async def test_cached_text_of_a_server_never_passes_as_a_local_skill(tmp_path: P
     async with opened(tmp_path, evil=sim, host_options=ASKING) as host:
         await host.load("refunds")
         assert [path.name for path in host.cache.directory.rglob("*") if path.name == "SKILL.md"] == []
-    host = make_host(
-        tmp_path, servers={"evil": ServerConfig(instance=sim.server)}, cache_directory=tmp_path / "c"
-    )
-    async with host:
-        assert [skill.origin.is_local for skill in host.skills()] == [False]
