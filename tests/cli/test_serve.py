@@ -1,0 +1,264 @@
+"""`skillwire serve`: what it says to the person who starts it, and the code that it ends with."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from served import PATIENCE, serving, serving_stdio
+from skillwire.cli import main
+from skillwire.cli import serve as serve_module
+from skillwire.errors import FormatError, SourceError
+from trees import write, write_skill
+
+Run = Callable[..., tuple[int, list[str]]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run the command, which ends as soon as it serves; its exit code and the lines that it said."""
+    monkeypatch.delenv("SKILLWIRE_TOKEN", raising=False)
+    monkeypatch.setattr(logging.root, "handlers", [])
+    monkeypatch.setattr(logging.root, "level", logging.root.level)
+
+    def run_and_stop(task: Callable[[], Awaitable[None]], *, stop: Callable[[], None] | None = None) -> None:
+        async def briefly() -> None:
+            running = asyncio.ensure_future(task())
+            assert stop is not None
+            stop()
+            await running
+
+        if stop is not None:
+            asyncio.run(briefly())
+
+    monkeypatch.setattr(serve_module, "_run", run_and_stop)
+
+    def run(*arguments: object) -> tuple[int, list[str]]:
+        monkeypatch.setattr(sys, "argv", ["skillwire", "serve", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        assert out == "", "standard output belongs to the client"
+        assert "Traceback" not in err
+        return int(str(ended.value.code)), err.splitlines()
+
+    return run
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_skill(tmp_path / "skills/alpha", {"a.txt": b"x" * 2000})
+    write_skill(tmp_path / "skills/alpha/nested")
+    return tmp_path / "skills"
+
+
+def test_a_summary_tells_skills_files_and_bytes_of_each_directory(
+    run: Run, folder: Path, tmp_path: Path
+) -> None:
+    write_skill(tmp_path / "more/beta")
+    code, said = run(folder, f"acme={tmp_path}/more")
+    assert code == 0
+    assert said[0].split() == ["directory", "skills", "files", "bytes"]
+    assert said[1].split()[-4:-1] == ["2", "3", "2.2"]
+    assert said[2].split()[-4:-1] == ["1", "1", "85"]
+    assert said[-1] == "Serving 3 skills over stdio"
+
+
+def test_an_empty_directory_is_said_so(run: Run, tmp_path: Path) -> None:
+    code, said = run(tmp_path)
+    assert code == 0
+    assert any(line.startswith("No skills in") and "SKILL.md" in line for line in said)
+    assert said[-1] == "Serving 0 skills over stdio"
+
+
+@pytest.mark.parametrize(
+    ("path", "complaint"),
+    [
+        ("none", "does not exist"),
+        ("file.txt", "is not a directory"),
+        ("", "the path is empty"),
+        ("~no-such-user-here", "cannot be opened"),
+        ("x" * 5000, "cannot be opened: File name too long"),
+        ("../up=.", "is not a prefix"),
+        ("bell\a", r"bell\u0007 does not exist"),
+    ],
+)
+def test_a_path_that_cannot_be_served_is_one_line_and_an_exit_code(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, complaint: str
+) -> None:
+    write(tmp_path / "file.txt", b"")
+    monkeypatch.chdir(tmp_path)
+    code, said = run(path)
+    assert (code, len(said)) == (SourceError.exit_code, 1)
+    assert said[0].startswith("skillwire: ")
+    assert complaint in said[0]
+
+
+def test_problems_are_listed_and_the_good_skills_served(run: Run, folder: Path) -> None:
+    write(folder / "bad/SKILL.md", b"nothing")
+    code, said = run(folder)
+    assert code == 0
+    at = said.index("1 problem:")
+    assert "bad" in said[at + 1]
+    assert said[-1] == "Serving 2 skills over stdio"
+
+
+def test_strict_serves_nothing_when_anything_is_wrong(run: Run, folder: Path) -> None:
+    assert run(folder, "--strict")[0] == 0
+    write(folder / "bad/SKILL.md", b"nothing")
+    code, said = run(folder, "--strict")
+    assert code == FormatError.exit_code
+    assert said[-1].startswith("skillwire: --strict: 1 problem, so nothing is served")
+    assert not any(line.startswith("Serving") for line in said)
+
+
+def test_of_many_problems_the_first_are_shown_and_the_rest_counted(run: Run, tmp_path: Path) -> None:
+    for number in range(25):
+        write(tmp_path / f"bad-{number:02}/SKILL.md", b"nothing")
+    _, said = run(tmp_path)
+    at = said.index("25 problems:")
+    assert sum("bad-" in line for line in said[at:]) == 20
+    assert "and 5 more; skillwire lint shows them all" in said[at + 21]
+
+
+@pytest.mark.requirement("ENT-6")
+def test_a_skill_too_large_is_left_out_unless_it_is_allowed(run: Run, folder: Path) -> None:
+    for number in range(513):
+        write(folder / f"large/{number}", b"")
+    write_skill(folder / "large")
+    assert run(folder)[1][-1] == "Serving 2 skills over stdio"
+    assert run(folder, "--allow-oversize")[1][-1] == "Serving 3 skills over stdio"
+
+
+def test_names_cannot_drive_the_terminal(run: Run, folder: Path) -> None:
+    evil = "\x1b[2J\x07\u202e\u200bname\nSecond line"
+    write(folder / evil / "SKILL.md", b"nothing")
+    write(folder / "more" / os.fsdecode(b"\xff\x1b]0;title\x07") / "SKILL.md", b"nothing")
+    (folder / "alpha" / f"{evil}.link").symlink_to("nowhere\x1b[31m")
+    for arguments in ([folder], [folder, "--strict"], [folder / evil]):
+        _, said = run(*arguments)
+        assert all(line.isprintable() for line in said)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--token-file", "t"], "--token-file: this needs --http"),
+        (["--allow-host", "x", "--stateless"], "--allow-host, --stateless: this needs --http"),
+        (["--ttl", "nan"], "--ttl"),
+        (["--ttl", "inf"], "--ttl"),
+        (["--ttl", "-1"], "--ttl"),
+        (["--ttl", "1e300"], "--ttl"),
+        (["--page-size", "0"], "--page-size"),
+        (["--cache-scope", "everyone"], "--cache-scope"),
+        (["--no-such-option"], "--no-such-option"),
+    ],
+)
+def test_options_that_make_no_sense_are_one_line_and_exit_code_2(
+    run: Run, folder: Path, arguments: list[str], complaint: str
+) -> None:
+    code, said = run(folder, *arguments)
+    assert (code, len(said)) == (2, 1)
+    assert complaint in said[0]
+
+
+@pytest.mark.parametrize("address", ["nowhere", "1.2.3.4:99999", "", "[::1]"])
+def test_an_address_that_is_none_is_refused(run: Run, folder: Path, address: str) -> None:
+    code, said = run(folder, "--http", address)
+    assert (code, len(said)) == (SourceError.exit_code, 1)
+    assert "is not an address" in said[0]
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "host.example:0"])
+def test_a_public_address_needs_a_token_or_a_word(run: Run, folder: Path, address: str) -> None:
+    code, said = run(folder, "--http", address)
+    assert (code, len(said)) == (SourceError.exit_code, 1)
+    assert "--unsafe-no-auth" in said[0]
+    assert "SKILLWIRE_TOKEN" in said[0]
+
+
+def test_a_public_address_is_bound_when_told_so(run: Run, folder: Path) -> None:
+    code, said = run(folder, "--http", "0.0.0.0:0", "--unsafe-no-auth")
+    assert code == 0
+    assert said[-2].startswith("Serving 2 skills at http://0.0.0.0:")
+    assert "--allow-host" in said[-1]
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b"", "one word of printable ASCII"),
+        (b" \n", "one word of printable ASCII"),
+        (b"two words", "one word of printable ASCII"),
+        ("naïve".encode(), "one word of printable ASCII"),
+        (b"bell\x07", "one word of printable ASCII"),
+        (b"\xff", "not UTF-8"),
+        (None, "No such file"),
+    ],
+)
+def test_a_token_file_that_holds_no_token_is_refused(
+    run: Run, folder: Path, tmp_path: Path, content: bytes | None, complaint: str
+) -> None:
+    if content is not None:
+        write(tmp_path / "token", content)
+    code, said = run(folder, "--http", "0", "--token-file", tmp_path / "token")
+    assert (code, len(said)) == (SourceError.exit_code, 1)
+    assert complaint in said[0]
+
+
+@pytest.mark.parametrize("place", ["file", "environment"])
+def test_a_token_is_taken_from_a_file_or_the_environment(
+    run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    options: list[object] = ["--http", "127.0.0.1:0"]
+    if place == "file":
+        write(tmp_path / "token", b"s3cret\n")
+        options += ["--token-file", tmp_path / "token"]
+    else:
+        monkeypatch.setenv("SKILLWIRE_TOKEN", "s3cret")
+    code, said = run(folder, *options)
+    assert code == 0
+    assert said[-1].endswith("(bearer token required)")
+    assert "s3cret" not in "".join(said)
+
+
+def test_an_empty_token_in_the_environment_is_no_token(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKILLWIRE_TOKEN", "")
+    code, said = run(folder, "--http", "127.0.0.1:0")
+    assert code == SourceError.exit_code
+    assert "SKILLWIRE_TOKEN" in said[0]
+
+
+@pytest.mark.requirement("LST-1", "LST-3", "LST-2")
+def test_page_size_and_unlisted_reach_the_client(folder: Path) -> None:
+    write_skill(folder / "internal/secret")
+    write_skill(folder / "zeta")
+    with serving_stdio(folder, "--page-size", "2", "--unlisted", "internal/*") as served:
+        first = served.ask("skills/list")["result"]
+        second = served.ask("skills/list", cursor=first["nextCursor"])["result"]
+        names = [entry["frontmatter"]["name"] for page in (first, second) for entry in page["skills"]]
+        assert names == ["alpha", "nested", "zeta"]
+        hidden = served.ask("skills/get", uri="skill://internal/secret/SKILL.md")["result"]
+        assert hidden["skill"]["frontmatter"]["name"] == "secret"
+
+
+def test_an_interrupt_while_it_scans_ends_it_without_a_traceback(tmp_path: Path) -> None:
+    # A pipe for a token holds the start up until somebody writes to it.
+    os.mkfifo(tmp_path / "token")
+    with serving(tmp_path, "--http", "127.0.0.1:0", "--token-file", tmp_path / "token") as served:
+        descriptor = os.open(tmp_path / "token", os.O_WRONLY)  # Returns once the other side reads.
+        try:
+            assert served.end(signal.SIGINT) == 130
+        finally:
+            os.close(descriptor)
+        assert "Traceback" not in "".join(served.said)
+        assert served.process.wait(PATIENCE) == 130
