@@ -77,9 +77,7 @@ class SkillSearch:
             return ()
         index = await self._up_to_date()
         found: list[FoundSkill] = []
-        for match in index.matches(words):
-            if label not in (None, match.key.origin.label):
-                continue
+        for match in index.matches(words, label):
             skill = self._registry.get(match.key)
             if skill is None or not skill.enabled:
                 continue
@@ -120,15 +118,18 @@ class SkillSearch:
             return index
 
     async def _update(self, index: SearchIndex, stale: Iterable[SkillKey]) -> None:
-        keys = tuple(stale)
-        for key in keys:
+        gone: list[SkillKey] = []
+        remote: list[RegisteredSkill] = []
+        local: list[RegisteredSkill] = []
+        for key in stale:
             self._room += self._text_bytes.pop(key, 0)
-        skills = [skill for key in keys if (skill := self._registry.get(key)) is not None]
-        gone = [key for key in keys if self._registry.get(key) is None]
+            skill = self._registry.get(key)
+            if skill is None:
+                gone.append(key)
+            else:
+                (local if skill.origin.is_local else remote).append(skill)
         # Servers' skills first: what is cached of them was used before.
-        remote = [skill for skill in skills if not skill.origin.is_local]
         texts = await anyio.to_thread.run_sync(self._cached_texts, remote)
-        local = [skill for skill in skills if skill.origin.is_local]
         texts += [await self._local_text(skill) for skill in local]
         rows = zip([*remote, *local], texts, strict=True)
         await anyio.to_thread.run_sync(

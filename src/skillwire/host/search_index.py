@@ -105,20 +105,20 @@ class SearchIndex:
         )
         self._database.execute("COMMIT")
 
-    def matches(self, query: Query) -> Iterator[Match]:
-        """Every skill that fits, the best first, each once. Take as many as you need: it looks no further."""
+    def matches(self, query: Query, label: str | None = None) -> Iterator[Match]:
+        """Every skill that fits, the best first, each once; of one origin if a label is given."""
         if not query:
             return
-        seen: set[int] = set()
-        yield from self._step("names", query.all_words(unfinished=True), seen)
         whole = query.all_words(unfinished=False)
-        yield from self._step("stems", whole, seen)
-        yield from self._step("texts", whole, seen)
+        seen: set[int] = set()
+        yield from self._step("names", query.all_words(unfinished=True), label, seen)
+        yield from self._step("stems", whole, label, seen)
+        yield from self._step("texts", whole, label, seen)
         telling = [part for part in query.parts() if self._tells_apart(part)]
-        if telling and (len(telling) > 1 or telling[0] != whole):
+        if telling and telling != [whole]:
             some = " OR ".join(telling)
-            yield from self._step("stems", some, seen, partial=True)
-            yield from self._step("texts", some, seen, partial=True)
+            yield from self._step("stems", some, label, seen, partial=True)
+            yield from self._step("texts", some, label, seen, partial=True)
 
     def snippet(self, match: Match) -> SafeLine:
         """The passage of the description or body where the words are, or its beginning (SEC-11)."""
@@ -129,15 +129,18 @@ class SearchIndex:
         ).fetchone()
         return safe_line(found[0] if found else "")
 
-    def _step(self, table: str, expression: str, seen: set[int], *, partial: bool = False) -> Iterator[Match]:
+    def _step(
+        self, table: str, expression: str, label: str | None, seen: set[int], *, partial: bool = False
+    ) -> Iterator[Match]:
         found = self._database.execute(
             f"SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY rank",  # noqa: S608
             (expression,),
         )
         for (row,) in found:
-            if row not in seen:
+            key = self._keys[row]
+            if row not in seen and label in (None, key.origin.label):
                 seen.add(row)
-                yield Match(self._keys[row], partial, table, expression, row)
+                yield Match(key, partial, table, expression, row)
 
     def _tells_apart(self, part: str) -> bool:
         """Whether a word says anything: one that most skills have does not."""
