@@ -31,6 +31,8 @@ class Supporting:
 
 def supporting(skill: VerifiedSkill, limits: Limits) -> Supporting:
     """What a loaded skill may point to."""
+    if type(skill) is not VerifiedSkill:
+        raise TypeError("only a VerifiedSkill is rendered")
     entry = skill.entry
     if entry.resources is DYNAMIC:
         return Supporting(unknown=True)
@@ -54,8 +56,6 @@ def fenced_skill(
     salt: bytes = b"",
 ) -> Fenced:
     """A loaded skill's body in its fence, with lines of the same origin before and after it."""
-    if type(skill) is not VerifiedSkill:
-        raise TypeError("only a VerifiedSkill is rendered")
     body = skill.body if skill.body.endswith("\n") or not skill.body else skill.body + "\n"
     content = "".join([*(f"{line}\n" for line in before), prepare(body), *(f"{line}\n" for line in after)])
     attributes = {"name": clean_handle(handle), "uri": skill.file.uri}
@@ -99,9 +99,14 @@ def spoken_description(skill: RegisteredSkill, limits: Limits, *, text: str | No
 
 
 def square_brackets(text: str) -> str:
-    """The text with every bracket, of whatever shape, a square one."""
-    shapes: Mapping[str, str] = {"Ps": "[", "Pe": "]"}
-    return "".join(shapes.get(unicodedata.category(char), char) for char in text)
+    """The text with every bracket, round, angled or of whatever shape, a square one."""
+    shapes: Mapping[str, str] = {"Ps": "[", "Pe": "]", "<": "[", ">": "]"}
+
+    def square(char: str) -> str:
+        plain = unicodedata.normalize("NFKC", char)
+        return shapes.get(plain) or shapes.get(unicodedata.category(char)) or char
+
+    return "".join(square(char) for char in text)
 
 
 def omitted_line(omitted: int) -> str:
