@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from skillwire.cli.output import counted, human_size, printable, say
-from skillwire.cli.screen import origin_words
+from skillwire.cli.output import counted, human_size, printable
+from skillwire.cli.screen import Screen, origin_words
 from skillwire.errors import SkillwireError
-from skillwire.skill.entries import DYNAMIC
-from skillwire.skill.uris import SKILL_FILE
+from skillwire.skill.entries import DYNAMIC, SkillEntry
+from skillwire.skill.uris import SKILL_FILE, skill_root
 from skillwire.trust.approval import Reason
-from skillwire.trust.sanitize import clean_text, safe_line
+from skillwire.trust.sanitize import safe_line
 
 if TYPE_CHECKING:
     from skillwire.host.consent import ApprovalCallback, ApprovalRequest
@@ -29,50 +30,70 @@ def terminal_callback() -> ApprovalCallback | None:
 
 async def ask_person(request: ApprovalRequest) -> bool:
     """Show what is asked for, on standard error, and take the answer. Only a yes is a yes."""
-    _describe(request)
+    screen = Screen(errors=True)
+    _describe(screen, request)
     while True:
-        say("Load it?  y = yes, t = show its text first, anything else = no")
+        screen.line(("Load it? ", "bold"), "[y]es, show its [t]ext first, or anything else for [N]o")
+        _drop_typed_ahead()
         answer = (await _line()).strip().lower()
         if answer in ("t", "text"):
-            await _show_text(request)
+            await _show_text(screen, request)
             continue
         return answer in ("y", "yes")
 
 
-def _describe(request: ApprovalRequest) -> None:
-    skill = request.skill
+def _describe(screen: Screen, request: ApprovalRequest) -> None:
+    skill, entry = request.skill, request.skill.entry
     what = {
         Reason.CHANGED: "changed since you approved it",
-        Reason.UNBINDABLE: "is made on request, so a yes counts for what was seen, and for now",
+        Reason.UNBINDABLE: "is made on request: a yes counts for what was seen, and for now",
     }.get(request.reason, "is not approved")
-    say(f"{skill.handle} from {origin_words(skill.origin)} {what}.")
-    say(f"  the server says: {safe_line(skill.entry.description, limit=_DESCRIPTION_SHOWN)}")
-    say(f"  {printable(skill.uri)}")
-    if skill.entry.resources is not DYNAMIC:
-        root = skill.uri.removesuffix(SKILL_FILE)
-        files = [printable(resource.uri.removeprefix(root)) for resource in skill.entry.resources]
-        more = f" and {len(files) - _FILES_SHOWN} more" if len(files) > _FILES_SHOWN else ""
-        size = human_size(skill.entry.total_size)
-        say(f"  {counted(len(files), 'file')}, {size}: {', '.join(files[:_FILES_SHOWN])}{more}")
-    for change in request.changes[:_FILES_SHOWN]:
-        say(f"  {change.kind}: {printable(change.uri)}")
-    if request.nested:
-        say("  it lies inside another skill, and is asked about on its own")
-    if request.requested_tools:
-        tools = printable(" ".join(request.requested_tools))
-        say(f"  it asks for these tools, which a yes does not grant: {tools}")
+    screen.line((skill.handle, "bold"), f" from {origin_words(skill.origin)} {what}.")
+    rows = [
+        ("it says", safe_line(entry.description, limit=_DESCRIPTION_SHOWN)),
+        ("uri", printable(skill.uri)),
+        ("told by", "" if entry.draft is None else entry.dialect.meaning),
+        ("files", _files(entry)),
+        *((change.kind.value, printable(change.uri)) for change in request.changes[:_FILES_SHOWN]),
+        ("note", "it lies inside another skill, and is asked about on its own" if request.nested else ""),
+        ("wants", _wanted(request)),
+    ]
+    screen.pairs(rows)
 
 
-async def _show_text(request: ApprovalRequest) -> None:
+def _files(entry: SkillEntry) -> str:
+    if entry.resources is DYNAMIC:
+        return ""
+    root = f"{skill_root(entry.uri)}/"
+    names = [printable(resource.uri.removeprefix(root)) for resource in entry.resources]
+    more = f" and {len(names) - _FILES_SHOWN} more" if len(names) > _FILES_SHOWN else ""
+    size = human_size(entry.total_size)
+    return f"{counted(len(names), 'file')}, {size}: {', '.join(names[:_FILES_SHOWN])}{more}"
+
+
+def _wanted(request: ApprovalRequest) -> str:
+    if not request.requested_tools:
+        return ""
+    return f"the tools {printable(' '.join(request.requested_tools))}, which a yes does not grant"
+
+
+async def _show_text(screen: Screen, request: ApprovalRequest) -> None:
     try:
         file = await request.preview(SKILL_FILE)
     except SkillwireError as error:
-        say(f"  its text cannot be shown: {printable(str(error))}")
+        screen.wrapped(f"Its text cannot be shown: {printable(str(error))}")
         return
-    say(f"──── {SKILL_FILE}, text of {origin_words(request.skill.origin)} ────")
-    for line in clean_text(file.text or "(binary)").text.splitlines():
-        say(f"│ {line}")
-    say("────")
+    screen.line((f"──── {SKILL_FILE} of {request.skill.handle}; shown, not loaded", "bold"))
+    remark = screen.quoted(file.text or "(binary)")
+    screen.line((f"──── {remark}" if remark else "────", "bold"))
+
+
+def _drop_typed_ahead() -> None:
+    """Throw away what was typed before the question was there: nobody said yes to what they had not seen."""
+    with suppress(ImportError, OSError, ValueError):
+        import termios
+
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 async def _line() -> str:

@@ -15,7 +15,7 @@ from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from skillwire.cli.output import show
+from skillwire.cli.output import say, show
 from skillwire.trust.origin import Origin
 from skillwire.trust.sanitize import clean_text, safe_line
 
@@ -25,11 +25,12 @@ _TAB: Final = 4
 
 
 class Screen:
-    """Standard output. A terminal has a width and colours; a pipe or a file has neither."""
+    """Standard output or standard error. A terminal has a width and colours; a pipe or a file has neither."""
 
-    def __init__(self) -> None:
-        self.is_terminal = sys.stdout.isatty()
-        self._console = Console(highlight=False, markup=False, emoji=False)
+    def __init__(self, *, errors: bool = False) -> None:
+        self.is_terminal = (sys.stderr if errors else sys.stdout).isatty()
+        self._plain = say if errors else show
+        self._console = Console(stderr=errors, highlight=False, markup=False, emoji=False)
         self.width = max(self._console.width, _LEAST_WIDTH) if self.is_terminal else _UNLIMITED
 
     def line(self, *parts: str | tuple[str, str]) -> None:
@@ -41,7 +42,7 @@ class Screen:
         if self.is_terminal:
             self._console.print(text, soft_wrap=True)
         else:
-            show(text.plain)
+            self._plain(text.plain)
 
     def wrapped(self, text: str, *, indent: int = 0, style: str = "") -> None:
         """Words over as many lines as they need."""
