@@ -19,6 +19,7 @@ from skillwire.limits import Limits
 from skillwire.server.app import SkillServer
 from skillwire.skill.uris import SkillUri
 from skillwire.sources.directory import DirectorySource
+from skillwire.sources.function import FunctionSource
 from trees import write
 
 pytestmark = pytest.mark.anyio
@@ -133,13 +134,31 @@ async def test_the_text_of_a_local_skill_is_searched_as_its_entry_lists_it(tmp_p
         assert await handles(host, "helm") == ["deploy"]
 
 
-async def test_a_file_that_changed_since_the_walk_is_not_searched(tmp_path: Path) -> None:
+@pytest.mark.parametrize("change", ["changed", "gone"])
+async def test_a_file_that_is_not_as_listed_is_not_searched(tmp_path: Path, change: str) -> None:
     put(tmp_path / "mine/deploy", "Ships.", "Call kubectl.\n")
     async with opened(tmp_path) as host:
-        put(tmp_path / "mine/deploy", "Ships.", "Call something else.\n")
+        if change == "gone":
+            (tmp_path / "mine/deploy/SKILL.md").unlink()
+        else:
+            put(tmp_path / "mine/deploy", "Ships.", "Call something else.\n")
         assert await handles(host, "kubectl") == await handles(host, "else") == []
-        (tmp_path / "mine/deploy/SKILL.md").unlink()
         assert await handles(host, "ships") == ["deploy"]
+
+
+async def test_supporting_files_and_what_is_made_on_request_are_not_searched(tmp_path: Path) -> None:
+    files = {"SKILL.md": skill_md("deploy").decode(), "guide.md": "Call kubectl.\n"}
+    source = FunctionSource()
+    source.static("deploy")(lambda: files)
+    source.dynamic("status")(lambda: skill_md("status", "Tells how it goes.", "Call helm.\n").decode())
+    async with opened(tmp_path, servers={"shop": SkillServer(source).low_level}) as host:
+        for name in ("deploy", "status"):
+            await host.load(name)
+        await host.read("deploy", "guide.md")
+        assert await handles(host, "kubectl") == await handles(host, "helm") == []
+        assert await handles(host, "goes") == ["status"]
+        await host.read("deploy", "guide.md")
+        assert await handles(host, "deploy") == ["deploy"]
 
 
 @pytest.mark.requirement("VER-5", "SEC-8")
