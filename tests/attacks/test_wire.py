@@ -1,0 +1,372 @@
+"""Servers that are hostile on the wire itself: real processes, and raw bytes over HTTP."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import sys
+import time
+from pathlib import Path
+
+import anyio
+import pytest
+
+import wild_stdio
+from simulator import Simulator, agree, call, opened
+from skillwire.errors import LimitExceeded, SkillwireError, SourceError
+from skillwire.host.config import ServerConfig
+from skillwire.host.connections import Status
+from skillwire.host.host import SkillHost
+from skillwire.limits import Limits
+from wild_http import Call, wild_http
+
+pytestmark = pytest.mark.anyio
+
+SMALL = {"ask": agree, "limits": Limits(answer_bytes=200_000)}
+
+
+def wild(misdeed: str, **options: object) -> ServerConfig:
+    command = (sys.executable, "-S", "-E", wild_stdio.__file__, misdeed)
+    return ServerConfig(command=command, **{"connect_seconds": 20, "call_seconds": 20, **options})  # type: ignore[arg-type]
+
+
+def http(url: str, **options: object) -> ServerConfig:
+    return ServerConfig(url=url, **{"connect_seconds": 5, "call_seconds": 5, **options})  # type: ignore[arg-type]
+
+
+def honest() -> Simulator:
+    shop = Simulator()
+    shop.skill("honest")
+    return shop
+
+
+def state(host: SkillHost, label: str = "evil") -> tuple[Status, str]:
+    return next((known.status, known.reason) for known in host.servers() if known.label == label)
+
+
+def told(host: SkillHost) -> str:
+    return " | ".join(event.message for event in host.events_so_far() if event.origin == "evil")
+
+
+@pytest.mark.requirement("SEC-9")
+async def test_a_line_without_end_is_cut_off_while_it_arrives(tmp_path: Path) -> None:
+    async with opened(tmp_path, evil=wild("endless line"), shop=honest(), host_options=SMALL) as host:
+        assert [skill.handle for skill in host.skills()] == ["honest"]
+        assert "more than 200,000 bytes" in told(host)
+
+
+@pytest.mark.requirement("SEC-9")
+async def test_a_mute_process_costs_only_itself(tmp_path: Path) -> None:
+    evil = wild("mute", connect_seconds=0.5)
+    start = time.monotonic()
+    async with opened(tmp_path, evil=evil, shop=honest()) as host:
+        assert time.monotonic() - start < 5
+        assert [skill.handle for skill in host.skills()] == ["honest"]
+        assert state(host) == (Status.FAILED, "no answer within 0.5 s")
+
+
+@pytest.mark.requirement("SEC-9")
+async def test_a_process_that_dies_during_a_read_ends_that_read_with_its_reason(tmp_path: Path) -> None:
+    async with opened(tmp_path, evil=wild("crash while reading"), host_options=SMALL) as host:
+        with pytest.raises(SourceError, match="evil went away during resources/read"):
+            await host.load("refunds")
+        async for event in host.events():
+            if event.kind == "failure":
+                break
+        assert "out of memory" in state(host)[1]
+        assert "\x1b" not in state(host)[1]
+        assert host.held() == ()
+
+
+@pytest.mark.requirement("SEC-9", "SEC-11")
+@pytest.mark.parametrize("misdeed", ["garbage", "chatter"])
+async def test_garbage_between_the_answers_does_no_harm(
+    tmp_path: Path, misdeed: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async with opened(tmp_path, evil=wild(misdeed), host_options=SMALL) as host:
+        assert "# Refunds" in (await host.load("refunds")).text
+    out, err = capfd.readouterr()
+    assert "\x1b" not in out + err
+    assert "owned" not in out + err
+
+
+async def test_a_secret_that_a_server_was_given_is_not_repeated_in_its_reason(tmp_path: Path) -> None:
+    evil = wild("tell secrets", env={"API_TOKEN": "sk-12345678"})
+    async with opened(tmp_path, evil=evil) as host:
+        assert state(host)[0] is Status.FAILED
+        assert "bad token *** given" in state(host)[1]
+        assert "sk-12345678" not in told(host)
+
+
+@pytest.mark.requirement("SEC-9")
+async def test_a_process_that_will_not_end_is_ended(tmp_path: Path) -> None:
+    start = time.monotonic()
+    async with opened(tmp_path, evil=wild("stay", connect_seconds=0.2)) as host:
+        assert state(host)[0] is Status.FAILED
+    assert time.monotonic() - start < 12
+
+
+@pytest.mark.requirement("SEC-9")
+@pytest.mark.parametrize("kind", ["declared", "chunked", "event stream"])
+async def test_a_huge_http_answer_is_cut_off_and_fails_one_request_alone(tmp_path: Path, kind: str) -> None:
+    sent = 0
+
+    async def respond(request: Call) -> None:
+        nonlocal sent
+        if request.method != "resources/read":
+            await request.behave()
+            return
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
+        if kind == "event stream":
+            head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
+        head += (
+            b"content-length: 99999999999\r\n" if kind == "declared" else b"transfer-encoding: chunked\r\n"
+        )
+        await request.stream.send(head + b"\r\n")
+        block = b"data: " + b"x" * 65530
+        while True:
+            await request.stream.send(block if kind == "declared" else b"10000\r\n" + block + b"\r\n")
+            sent += len(block)
+
+    async with (
+        wild_http(respond) as (url, _),
+        opened(tmp_path, evil=http(url), host_options=SMALL) as host,
+    ):
+        with pytest.raises(LimitExceeded, match="more than 200,000 bytes"):
+            await host.load("refunds")
+        assert state(host)[0] is Status.READY
+        await host.refresh()
+        assert [skill.handle for skill in host.skills()] == ["refunds"]
+    assert sent < 50_000_000
+
+
+@pytest.mark.requirement("SEC-9")
+async def test_a_compressed_answer_is_refused_unopened(tmp_path: Path) -> None:
+    async def respond(request: Call) -> None:
+        assert request.headers["accept-encoding"] == "identity"
+        if request.method != "resources/read":
+            await request.behave()
+            return
+        bomb = gzip.compress(b" " * 50_000_000)
+        await request.send("200 OK", bomb, content_type="application/json", content_encoding="gzip")
+
+    async with (
+        wild_http(respond) as (url, _),
+        opened(tmp_path, evil=http(url), host_options=SMALL) as host,
+    ):
+        with pytest.raises(LimitExceeded, match="compressed"):
+            await host.load("refunds")
+        assert state(host)[0] is Status.READY
+
+
+@pytest.mark.requirement("SEC-3")
+async def test_a_redirect_to_another_host_is_not_followed_and_takes_no_token_along(tmp_path: Path) -> None:
+    async def thief(request: Call) -> None:
+        await request.behave()
+
+    async with wild_http(thief) as (elsewhere, stolen):
+
+        async def respond(request: Call) -> None:
+            await request.send("307 Temporary Redirect", location=elsewhere)
+
+        async with (
+            wild_http(respond) as (url, _),
+            opened(tmp_path, evil=http(url, token="sk-12345678")) as host,
+        ):
+            assert state(host)[0] is Status.FAILED
+            assert "edirect" in state(host)[1]
+        assert stolen == []
+
+
+@pytest.mark.parametrize(
+    ("token", "reason"),
+    [
+        ("", "the server wants a token (HTTP 401)"),
+        ("sk-12345678", "the server does not accept the token it was given (HTTP 401)"),
+    ],
+)
+async def test_a_server_that_wants_a_token_says_so(tmp_path: Path, token: str, reason: str) -> None:
+    async def respond(request: Call) -> None:
+        await request.send("401 Unauthorized", b"{}", content_type="application/json")
+
+    async with (
+        wild_http(respond) as (url, calls),
+        opened(tmp_path, evil=http(url + "?key=sk-87654321", token=token)) as host,
+    ):
+        assert state(host) == (Status.FAILED, reason)
+        assert "sk-" not in told(host)
+    assert {request.headers.get("authorization") for request in calls} == {
+        f"Bearer {token}" if token else None
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        ("403 Forbidden", "does not let us in (HTTP 403)"),
+        ("404 Not Found", "no MCP server at that URL (HTTP 404)"),
+        ("500 Oops", "HTTP 500"),
+    ],
+)
+async def test_a_status_is_a_reason(tmp_path: Path, status: str, reason: str) -> None:
+    async def respond(request: Call) -> None:
+        await request.send(status, b"<html>\x1b[2J", content_type="text/html")
+
+    async with wild_http(respond) as (url, _), opened(tmp_path, evil=http(url)) as host:
+        assert state(host)[0] is Status.FAILED
+        assert reason in state(host)[1]
+
+
+@pytest.mark.requirement("SEC-9")
+@pytest.mark.parametrize("kind", ["no head", "no body", "dripping", "event stream"])
+async def test_an_http_answer_that_never_ends_is_given_up_in_time(tmp_path: Path, kind: str) -> None:
+    async def respond(request: Call) -> None:
+        if request.method != "resources/read":
+            await request.behave()
+            return
+        if kind == "no head":
+            await anyio.sleep_forever()
+        media = "text/event-stream" if kind == "event stream" else "application/json"
+        head = f"HTTP/1.1 200 OK\r\ncontent-type: {media}\r\ntransfer-encoding: chunked\r\n\r\n"
+        await request.stream.send(head.encode())
+        while kind != "no body":
+            await request.stream.send(b"2\r\n: \r\n" if kind == "event stream" else b"1\r\n \r\n")
+            await anyio.sleep(0.01)
+        await anyio.sleep_forever()
+
+    async with (
+        wild_http(respond) as (url, _),
+        opened(tmp_path, evil=http(url, call_seconds=0.5), host_options=SMALL) as host,
+    ):
+        with pytest.raises(SkillwireError, match=r"0\.5 s"):
+            await host.load("refunds")
+        assert state(host)[0] is Status.READY
+
+
+@pytest.mark.requirement("SEC-11")
+@pytest.mark.parametrize("body", [b"\x1b[2J\x00 not json", b'{"jsonrpc": "2.0", "id": 1}', b"[]", b""])
+async def test_nonsense_over_http_fails_one_request_and_writes_nothing_to_the_terminal(
+    tmp_path: Path, body: bytes, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def respond(request: Call) -> None:
+        if request.method == "resources/read":
+            await request.send("200 OK", body, content_type="application/json")
+        else:
+            await request.behave()
+
+    async with (
+        wild_http(respond) as (url, _),
+        opened(tmp_path, evil=http(url, call_seconds=1), host_options=SMALL) as host,
+    ):
+        result = await call(host, "load_skill", name="refunds")
+        assert result.is_error
+        assert "\x1b" not in result.text
+        await host.refresh()
+        assert [skill.handle for skill in host.skills()] == ["refunds"]
+    captured = capfd.readouterr()
+    assert captured.out + captured.err == ""
+    assert [
+        record for record in caplog.records if record.exc_info and record.name.startswith("mcp.client")
+    ] == []
+
+
+@pytest.mark.requirement("SEC-11")
+async def test_what_the_sdk_logs_about_a_server_is_one_clean_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def respond(request: Call) -> None:
+        await request.send("200 OK", b"x", content_type="text/\x1b[2Jowned")
+
+    with caplog.at_level(logging.DEBUG, logger="mcp"):
+        async with wild_http(respond) as (url, _), opened(tmp_path, evil=http(url)) as host:
+            assert state(host)[0] is Status.FAILED
+    for record in caplog.records:
+        if record.name.startswith("mcp."):
+            assert "\x1b" not in record.getMessage()
+            assert record.exc_info is None
+
+
+@pytest.mark.requirement("SEC-9")
+async def test_a_stream_that_a_server_wants_resumed_for_ever_is_not_resumed(tmp_path: Path) -> None:
+    async def respond(request: Call) -> None:
+        if request.method == "resources/read" or request.verb == "GET":
+            event = b"id: 1\r\nretry: 0\r\ndata:\r\n\r\n"
+            await request.send("200 OK", event, content_type="text/event-stream")
+        else:
+            await request.behave()
+
+    async with (
+        wild_http(respond) as (url, calls),
+        opened(tmp_path, evil=http(url, call_seconds=2), host_options=SMALL) as host,
+    ):
+        with pytest.raises(SourceError):
+            await host.load("refunds")
+    assert [request.verb for request in calls if request.verb == "GET"] == []
+
+
+async def test_one_slow_request_does_not_hold_up_or_end_the_others(tmp_path: Path) -> None:
+    arrived = anyio.Event()
+    let_go = anyio.Event()
+
+    async def respond(request: Call) -> None:
+        if request.message.get("params", {}).get("uri") == "data://slow/one":
+            arrived.set()
+            await let_go.wait()
+            content = {"contents": [{"uri": "data://slow/one", "text": "late"}]}
+            reply = {
+                "jsonrpc": "2.0",
+                "id": request.message["id"],
+                "result": {**content, **wild_stdio.CACHED},
+            }
+            await request.send("200 OK", json.dumps(reply).encode(), content_type="application/json")
+        elif request.method == "resources/read":
+            await request.send("500 Oops", b"no", content_type="text/plain")
+        else:
+            await request.behave()
+
+    async with wild_http(respond) as (url, _), opened(tmp_path, evil=http(url), host_options=SMALL) as host:
+        answers: list[str] = []
+
+        async def slow() -> None:
+            answers.append(await host.read_resource("evil", "data://slow/one"))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(slow)
+            await arrived.wait()
+            with pytest.raises(SourceError, match="HTTP 500"):
+                await host.load("refunds")
+            let_go.set()
+        assert "late" in answers[0]
+
+
+async def test_a_server_that_forgot_the_session_is_connected_again(tmp_path: Path) -> None:
+    sessions = 0
+
+    async def respond(request: Call) -> None:
+        nonlocal sessions
+        if request.method == "initialize":
+            sessions += 1
+            result = {
+                "protocolVersion": "2025-11-25",
+                "capabilities": wild_stdio.CAPABILITIES,
+                "serverInfo": {"name": "wild", "version": "1"},
+            }
+            reply = json.dumps({"jsonrpc": "2.0", "id": request.message["id"], "result": result}).encode()
+            session = f"session-{sessions}"
+            await request.send("200 OK", reply, content_type="application/json", mcp_session_id=session)
+        elif request.method == "resources/read" and request.headers["mcp-session-id"] == "session-1":
+            await request.send("404 Not Found", b"gone", content_type="text/plain")
+        else:
+            await request.behave()
+
+    async with (
+        wild_http(respond) as (url, _),
+        opened(tmp_path, evil=http(url, era="legacy"), host_options=SMALL) as host,
+    ):
+        with pytest.raises(SourceError, match="forgotten the session"):
+            await host.load("refunds")
+        async for event in host.events():
+            if event.kind == "recovered":
+                break
+        assert "# Refunds" in (await host.load("refunds")).text

@@ -1,0 +1,89 @@
+"""A stdio server in a process of its own that misbehaves on the wire. Run with the name of one misdeed.
+
+It speaks just enough MCP to be asked for skills. It imports nothing but the standard library, so that it
+starts in no time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import time
+
+SKILL = b"---\nname: refunds\ndescription: Pays money back.\n---\n# Refunds\n"
+URI = "skill://refunds/SKILL.md"
+ENTRY = {
+    "uri": URI,
+    "frontmatter": {"name": "refunds", "description": "Pays money back."},
+    "resources": [{"uri": URI, "digest": "sha256:" + hashlib.sha256(SKILL).hexdigest(), "size": len(SKILL)}],
+}
+CAPABILITIES = {"resources": {}, "extensions": {"io.modelcontextprotocol/skills": {}}}
+CACHED = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+
+
+def say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def answer(request: dict[str, object], result: dict[str, object]) -> None:
+    say(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}))
+
+
+def misbehave(misdeed: str, method: str) -> None:
+    if misdeed == "endless line" and method == "skills/list":
+        while True:
+            sys.stdout.write("x" * 65536)
+    if misdeed == "crash while reading" and method == "resources/read":
+        sys.stderr.write("\x1b[31mout of memory\x1b[0m\n")
+        sys.stderr.flush()
+        os._exit(3)
+    if misdeed == "tell secrets" and method == "server/discover":
+        sys.stderr.write(f"bad token {os.environ['API_TOKEN']} given\n")
+        sys.stderr.flush()
+        os._exit(3)
+    if misdeed == "garbage":
+        for line in (
+            '{"jsonrpc": "2.0"',
+            "\x1b[2J\x00",
+            "[1, 2]",
+            '{"jsonrpc":"2.0","id":99,"result":{}}',
+            "",
+        ):
+            say(line)
+    if misdeed == "chatter":
+        for number in range(200):
+            sys.stderr.write(f"\x1b]0;owned\x07 line {number}\n" + "y" * 5000)
+            say('{"jsonrpc":"2.0","method":"notifications/whatever","params":{"text":"\\u001b[2J"}}')
+    if misdeed == "mute" or (misdeed == "mute when reading" and method == "resources/read"):
+        while sys.stdin.readline():
+            pass
+        os._exit(0)
+
+
+def serve(misdeed: str) -> None:
+    if misdeed == "stay":  # Even when its input is closed.
+        time.sleep(600)
+    for line in sys.stdin:
+        request = json.loads(line)
+        method = request.get("method", "")
+        misbehave(misdeed, method)
+        if "id" not in request:
+            continue
+        if method == "server/discover":
+            found = {"supportedVersions": ["2026-07-28"], "capabilities": CAPABILITIES, **CACHED}
+            answer(request, {**found, "serverInfo": {"name": "wild", "version": "1"}})
+        elif method == "skills/list":
+            answer(request, {"skills": [ENTRY], **CACHED})
+        elif method == "resources/read":
+            content = {"uri": URI, "mimeType": "text/markdown", "text": SKILL.decode()}
+            answer(request, {"contents": [content], **CACHED})
+        else:
+            error = {"code": -32601, "message": "no such method"}
+            say(json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": error}))
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])
