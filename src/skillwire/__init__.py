@@ -10,7 +10,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from skillwire.errors import FormatError, LimitExceeded, SkillNotFound, SkillwireError, SourceError
+    from skillwire.errors import (
+        AmbiguousName,
+        ApprovalRequired,
+        DigestMismatch,
+        FormatError,
+        FrontmatterMismatch,
+        LimitExceeded,
+        RequestRefused,
+        SizeMismatch,
+        SkillNotFound,
+        SkillwireError,
+        SourceError,
+        UnlistedFile,
+        VerificationError,
+    )
+    from skillwire.host.config import ServerConfig
+    from skillwire.host.consent import ApprovalRequest
+    from skillwire.host.events import Event, EventKind
+    from skillwire.host.host import LoadedSkill, SkillHost
+    from skillwire.host.reading import ReadRequest
+    from skillwire.host.tools import Tool, ToolResult
     from skillwire.issues import Issue, Severity
     from skillwire.judge.report import Finding, Report
     from skillwire.judge.verify import verify
@@ -22,19 +42,36 @@ if TYPE_CHECKING:
     from skillwire.sources.base import Source
     from skillwire.sources.directory import DirectorySource
     from skillwire.sources.function import FunctionSource
+    from skillwire.trust.acting import looks_like_uri
+    from skillwire.trust.approval import Grants, Policy
 
 _HOMES = {
     "DYNAMIC": "skillwire.skill.entries",
+    "AmbiguousName": "skillwire.errors",
+    "ApprovalRequest": "skillwire.host.consent",
+    "ApprovalRequired": "skillwire.errors",
+    "DigestMismatch": "skillwire.errors",
     "DirectorySource": "skillwire.sources.directory",
+    "Event": "skillwire.host.events",
+    "EventKind": "skillwire.host.events",
     "Finding": "skillwire.judge.report",
     "FormatError": "skillwire.errors",
+    "FrontmatterMismatch": "skillwire.errors",
     "FunctionSource": "skillwire.sources.function",
+    "Grants": "skillwire.trust.approval",
     "Issue": "skillwire.issues",
     "LimitExceeded": "skillwire.errors",
     "Limits": "skillwire.limits",
+    "LoadedSkill": "skillwire.host.host",
+    "Policy": "skillwire.trust.approval",
+    "ReadRequest": "skillwire.host.reading",
     "Report": "skillwire.judge.report",
+    "RequestRefused": "skillwire.errors",
+    "ServerConfig": "skillwire.host.config",
     "Severity": "skillwire.issues",
+    "SizeMismatch": "skillwire.errors",
     "SkillEntry": "skillwire.skill.entries",
+    "SkillHost": "skillwire.host.host",
     "SkillNotFound": "skillwire.errors",
     "SkillResource": "skillwire.skill.entries",
     "SkillServer": "skillwire.server.app",
@@ -42,22 +79,42 @@ _HOMES = {
     "SkillwireError": "skillwire.errors",
     "Source": "skillwire.sources.base",
     "SourceError": "skillwire.errors",
+    "Tool": "skillwire.host.tools",
+    "ToolResult": "skillwire.host.tools",
+    "UnlistedFile": "skillwire.errors",
+    "VerificationError": "skillwire.errors",
     "add_skills": "skillwire.server.attach",
+    "looks_like_uri": "skillwire.trust.acting",
     "verify": "skillwire.judge.verify",
 }
 
 __all__ = [
     "DYNAMIC",
+    "AmbiguousName",
+    "ApprovalRequest",
+    "ApprovalRequired",
+    "DigestMismatch",
     "DirectorySource",
+    "Event",
+    "EventKind",
     "Finding",
     "FormatError",
+    "FrontmatterMismatch",
     "FunctionSource",
+    "Grants",
     "Issue",
     "LimitExceeded",
     "Limits",
+    "LoadedSkill",
+    "Policy",
+    "ReadRequest",
     "Report",
+    "RequestRefused",
+    "ServerConfig",
     "Severity",
+    "SizeMismatch",
     "SkillEntry",
+    "SkillHost",
     "SkillNotFound",
     "SkillResource",
     "SkillServer",
@@ -65,7 +122,12 @@ __all__ = [
     "SkillwireError",
     "Source",
     "SourceError",
+    "Tool",
+    "ToolResult",
+    "UnlistedFile",
+    "VerificationError",
     "add_skills",
+    "looks_like_uri",
     "verify",
 ]
 

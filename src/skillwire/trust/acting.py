@@ -137,3 +137,15 @@ def uri_scheme(text: str) -> str | None:
     """The scheme of a URI in lower case, as a lenient reader would find it; `None` for a plain path."""
     match = _SCHEME.match(_DROPPED.sub("", text))
     return match[1].lower() if match else None
+
+
+def looks_like_uri(text: str) -> bool:
+    """Whether a file tool was given a URI: it must not open that as a path, whatever the scheme (SEC-3).
+
+    `C:/notes.md` is a path with a drive, so one letter is a scheme only before two slashes.
+    """
+    scheme = uri_scheme(text)
+    if scheme is None:
+        return False
+    rest = _DROPPED.sub("", text)[len(scheme) + 1 :]
+    return len(scheme) > 1 or rest.startswith(("//", "\\\\"))
