@@ -12,10 +12,12 @@ from starlette.types import ASGIApp
 
 from skillwire.server.answers import CacheAdvice
 from skillwire.server.attach import attach, make_library
+from skillwire.server.backstage import Backstage
 from skillwire.server.http import http_app
+from skillwire.server.lane import FastLane
 from skillwire.server.library import SkillLibrary
 from skillwire.server.methods import SkillMethods
-from skillwire.server.stdio import stdio_streams
+from skillwire.server.stdio import serve_stdio
 from skillwire.sources.base import Source
 from skillwire.sources.roots import Root
 
@@ -39,15 +41,19 @@ class SkillServer:
         cache_scope: Literal["public", "private"] = "public",
         page_size: int = 100,
         unlisted: Iterable[str] = (),
+        fast: bool = True,
     ) -> None:
         self.library: SkillLibrary = make_library(sources, page_size=page_size, unlisted=unlisted)
         self.low_level: Server[Any] = Server(name, version=version("skillwire"), instructions=instructions)
-        attach(self.low_level, SkillMethods(self.library, CacheAdvice(ttl_ms, cache_scope)))
+        methods = SkillMethods(self.library, CacheAdvice(ttl_ms, cache_scope))
+        attach(self.low_level, methods)
+        self._lane = (
+            FastLane(methods.answers, {"name": name, "version": version("skillwire")}) if fast else None
+        )
 
     async def run_stdio(self) -> None:
         """Serve one client over standard input and output until it goes away."""
-        async with stdio_streams() as (from_client, to_client):
-            await self.low_level.run(from_client, to_client, self.low_level.create_initialization_options())
+        await serve_stdio(self._lane, lambda write: Backstage(self.low_level, write))
 
     def http_app(
         self, *, allowed_hosts: Iterable[str] = (), token: str | None = None, stateless: bool = False

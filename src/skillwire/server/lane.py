@@ -24,11 +24,13 @@ ERA: Final = "2026-07-28"
 METHOD_DISCOVER: Final = "server/discover"
 METHOD_READ: Final = "resources/read"
 
-_VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
+VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
 _CLIENT_KEY: Final = "io.modelcontextprotocol/clientInfo"
 _CAPABILITIES_KEY: Final = "io.modelcontextprotocol/clientCapabilities"
 _SERVER_KEY: Final = "io.modelcontextprotocol/serverInfo"
-_ENVELOPE: Final = frozenset({_VERSION_KEY, _CLIENT_KEY, _CAPABILITIES_KEY})
+_ENVELOPE_KEYS: Final = frozenset({VERSION_KEY, _CLIENT_KEY, _CAPABILITIES_KEY})
+ENVELOPE: Final[Mapping[str, object]] = {VERSION_KEY: ERA, _CAPABILITIES_KEY: {}}
+"""The least that a request of this era carries."""
 _CLIENT_FIELDS: Final = frozenset({"name", "version", "title"})
 _PARAMS: Final = {
     METHOD_DISCOVER: frozenset({"_meta"}),
@@ -159,7 +161,7 @@ def _id(value: object) -> bytes | None:
 
 def _is_plain_envelope(meta: object) -> bool:
     """Whether the envelope is complete and holds nothing that the SDK might look at twice."""
-    if not _is_object(meta) or meta.get(_VERSION_KEY) != ERA or not _ENVELOPE.issuperset(meta):
+    if not _is_object(meta) or meta.get(VERSION_KEY) != ERA or not _ENVELOPE_KEYS.issuperset(meta):
         return False
     client = meta.get(_CLIENT_KEY, {"name": "", "version": ""})
     if (

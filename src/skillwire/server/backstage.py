@@ -1,0 +1,91 @@
+"""Backstage: the SDK's server behind a stream of lines, opened when it is first needed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Final
+
+import anyio
+import anyio.abc
+import mcp_types as types
+from mcp.server.lowlevel import Server
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
+
+_OPENING_ID: Final = "skillwire-opening"
+_ENDLESS: Final = frozenset({"subscriptions/listen"})
+_PATIENCE_SECONDS: Final = 5.0
+
+
+class Backstage:
+    """Feeds lines to the SDK and gives what it answers to `write`."""
+
+    def __init__(self, server: Server[Any], write: Callable[[bytes], Awaitable[None]]) -> None:
+        self._server = server
+        self._write = write
+        self._to_server, self._from_client = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        self._to_client, self._from_server = anyio.create_memory_object_stream[SessionMessage](0)
+        self._unanswered: set[str | int] = set()
+        self._all_answered = anyio.Event()
+
+    def start(self, tasks: anyio.abc.TaskGroup) -> None:
+        """Run the server in these tasks, until its input is closed."""
+        tasks.start_soon(self._run)
+        tasks.start_soon(self._give_out)
+
+    async def open_modern(self, meta: dict[str, object]) -> None:
+        """Tell the SDK which era the connection is of, as the requests did that it has not seen."""
+        request = types.JSONRPCRequest(
+            jsonrpc="2.0", id=_OPENING_ID, method="server/discover", params={"_meta": meta}
+        )
+        await self._to_server.send(SessionMessage(request))
+
+    async def feed(self, line: bytes) -> bool:
+        """Hand a line to the SDK; false when it is no JSON-RPC message."""
+        message = _message(line)
+        if message is None:
+            return False
+        if isinstance(message, types.JSONRPCRequest) and message.method not in _ENDLESS:
+            self._unanswered.add(message.id)
+        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+            await self._to_server.send(SessionMessage(message))
+        return True
+
+    async def end(self) -> None:
+        """There will be no more lines. What was asked before is still answered, within reason."""
+        with anyio.move_on_after(_PATIENCE_SECONDS):
+            while self._unanswered:
+                self._all_answered = anyio.Event()
+                await self._all_answered.wait()
+        await self._to_server.aclose()
+
+    async def _run(self) -> None:
+        options = self._server.create_initialization_options()
+        await self._server.run(self._from_client, self._to_client, options)
+
+    async def _give_out(self) -> None:
+        with suppress(BrokenPipeError):
+            async with self._from_server:
+                async for sent in self._from_server:
+                    message = sent.message
+                    identity = getattr(message, "id", None)
+                    if identity != _OPENING_ID:
+                        text = message.model_dump_json(by_alias=True, exclude_unset=True)
+                        await self._write(text.encode("utf-8") + b"\n")
+                    self._unanswered.discard(identity)
+                    if not self._unanswered:
+                        self._all_answered.set()
+
+
+def _message(line: bytes) -> types.JSONRPCMessage | None:
+    """The message that a line is, or `None`."""
+    try:
+        message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+        # A request whose id has a wrong type would pass for a notification, and its sender wait for ever.
+        if isinstance(message, types.JSONRPCNotification) and "id" in json.loads(line):
+            return None
+    except (ValidationError, ValueError):
+        return None
+    return message
