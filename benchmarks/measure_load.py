@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Final, TypeAlias
@@ -22,6 +23,8 @@ RATE: Final = "requests/s"
 CPU: Final = "CPU s per 1,000"
 _DISTINCT: Final = 100
 _ONCE: Final = 1000
+# Sixty-four connections of such a server would hold up everybody else.
+_CRAWL_SECONDS: Final = 0.25
 
 Runners: TypeAlias = dict[Series, Callable[[int], None]]
 
@@ -37,9 +40,13 @@ def http(bench: Bench, kinds: Sequence[str]) -> None:
             except (ServerFailed, WrongAnswer, OSError) as error:
                 bench.give_up(Series("http", contestant.name, tree.size), error)
                 continue
+            host = server.url.removeprefix("http://")
+            if (seconds := _one_answer(server, read_call(tree.skill(0)).over_http(host))) > _CRAWL_SECONDS:
+                crawling = ServerFailed(f"one answer takes {seconds:.2f} s")
+                bench.give_up(Series("http", contestant.name, tree.size), crawling)
+                continue
             if not sizes:
                 sizes = _answer_sizes(server, tree)
-            host = server.url.removeprefix("http://")
             calls = {kind: [call.over_http(host) for call in _calls(kind, tree)] for kind in kinds}
             _add_http(bench, runners, contestant.name, tree.size, server, calls)
         size, tree = next(iter(bench.trees.items()))
@@ -104,6 +111,14 @@ def stdio(bench: Bench, kinds: Sequence[str]) -> None:
 
 def _calls(kind: str, tree: SkillTree) -> list[Call]:
     return [KINDS[kind](skill) for skill in tree.spread(_DISTINCT)]
+
+
+def _one_answer(server: ServerProcess, call: Call) -> float:
+    connection = Connection(server.address, PATIENCE_SECONDS)
+    start = time.perf_counter()
+    connection.ask(call)
+    connection.close()
+    return time.perf_counter() - start
 
 
 def _answer_sizes(server: ServerProcess, tree: SkillTree) -> list[int]:
