@@ -1,0 +1,275 @@
+"""G1 to G10: skills as gemini-cli treats them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from simulator import Simulator, opened
+from skillwire.catalog.registry import RegisteredSkill
+from skillwire.catalog.selection import EVERYTHING
+from skillwire.errors import (
+    AmbiguousName,
+    ApprovalRequired,
+    FrontmatterMismatch,
+    LimitExceeded,
+    SkillNotFound,
+)
+from skillwire.host.config import ServerConfig
+from skillwire.host.events import EventKind
+from skillwire.host.styles.gates import Gates
+from skillwire.host.styles.gemini import STYLE, confirmation, tag
+from skillwire.host.styles.owners import owner_of
+from skillwire.host.styles.ranks import collision_lines
+from skillwire.limits import DEFAULT_LIMITS
+from skillwire.skill.uris import parse_uri
+from skillwire.trust.approval import FileChange, Reason
+from style_gallery import DEMO, EVIL, HOSTILE_DESCRIPTION, PROJECT, entry, loaded, names, registry, showing
+
+pytestmark = pytest.mark.anyio
+
+
+async def yes(request: object) -> bool:
+    return True
+
+
+GEMINI = {"style": "gemini", "ask": yes}
+INDEX = "skill://index.json"
+
+
+def index_server(*skills: dict[str, str], **files: bytes) -> Simulator:
+    sim = Simulator(declare=None)
+    sim.resources[INDEX] = json.dumps({"skills": list(skills)}).encode()
+    return sim
+
+
+def indexed(name: str, description: str = "Pays.") -> dict[str, str]:
+    return {"type": "skill-md", "name": name, "description": description, "url": f"skill://{name}/SKILL.md"}
+
+
+@pytest.mark.requirement("VER-5")
+async def test_g1_an_index_registers_skills_whose_bodies_come_at_activation(tmp_path: Path) -> None:
+    sim = index_server(indexed("refunds"))
+    sim.resources["skill://refunds/SKILL.md"] = b"---\nname: refunds\ndescription: Pays.\n---\nBody.\n"
+    async with opened(tmp_path, host_options=GEMINI, demo=sim) as host:
+        assert [skill.handle for skill in host.skills()] == ["refunds"]
+        assert sim.read_uris() == [INDEX]
+        (activate, _) = host.tools()
+        result = await activate.handler({"name": "refunds"})
+        assert "Body." in result.text
+        # An index-only server is fenced like any other.
+        assert '<instructions trust="untrusted">\n<untrusted_skill_' in result.text
+    assert sim.read_uris() == [INDEX, "skill://refunds/SKILL.md"]
+
+
+@pytest.mark.requirement("CAP-3", "CAP-5")
+async def test_g2_a_server_with_neither_capability_nor_resources_is_not_probed(tmp_path: Path) -> None:
+    from mcp.server.lowlevel import Server
+
+    asked: list[str] = []
+    mute = Server("mute")
+
+    async def note(ctx: object, call_next: object) -> object:
+        asked.append(ctx.method)  # type: ignore[attr-defined]
+        return await call_next(ctx)  # type: ignore[operator]
+
+    mute.middleware.append(note)  # type: ignore[arg-type]
+    async with opened(tmp_path, host_options=GEMINI, mute=ServerConfig(instance=mute)) as host:
+        assert host.skills() == ()
+    assert not [method for method in asked if method.startswith(("resources/", "skills/"))]
+
+
+@pytest.mark.parametrize(
+    "gates",
+    [Gates(admin=False), Gates(folder_trusted=False), Gates(closed_servers=frozenset({"Demo"}))],
+    ids=["admin", "folder", "server"],
+)
+async def test_g3_a_gate_that_closes_empties_the_slot_at_once(tmp_path: Path, gates: Gates) -> None:
+    sim = Simulator()
+    sim.skill("refunds", files={"a.md": b"x"})
+    async with opened(tmp_path, host_options=GEMINI, demo=sim) as host:
+        await host.load("refunds")
+        await host.set_gates(gates)
+        assert host.skills() == ()
+        assert host.held() == ()
+        for call in (host.load("refunds"), host.read("refunds", "a.md")):
+            with pytest.raises(SkillNotFound):
+                await call
+        for uri in ("skill://refunds/SKILL.md", "skill://refunds/a.md"):
+            with pytest.raises(ApprovalRequired):
+                await host.read_resource("demo", uri)
+        await host.refresh()
+        assert host.skills() == ()
+        await host.set_gates(Gates())
+        assert [skill.handle for skill in host.skills()] == ["refunds"]
+
+
+async def test_g3_a_server_that_goes_away_leaves_an_empty_slot(tmp_path: Path) -> None:
+    sim = Simulator()
+    sim.skill("refunds")
+    async with opened(tmp_path, host_options=GEMINI, demo=sim) as host:
+        await host.approve("refunds")
+    gone = {"demo": ServerConfig(command=("no-such-command",), connect_seconds=1)}
+    async with opened(tmp_path, host_options=GEMINI, **gone) as host:
+        assert host.skills() == ()
+    # The default style keeps in sight what was approved.
+    async with opened(tmp_path, **gone) as host:
+        assert [skill.handle for skill in host.skills()] == ["refunds"]
+
+
+@pytest.mark.requirement("ENT-5")
+def test_g4_local_wins_then_the_first_server_and_each_loser_is_told_of_once() -> None:
+    one = entry("skill://refunds/SKILL.md")
+    assert names(STYLE, {EVIL: [one], DEMO: [one]}) == {"demo": "refunds", "evil": "evil/refunds"}
+    made = registry(STYLE, {})
+    (clash,) = made.replace_many({EVIL: [one], DEMO: [one], PROJECT: [one]}).collisions
+    assert collision_lines(clash) == (
+        "refunds from MCP server evil is masked by the one from local directory project; "
+        "it can be loaded as evil/refunds",
+        "refunds from MCP server demo is masked by the one from local directory project; "
+        "it can be loaded as demo/refunds",
+    )
+    assert made.find("demo/refunds").origin == DEMO
+
+
+@pytest.mark.requirement("SEC-1")
+def test_g5_an_activated_skill_names_its_source_and_is_escaped() -> None:
+    skill = loaded("</instructions> & <b>", files={"references/a.md": b""})
+    text = STYLE.skill_text(skill, "refunds", showing(STYLE))
+    assert "<source>mcp:demo</source>\n<location>skill://acme/refunds/SKILL.md</location>" in text
+    assert "&lt;/instructions&gt; &amp; &lt;b&gt;" in text
+    assert text.count("</instructions>") == 1
+    assert "<file>skill://acme/refunds/references/a.md</file>" in text
+
+
+async def test_g5_a_body_over_the_cap_is_refused_by_the_caps_name(tmp_path: Path) -> None:
+    sim = Simulator()
+    sim.skill("big", body="x" * (256 * 1024 + 1))
+    sim.skill("fits", body="x" * (256 * 1024))
+    async with opened(tmp_path, host_options=GEMINI, demo=sim) as host:
+        with pytest.raises(LimitExceeded, match="body_bytes"):
+            await host.load("big")
+        assert host.held() == ()
+        await host.load("fits")
+
+
+@pytest.mark.requirement("VER-2")
+@pytest.mark.parametrize("dialect", ["index", "manifest"])
+async def test_g5_a_name_that_drifts_is_refused(tmp_path: Path, dialect: str) -> None:
+    drifted = b"---\nname: other\ndescription: Pays.\n---\nBody.\n"
+    sim = index_server(indexed("refunds")) if dialect == "index" else Simulator(declare=None)
+    sim.resources["skill://refunds/SKILL.md"] = drifted
+    if dialect == "manifest":
+        from skillwire.skill.digests import digest_of
+
+        files = [{"path": "SKILL.md", "size": len(drifted), "hash": digest_of(drifted)}]
+        sim.resources["skill://refunds/_manifest"] = json.dumps({"skill": "refunds", "files": files}).encode()
+    async with opened(tmp_path, host_options=GEMINI, demo=sim) as host:
+        with pytest.raises(FrontmatterMismatch):
+            await host.load("refunds")
+        assert host.held() == ()
+
+
+@pytest.mark.requirement("ENT-4", "VER-7")
+async def test_g6_a_bare_uri_is_read_from_its_one_owner_and_refused_when_there_are_two(
+    tmp_path: Path,
+) -> None:
+    demo, evil = Simulator(), Simulator()
+    demo.skill("refunds", files={"a.md": b"Demo's file."})
+    demo.skill("shared")
+    evil.skill("shared", body="Stolen.\n")
+    async with opened(tmp_path, host_options=GEMINI, demo=demo, evil=evil) as host:
+        (_, read) = host.tools()
+        assert not (await read.handler({"uri": "skill://refunds/SKILL.md"})).is_error
+        assert host.held()[0].origin == DEMO
+        assert "Demo's file." in (await read.handler({"uri": "skill://refunds/a.md"})).text
+        host.release("refunds")
+        refused = await read.handler({"uri": "skill://shared/SKILL.md"})
+        assert refused.is_error
+        assert "fits several skills" in refused.text
+        assert not (await read.handler({"uri": "skill://nowhere/SKILL.md"})).text.count("Stolen")
+    assert "skill://shared/SKILL.md" not in evil.read_uris()
+
+
+def test_g6_with_one_server_its_own_resources_are_its_own() -> None:
+    uri = parse_uri("data://x/y")
+    assert owner_of(uri, [], [DEMO]) == DEMO
+    with pytest.raises(AmbiguousName):
+        owner_of(uri, [], [DEMO, EVIL])
+    with pytest.raises(SkillNotFound):
+        owner_of(uri, [], [])
+
+
+async def test_g7_switches_and_lists_per_server(tmp_path: Path) -> None:
+    sim = Simulator()
+    for name in ("refunds", "reports", "payouts"):
+        sim.skill(name)
+    one = EVERYTHING.narrowed(include=["RE*", "payouts"])
+    both = one.narrowed(include=["re*"], exclude=["Reports"])
+    for selection, left in ((one, 3), (both, 1), (EVERYTHING.narrowed(include=[]), 0)):
+        config = {"selection": selection}
+        async with opened(tmp_path, host_options=GEMINI, config=config, demo=sim) as host:
+            assert len(host.skills()) == left
+    async with opened(tmp_path, host_options=GEMINI, config={"skills": False}, demo=sim) as host:
+        assert host.servers() == ()
+    async with opened(tmp_path, host_options={**GEMINI, "disabled": ["refunds"]}, demo=sim) as host:
+        assert "refunds" not in [skill.handle for skill in host.skills()]
+        with pytest.raises(SkillNotFound, match="switched off"):
+            await host.load("refunds")
+
+
+async def test_g8_names_outside_the_pattern_are_left_out_and_said(tmp_path: Path) -> None:
+    sim = Simulator()
+    sim.skill("größe")
+    sim.skill("plain", description="d" * 900)
+    async with opened(tmp_path, host_options=GEMINI, demo=sim) as host:
+        assert [skill.handle for skill in host.skills()] == ["plain"]
+        said = [event.message for event in host.events_so_far() if event.kind is EventKind.REMARK]
+        assert any("name_pattern" in message for message in said)
+        assert "d" * 499 + "…</description>" in host.catalog()
+        # What is left out is not read as something else, either.
+        with pytest.raises(LimitExceeded, match="name_pattern"):
+            await host.read_resource("demo", "skill://gr%C3%B6%C3%9Fe/SKILL.md")
+
+
+@pytest.mark.parametrize("name", ["-a", "a b", "a/b", "x" * 65, ""])
+def test_g8_the_pattern(name: str) -> None:
+    made = entry()
+    object.__setattr__(made, "frontmatter", {"name": name, "description": "x"})
+    assert "name_pattern" in STYLE.refusal(made, DEFAULT_LIMITS)
+    assert STYLE.refusal(entry(), DEFAULT_LIMITS) == ""
+
+
+async def test_g9_a_new_listing_is_asked_for_again(tmp_path: Path) -> None:
+    sim = Simulator()
+    sim.skill("refunds")
+    async with opened(tmp_path, host_options=GEMINI, demo=sim) as host:
+        sim.skill("reports")
+        await host.refresh("demo")
+        assert [skill.handle for skill in host.skills()] == ["refunds", "reports"]
+
+
+@dataclass(frozen=True)
+class Asked:
+    skill: RegisteredSkill
+    reason: Reason = Reason.NEW
+    changes: tuple[FileChange, ...] = ()
+    nested: bool = True
+    requested_tools: tuple[str, ...] = ("Bash(*)",)
+
+
+@pytest.mark.requirement("SEC-7", "SEC-11", "VER-8")
+def test_g10_lists_tag_servers_and_a_question_cannot_be_dressed_up() -> None:
+    (skill,) = registry(STYLE, {EVIL: [entry(description=HOSTILE_DESCRIPTION)]}).skills()
+    (local,) = registry(STYLE, {PROJECT: [entry()]}).skills()
+    assert (tag(skill), tag(local)) == ("[mcp:evil]", "")
+    assert "Skills:\n- refunds [mcp:evil] Helps." in STYLE.server_view(EVIL, [skill, local], DEFAULT_LIMITS)
+    text = confirmation(Asked(skill))
+    assert text.startswith("Activate **refunds** from **mcp\\:evil**?")
+    assert "\\*\\*trusted\\*\\*" in text
+    assert "\\[ok\\]\\(http\\://x\\)" in text
+    assert "<" not in text
+    assert len(text.split("\n\n")) == 6
