@@ -178,5 +178,5 @@ def _stored(row: Iterable[Any]) -> StoredApproval | None:
             grants=Grants(allowed_tools=allowed_tools == 1, execute_code=execute_code == 1),
         )
         return StoredApproval(approval, entry_from_stored(json.loads(entry)))
-    except (FormatError, ValueError, TypeError):
+    except (FormatError, ValueError, TypeError, RecursionError):
         return None

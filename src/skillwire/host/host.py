@@ -20,7 +20,7 @@ import anyio
 from skillwire.catalog.naming import SkillKey
 from skillwire.catalog.registry import RegisteredSkill, Registry
 from skillwire.catalog.render import CatalogText
-from skillwire.errors import AmbiguousName, SkillNotFound
+from skillwire.errors import AmbiguousName, SkillNotFound, SkillwireError
 from skillwire.host.approvals import ApprovalStore
 from skillwire.host.cache import SkillCache
 from skillwire.host.config import ServerConfig, parse_server
@@ -192,13 +192,19 @@ class SkillHost:
         if self._opened:
             raise RuntimeError("a SkillHost is opened once: make another one")
         self._opened = True
+        failure: SkillwireError | None = None
         async with AsyncExitStack() as stack:
             tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(tasks.cancel_scope.cancel)
             if self.approvals.remark:
                 self._log.tell(Event(kind=EventKind.REMARK, message=self.approvals.remark))
-            await self._discovery.open(tasks)
-            self._stack = stack.pop_all()
+            try:
+                await self._discovery.open(tasks)
+                self._stack = stack.pop_all()
+            except SkillwireError as error:
+                failure = error  # Raised below: the task group would wrap it.
+        if failure is not None:
+            raise failure
         return self
 
     async def __aexit__(
@@ -392,13 +398,13 @@ class SkillHost:
 
     def set_enabled(self, name: str, enabled: bool) -> None:
         """Switch one skill, by handle or URI, off or on. One that is switched off is let go of."""
-        for skill in self._registry.skills(disabled=True):
-            if name in (skill.handle, skill.uri):
-                self._registry.set_enabled(skill.key, enabled)
-                if not enabled:
-                    self._loader.release(skill.key)
-                return
-        raise SkillNotFound(f"no skill is called {shown(name)}: list the skills to see their names")
+        found = [skill for skill in self.skills(disabled=True) if name in (skill.handle, skill.uri)]
+        if not found:
+            raise SkillNotFound(f"no skill is called {shown(name)}: list the skills to see their names")
+        for skill in found:
+            self._registry.set_enabled(skill.key, enabled)
+            if not enabled:
+                self._loader.release(skill.key)
 
     def forget_server(self, label: str) -> tuple[int, int]:
         """Remove what is cached and approved of a server; how many files and approvals that were."""
