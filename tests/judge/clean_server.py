@@ -39,7 +39,7 @@ def skill_md(name: str, description: str, body: str = "# Steps\n", **fields: str
 
 @dataclass
 class Tree:
-    """What is served. `empty` are directories without a file; `texts` overrules what an entry says of a skill."""
+    """What is served. `empty` are directories without a file, `frontmatter` is what entries say."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     empty: set[str] = field(default_factory=set)

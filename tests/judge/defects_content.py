@@ -45,9 +45,10 @@ def _lint() -> Iterator[Defect]:
     yield _with("long-compatibility", "LINT/compatibility-length", compatibility=("x" * 501, "x" * 501))
     yield _with("tools-in-list", "LINT/allowed-tools-list", allowed_tools=("[Read]", ["Read"]))
     yield _with("metadata-number", "LINT/metadata-value-type", metadata=("{stars: 5}", {"stars": 5}))
-    for field in ("license", "compatibility", "metadata", "allowed_tools"):
-        name = field.replace("_", "-")
-        yield _with(f"{name}-blank", f"LINT/{name}-blank", **{field: ("", None)})
+    yield _with("license-blank", "LINT/license-blank", license=("", None))
+    yield _with("compatibility-blank", "LINT/compatibility-blank", compatibility=("", None))
+    yield _with("metadata-blank", "LINT/metadata-blank", metadata=("", None))
+    yield _with("allowed-tools-blank", "LINT/allowed-tools-blank", allowed_tools=("", None))
 
 
 def _hidden() -> Iterator[Defect]:

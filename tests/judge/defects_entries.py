@@ -134,8 +134,9 @@ def _named(
 
 
 def _trees() -> Iterator[Defect]:
-    def many(tree: Tree) -> None:
-        tree.files.update({f"{REFUNDS}/many/{number}.txt": b"x" for number in range(512)})
+    def many(server: CleanServer) -> None:
+        server.tree.files.update({f"{REFUNDS}/many/{number}.txt": b"x" for number in range(512)})
+        server.page_size = 1000
 
     def heavy(tree: Tree) -> None:
         tree.files.update({f"{REFUNDS}/heavy/{number}.txt": b"x" * 6_000_000 for number in range(3)})
@@ -143,7 +144,7 @@ def _trees() -> Iterator[Defect]:
     def nested(tree: Tree) -> None:
         tree.files[f"{REFUNDS}/examples/thank-you/SKILL.md"] = skill_md("thank-you", GOOD)
 
-    yield in_tree("too-many-files", "ENT-6/files", many)
+    yield Defect("too-many-files", "ENT-6/files", many)
     yield in_tree("too-many-bytes", "ENT-6/bytes", heavy)
     yield in_tree("nested-not-had", "FMT-8/nested", nested)
     yield in_tree("same-name", "ENT-5/same-name", _named("refunds", directory="team/refunds"))

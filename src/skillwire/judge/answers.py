@@ -49,7 +49,6 @@ class Reply:
     size: int = 0
     failure: Failure | None = None
     reason: str = ""
-    status: int | None = None
     session: str = ""
 
 

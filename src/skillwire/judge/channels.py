@@ -1,4 +1,4 @@
-"""Channel: the way to a server, as raw as it comes. One for lines over a process, one for HTTP.
+"""Channel: the way to a server, as raw as it comes; and the one over lines to a process.
 
 The MCP SDK's client is not used: it repairs, sieves and refuses what it reads, and a judge has to see it.
 """
@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
 import anyio
-import httpx2
 
 from skillwire.errors import LimitExceeded
 from skillwire.issues import shown
@@ -27,6 +26,11 @@ class Channel(Protocol):
     """Carries one message there and its answer back. Whoever calls sets the deadline."""
 
     @property
+    def is_one_pipe(self) -> bool:
+        """Whether everything goes through one connection, so that nothing follows when it breaks."""
+        ...
+
+    @property
     def noise(self) -> Sequence[str]:
         """Lines that were no messages, the first few."""
         ...
@@ -39,9 +43,15 @@ class Channel(Protocol):
     async def exchange(self, message: JsonObject, headers: Mapping[str, str]) -> Reply: ...
     async def tell(self, message: JsonObject, headers: Mapping[str, str]) -> None: ...
 
+    async def end(self, headers: Mapping[str, str]) -> None:
+        """Say goodbye, where the transport has a word for it."""
+        ...
+
 
 class ProcessChannel:
     """JSON lines over a server's standard input and output. Any number of requests may be under way."""
+
+    is_one_pipe = True
 
     def __init__(self, process: ServerProcess) -> None:
         self._process = process
@@ -74,6 +84,9 @@ class ProcessChannel:
                 await self._process.send(json.dumps(message).encode())
         except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
             self._finish(Failure.LOST, "the server closed its input")
+
+    async def end(self, headers: Mapping[str, str]) -> None:
+        pass  # Whoever started the process stops it.
 
     async def listen(self) -> None:
         """Take in what the server says. Runs beside the conversation."""
@@ -121,95 +134,6 @@ class ProcessChannel:
 
 def _hashable(id: object) -> object:
     return id if isinstance(id, str | int | float | None) else None
-
-
-class HttpChannel:
-    """Streamable HTTP: each request is a POST, answered by JSON or by an event stream."""
-
-    noise: Sequence[str] = ()
-    last_words = ""
-
-    def __init__(self, client: httpx2.AsyncClient, url: str, *, answer_bytes: int) -> None:
-        self._client = client
-        self._url = url
-        self._answer_bytes = answer_bytes
-
-    async def exchange(self, message: JsonObject, headers: Mapping[str, str]) -> Reply:
-        try:
-            async with self._client.stream("POST", self._url, json=message, headers=headers) as response:
-                return await self._reply(response, message["id"])
-        except httpx2.ConnectError:
-            return Reply(failure=Failure.LOST, reason="nothing listens there")
-        except httpx2.TransportError as error:
-            reason = f"the connection broke: {type(error).__name__}"
-            return Reply(failure=Failure.LOST, reason=reason)
-
-    async def tell(self, message: JsonObject, headers: Mapping[str, str]) -> None:
-        with suppress(httpx2.TransportError):
-            async with self._client.stream("POST", self._url, json=message, headers=headers):
-                pass
-
-    async def end_session(self, headers: Mapping[str, str]) -> None:
-        with suppress(httpx2.TransportError):
-            async with self._client.stream("DELETE", self._url, headers=headers):
-                pass
-
-    async def _reply(self, response: httpx2.Response, id: object) -> Reply:
-        status = response.status_code
-        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if response.headers.get("content-encoding", "identity") != "identity":
-            return Reply(failure=Failure.HTTP, status=status, reason="a compressed answer, not asked for")
-        session = response.headers.get("mcp-session-id", "")
-        if kind == "text/event-stream":
-            return await self._from_events(response, id, session)
-        body = bytearray()
-        async for chunk in response.aiter_raw():
-            body += chunk
-            if len(body) > self._answer_bytes:
-                return self._too_large()
-        if kind != "application/json":
-            return Reply(failure=Failure.HTTP, status=status, reason=f"HTTP {status} {_kind(kind)}")
-        try:
-            message = parse_message(body)
-        except ValueError as error:
-            return Reply(failure=Failure.MALFORMED, status=status, reason=f"HTTP {status}: {error}")
-        return Reply(message=message, size=len(body), status=status, session=session)
-
-    async def _from_events(self, response: httpx2.Response, id: object, session: str) -> Reply:
-        """The event that answers us; all that goes before it counts towards the limit."""
-        taken = 0
-        held = bytearray()
-        data: list[bytes] = []
-        async for chunk in response.aiter_raw():
-            taken += len(chunk)
-            if taken > self._answer_bytes:
-                return self._too_large()
-            held += chunk
-            if b"\n" not in chunk and b"\r" not in chunk:
-                continue
-            *lines, held = held.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-            for line in lines:
-                if line.startswith(b"data:"):
-                    data.append(bytes(line[5:].removeprefix(b" ")))
-                elif not line and data:
-                    event, data = b"\n".join(data), []
-                    try:
-                        message = parse_message(event) if event else None
-                    except ValueError as error:
-                        return Reply(failure=Failure.MALFORMED, reason=str(error))
-                    if is_object(message) and "method" not in message:
-                        return Reply(
-                            message=message, size=taken, status=response.status_code, session=session
-                        )
-        return Reply(failure=Failure.LOST, reason="the event stream ended without an answer")
-
-    def _too_large(self) -> Reply:
-        reason = f"more than {self._answer_bytes:,} bytes: cut off"
-        return Reply(failure=Failure.TOO_LARGE, reason=reason)
-
-
-def _kind(kind: str) -> str:
-    return f"with {shown(kind, 60)}" if kind else "without a Content-Type"
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from skillwire.errors import FormatError
@@ -33,15 +33,15 @@ class FileSeen:
     is_text: bool = False
     data: bytes | None = None
     hidden: tuple[HiddenText, ...] = ()
-    was_judged: bool = True
-    """False when the request failed in a way that has a finding of its own."""
+    envelope: Answer | None = None
+    """The answer without its contents."""
 
 
 def see_file(answer: Answer, uri: SkillUri, listed: ListedFile | None) -> FileSeen:
     """Look at an answer to `resources/read`; `listed` is what the entry says about the file."""
     place = shown_uri(uri)
     if answer.failure is not None:
-        return FileSeen(uri=uri, was_judged=False)
+        return FileSeen(uri=uri)  # A failure has a finding of its own.
     if answer.error is not None:
         return FileSeen(uri=uri, faults=(Fault("RD-1/listed", str(answer.error), place),))
     contents = (answer.result or {}).get("contents")
@@ -70,6 +70,7 @@ def see_file(answer: Answer, uri: SkillUri, listed: ListedFile | None) -> FileSe
         is_text=isinstance(text, str),
         data=data if uri.endswith(f"/{SKILL_FILE}") else None,
         hidden=_hidden(uri, data),
+        envelope=replace(answer, result={**(answer.result or {}), "contents": None}),
     )
 
 

@@ -84,7 +84,7 @@ def view_entry(raw: object, place: str) -> EntryView:
         frontmatter=frontmatter,
         files=manifest.files,
         is_dynamic=raw.get("resources") == DYNAMIC.value,
-        has_manifest=is_list(raw.get("resources")),
+        has_manifest=is_list(raw.get("resources")) and not manifest.is_doubtful,
         faults=(*faults, *manifest.faults),
     )
 
@@ -112,6 +112,7 @@ class _Manifest:
     def __init__(self, wire: object, skill: SkillUri | None, place: str, known: set[str]) -> None:
         self.files: dict[SkillUri, ListedFile] = {}
         self.faults: list[Fault] = []
+        self.is_doubtful = False
         # What is wrong with the skill's own URI is wrong with all of them, and said once.
         self._known = known & {"FMT-3/reg-name", "FMT-3/scheme", "FMT-9/encoding", "FMT-9/uri"}
         if wire == DYNAMIC.value:
@@ -119,9 +120,8 @@ class _Manifest:
         if not is_list(wire):
             self.faults.append(Fault("ENT-2/resources", _kind(wire), place))
             return
-        doubtful = False
         for number, item in enumerate(wire):
-            doubtful |= not self._take(item, f"{place} resources[{number}]", place)
+            self.is_doubtful |= not self._take(item, f"{place} resources[{number}]", place)
         if skill is None:
             return
         root = skill_root(skill)
@@ -129,7 +129,7 @@ class _Manifest:
             if not is_inside(uri, root):
                 self.faults.append(Fault("ENT-2/outside", shown_uri(uri), place))
                 del self.files[uri]
-        if skill not in self.files and not doubtful:
+        if skill not in self.files and not self.is_doubtful:
             self.faults.append(Fault("ENT-2/skill-md", f"{len(self.files)} files without it", place))
         self.faults.extend(self._limits(len(wire), place))
 

@@ -10,6 +10,7 @@ import base64
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib.metadata import version
 from typing import Final, Literal, TypeAlias, get_args
 
@@ -18,7 +19,7 @@ import anyio
 from skillwire.errors import SourceError
 from skillwire.issues import shown
 from skillwire.judge.answers import Answer, Failure, Reply, answer_from
-from skillwire.judge.channels import Channel, HttpChannel
+from skillwire.judge.channels import Channel
 from skillwire.limits import Limits
 from skillwire.skill.entries import JsonObject
 from skillwire.wire.v1 import EXTENSION_ID
@@ -89,9 +90,9 @@ class Speaker:
         )
 
     async def close(self) -> None:
-        if self._session and isinstance(self.channel, HttpChannel):
+        if self._session:
             with anyio.move_on_after(self.limits.call_seconds):
-                await self.channel.end_session(self._headers("", {}))
+                await self.channel.end(self._headers("", {}))
 
     async def ask(self, method: str, params: JsonObject) -> Answer:
         """The answer to one request, whatever becomes of it."""
@@ -119,9 +120,8 @@ class Speaker:
             return  # One broken connection fails many requests; it is told of once.
         self.failures.append(answer)
         self._unanswered += answer.failure in (Failure.MUTE, Failure.LOST)
-        over = isinstance(self.channel, HttpChannel)
         self._gone = self._unanswered >= _PATIENCE or (
-            not over and answer.failure in (Failure.LOST, Failure.TOO_LARGE)
+            self.channel.is_one_pipe and answer.failure in (Failure.LOST, Failure.TOO_LARGE)
         )
 
     async def _first(self, method: str, params: JsonObject) -> Answer:
@@ -169,6 +169,7 @@ def _hello() -> JsonObject:
     }
 
 
+@cache
 def _client_info() -> JsonObject:
     return {"name": "skillwire-verify", "version": version("skillwire")}
 

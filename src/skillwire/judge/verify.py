@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 import anyio
 import httpx2
 
 from skillwire.errors import SourceError
 from skillwire.issues import shown
-from skillwire.judge.asgi import App, app_of, lifespan
-from skillwire.judge.channels import Channel, HttpChannel, open_process
+from skillwire.judge.asgi import App, AppChannel, app_of, lifespan
+from skillwire.judge.channels import Channel, open_process
+from skillwire.judge.http_channel import HttpChannel
 from skillwire.judge.report import Report
 from skillwire.judge.rules import BY_ID, RULES
 from skillwire.judge.speaker import ERAS, Era, EraNotSpoken, Speaker
@@ -24,7 +25,6 @@ from skillwire.judge.verdict import judge
 from skillwire.limits import DEFAULT_LIMITS, Limits
 
 DEFAULT_MAX_SKILLS: Final = 200
-_IN_PROCESS: Final = "http://127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,7 @@ class Target:
     url: str = ""
     command: tuple[str, ...] = ()
     app: App | None = None
+    path: str = ""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
@@ -83,10 +84,10 @@ async def verify(
     surveys: list[Survey] = []
     silent: dict[Era, str] = {}
     with anyio.move_on_after(limits.judge_seconds) as deadline:
-        async with _opened(where, limits) as ways:
+        async with _opened(where, limits) as open_channel:
             for era in eras:
                 seen = await _survey(
-                    ways,
+                    open_channel,
                     era,
                     limits,
                     max_skills=max_skills,
@@ -125,57 +126,44 @@ def parse_target(
     app = app_of(target)
     if app is None:
         raise SourceError(f"a {type(target).__name__} is no server, application, URL or command")
-    return Target(url=f"{_IN_PROCESS}{path}", app=app, headers=sent)
+    return Target(app=app, path=path, headers=sent)
 
 
-class _Ways:
-    """Makes a channel for each era: a process of its own, or one client for all."""
-
-    def __init__(self, target: Target, limits: Limits, client: httpx2.AsyncClient | None) -> None:
-        self._target = target
-        self._limits = limits
-        self._client = client
-
-    @asynccontextmanager
-    async def channel(self) -> AsyncGenerator[Channel]:
-        size = self._limits.answer_bytes
-        if self._client is not None:
-            yield HttpChannel(self._client, self._target.url, answer_bytes=size)
-            return
-        command, env = self._target.command, self._target.env
-        async with open_process(command, env=env, answer_bytes=size) as channel:
-            yield channel
+Opener: TypeAlias = Callable[[], AbstractAsyncContextManager[Channel]]
+"""Makes a channel for an era: a process of its own, or one client for all."""
 
 
 @asynccontextmanager
-async def _opened(target: Target, limits: Limits) -> AsyncGenerator[_Ways]:
+async def _opened(target: Target, limits: Limits) -> AsyncGenerator[Opener]:
+    size = limits.answer_bytes
     if target.command:
-        yield _Ways(target, limits, None)
-        return
-    transport = None if target.app is None else httpx2.ASGITransport(target.app, raise_app_exceptions=False)
-    # An answer may come in pieces over a long time; the deadline of the call ends it.
+        yield lambda: open_process(target.command, env=target.env, answer_bytes=size)
+    elif target.app is not None:
+        channel = AppChannel(target.app, target.path, target.headers, answer_bytes=size)
+        async with lifespan(target.app):
+            yield lambda: nullcontext(channel)
+    else:
+        async with _client(target, limits) as client:
+            yield lambda: nullcontext(HttpChannel(client, target.url, answer_bytes=size))
+
+
+def _client(target: Target, limits: Limits) -> httpx2.AsyncClient:
     try:
-        client = httpx2.AsyncClient(
+        return httpx2.AsyncClient(
             headers={**target.headers, "Accept-Encoding": "identity"},
+            # An answer may come in pieces over a long time; the deadline of the call ends it.
             timeout=httpx2.Timeout(limits.call_seconds, read=None, pool=None),
             limits=httpx2.Limits(max_connections=64),
-            transport=transport,
         )
     except (ValueError, UnicodeError):
         raise SourceError("a header has characters that cannot be sent") from None
-    async with client:
-        if target.app is None:
-            yield _Ways(target, limits, client)
-            return
-        async with lifespan(target.app):
-            yield _Ways(target, limits, client)
 
 
 async def _survey(
-    ways: _Ways, era: Era, limits: Limits, *, max_skills: int, max_bytes: int, progress: Progress
+    open_channel: Opener, era: Era, limits: Limits, *, max_skills: int, max_bytes: int, progress: Progress
 ) -> Survey | str:
     """What was seen on an era, or why it is not spoken."""
-    async with ways.channel() as channel:
+    async with open_channel() as channel:
         speaker = Speaker(channel, era, limits, max_bytes)
         try:
             opening = await speaker.open()

@@ -22,7 +22,8 @@ def check_directories(survey: Survey) -> Iterator[Fault]:
     levels = {up for uri in files for up in ancestors(uri)}
     roots = {entry.root for entry in survey.checked}
     for directory in survey.directories.values():
-        yield from _answered(directory, levels, roots)
+        if directory.uri not in files:
+            yield from _answered(directory, levels, roots)
         yield from cursor_faults(directory.paged, "DIR-1")
         if not directory.paged.endless:
             yield from _children(directory, files, levels)
@@ -103,7 +104,7 @@ def _completeness(survey: Survey, entry: EntryView, files: set[SkillUri]) -> Ite
             shown.add(child.uri)
             is_level = child.is_directory or child.uri in levels
             # A file of a nested skill that is missing here is said by FMT-8.
-            if not is_level and child.uri not in files:
+            if not is_level and child.uri not in files and child.uri != entry.uri:
                 yield Fault("ENT-2/complete", f"the directory has {shown_uri(child.uri)}", entry.place)
     whole = {directory.uri for directory in walked if directory.answered and _is_usable(directory)}
     for uri in entry.files:

@@ -23,8 +23,8 @@ def check_protocol(survey: Survey) -> Iterator[Fault]:
                 shown_uri(burst.about),
             )
     if survey.is_modern:
-        opening = survey.opening.answer
-        yield from once(_envelope([opening, *survey.resources.pages]))
+        reads = [seen.envelope for seen in survey.files.values() if seen.envelope is not None]
+        yield from once(_envelope([survey.opening.answer, *survey.resources.pages, *reads]))
 
 
 def failures_of(failures: Iterable[Answer]) -> Iterator[Fault]:
