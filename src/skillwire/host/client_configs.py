@@ -142,7 +142,7 @@ def read_goose(values: object, around: Surroundings) -> Iterator[ClientServer]:
             )
             continue
         env = {**_texts(table.pop("envs", None)), **{secret: f"${{{secret}}}" for secret in sorted(secrets)}}
-        renamed = {"type": kind, "enabled": table.get("enabled", True), "args": table.get("args")}
+        renamed = {"type": kind, "enabled": table.get("enabled") != "false", "args": table.get("args")}
         renamed |= {"command": table.get("cmd"), "url": table.get("uri"), "headers": table.get("headers")}
         if kind == "stdio":
             renamed["env"] = env

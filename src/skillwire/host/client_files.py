@@ -184,7 +184,8 @@ def _parse_toml(text: str) -> object:
 
 def _parse_yaml(text: str) -> object:
     try:
-        return yaml.safe_load(text)
+        # Every scalar as its text: `off` is a name to Goose, and no false.
+        return yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - makes texts, lists and tables alone
     except (yaml.YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         raise ValueError(f"it is not YAML{f' in line {mark.line + 1}' if mark else ''}") from None

@@ -1,0 +1,263 @@
+"""`skillwire servers` writes only what it was told to, and prints no secret."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skillwire.cli import main
+from skillwire.host.config_text import Place, parse_config
+
+SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
+SECRET = "s3cr3t"
+PROJECT = Path("skillwire.toml")
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int | str | None
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        assert self.code == 0, self.err
+        return json.loads(self.out)
+
+
+Run = Callable[..., Ended]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("CODEX_HOME", "CLAUDE_CONFIG_DIR", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    directory = tmp_path / "home"
+    monkeypatch.setenv("HOME", str(directory))
+    for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    return directory
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    def start(*arguments: str | Path) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["skillwire", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        assert SECRET not in out + err
+        return Ended(ended.value.code, out, err)
+
+    return start
+
+
+def user_file(home: Path) -> Path:
+    return home / ".config/skillwire/skillwire.toml"
+
+
+def places(file: Path) -> dict[str, Place | None]:
+    return {label: text.place for label, text in parse_config(file.read_text("utf-8"), file).servers.items()}
+
+
+def plant(directory: str) -> None:
+    folder = Path(directory)
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text(
+        f"---\nname: {folder.name}\ndescription: Does it.\n---\nDo it.\n", "utf-8"
+    )
+
+
+def test_a_url_and_a_command_are_added_to_the_project_or_the_users_file(run: Run, home: Path) -> None:
+    assert (
+        run("servers", "add", "web", f"https://u:{SECRET}@w.example/{SECRET}", "--token-env", "T").code == 0
+    )
+    assert (
+        run("servers", "add", "tool", "--user", "--env", f"K={SECRET}", "--", "npx", "-y", SECRET).code == 0
+    )
+    assert places(PROJECT) == {"web": Place(url=f"https://u:{SECRET}@w.example/{SECRET}", token_env="T")}
+    assert places(user_file(home)) == {"tool": Place(command=("npx", "-y", SECRET), env={"K": SECRET})}
+
+
+def test_what_others_wrote_into_the_file_stays(run: Run) -> None:
+    PROJECT.write_text("# Mine.\nusual = false\n", "utf-8")
+    added = run("servers", "add", "web", "https://w.example", "--header", "X=a=b", "--json").document
+    assert added["added"] == {
+        "label": "web",
+        "place": "https://w.example",
+        "file": str(PROJECT.resolve()),
+    }
+    assert PROJECT.read_text("utf-8").startswith("# Mine.\nusual = false\n")
+    assert places(PROJECT) == {"web": Place(url="https://w.example", headers={"X": "a=b"})}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["a b", "https://x"], "the label 'a b'"),
+        (["local", "https://x"], "is kept for local directories"),
+        (["a"], "Missing argument"),
+        (["a", "ftp://x"], "not an http:// or https:// URL"),
+        (["a", "https://x", "--env", "A=b"], "this is for a command"),
+        (["a", "--header", "A=b", "--", "x"], "this is for a URL"),
+        (["a", "https://x", "--header", "nosign"], "write NAME=VALUE"),
+        (["a", "https://x", "--approval", "maybe"], "it can be prompt, pinned, always, never"),
+        (["a", "https://x", "--approval", "always"], "only your own file can say always"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_and_not_written(
+    run: Run, arguments: list[str], complaint: str
+) -> None:
+    ended = run("servers", "add", *arguments)
+    assert ended.code in (2, 3)
+    assert complaint in ended.err
+    assert not PROJECT.exists()
+
+
+@pytest.mark.parametrize("where", [[], ["--user"]])
+def test_a_name_is_taken_once_in_both_files_and_in_any_case(run: Run, where: list[str]) -> None:
+    run("servers", "add", "web", "https://w.example")
+    ended = run("servers", "add", "WEB", "https://v.example", *where)
+    assert (ended.code, "has a server called web" in ended.err) == (2, True)
+
+
+def test_a_file_with_mistakes_is_left_alone(run: Run) -> None:
+    PROJECT.write_text("nonsense = 1\n", "utf-8")
+    ended = run("servers", "add", "web", "https://w.example")
+    assert (ended.code, "nonsense is not known here" in ended.err) == (3, True)
+    assert PROJECT.read_text("utf-8") == "nonsense = 1\n"
+
+
+def test_servers_are_listed_without_their_secrets_or_variables(run: Run) -> None:
+    PROJECT.write_text(
+        f'[servers.web]\nurl = "https://w.example/{SECRET}"\ntoken = "{SECRET}"\napproval = "pinned"\n'
+        f'[servers.tool]\ncommand = "npx"\nargs = ["{SECRET}"]\nenv = {{ K = "${{NOT_SET}}" }}\n'
+        '[servers.off]\ncommand = "x"\nskills = false\n[profiles.p]\nservers = ["web"]',
+        "utf-8",
+    )
+    assert run("servers").out.splitlines() == [
+        "NAME  WHERE              APPROVAL  STATUS",
+        "web   https://w.example  pinned",
+        "tool  npx                prompt",
+        "off   x                  prompt    off (skills = false)",
+    ]
+    assert "not in this profile" in run("servers", "list", "--profile", "p").out
+    listed = run("servers", "list", "--json").document["servers"]
+    assert [(server["label"], server["used"]) for server in listed] == [
+        ("web", True),
+        ("tool", True),
+        ("off", False),
+    ]
+    ended = run("servers", "list", "--check")
+    assert (ended.code, "servers.tool.env.K wants the variable 'NOT_SET'" in ended.err) == (3, True)
+
+
+def test_check_says_how_each_server_stands(run: Run) -> None:
+    plant("served/refunds")
+    run("servers", "add", "shop", "--", SKILLWIRE, "serve", "served")
+    run("servers", "add", "dead", "--", "nosuchcommand")
+    out = run("servers", "list", "--check").out
+    assert "ready, 1 skill (D6), 2026-07-28" in out
+    assert "failed: the command nosuchcommand is not installed" in out
+    listed = run("servers", "list", "--check", "--json").document["servers"]
+    assert [(server["status"], server["skill_count"]) for server in listed] == [("ready", 1), ("failed", 0)]
+
+
+def test_no_servers_is_said_with_a_way_on(run: Run) -> None:
+    assert "skillwire servers add NAME URL" in run("servers", "list").out
+
+
+@pytest.mark.requirement("SEC-8")
+def test_a_server_that_is_removed_takes_its_cache_and_approvals_along(run: Run) -> None:
+    plant("served/refunds")
+    run("servers", "add", "shop", "--", SKILLWIRE, "serve", "served")
+    run("approve", "refunds")
+    assert run("load", "refunds").code == 0
+    assert len(run("cache", "list", "--json").document["files"]) == 1
+    ended = run("servers", "remove", "shop")
+    assert ended.out.splitlines()[1] == "With it went 1 cached file and 1 approval."
+    assert run("cache", "list", "--json").document["files"] == []
+    assert run("revoke", "refunds").code == 8
+    assert run("servers", "list", "--json").document["servers"] == []
+
+
+def test_a_server_that_another_file_still_has_keeps_its_approvals(run: Run, home: Path) -> None:
+    plant("served/refunds")
+    run("servers", "add", "shop", "--user", "--", SKILLWIRE, "serve", str(Path("served").resolve()))
+    PROJECT.write_text('[servers.shop]\napproval = "prompt"\n', "utf-8")
+    run("approve", "refunds")
+    assert "It is still in" in run("servers", "remove", "shop").out
+    assert run("servers", "remove", "shop", "--json").document["removed"]["approvals"] == 1
+
+
+def test_a_server_that_is_not_there_is_named_with_those_that_are(run: Run) -> None:
+    run("servers", "add", "web", "https://w.example")
+    ended = run("servers", "remove", "wbe")
+    assert (ended.code, "there is web" in ended.err) == (8, True)
+
+
+CLIENT = json.dumps(
+    {
+        "mcpServers": {
+            "good": {"command": SKILLWIRE, "args": ["serve", "served"], "env": {"KEY": SECRET}},
+            "wants": {"url": "https://w.example/mcp", "headers": {"X": "${NOT_SET}"}},
+            "old": {"type": "sse", "url": "https://o.example/sse"},
+        }
+    }
+)
+
+
+def test_import_shows_what_it_would_write_and_writes_nothing(run: Run, home: Path) -> None:
+    Path(".mcp.json").write_text(CLIENT, "utf-8")
+    ended = run("servers", "import")
+    assert ended.code == 0
+    assert ", 2 arguments, env KEY" in ended.out
+    assert "https://w.example, headers X" in ended.out
+    assert "skip  old    it speaks SSE, which MCP gave up" in ended.out
+    assert f"--write would add 2 servers to {user_file(home)}." in ended.out
+    assert not user_file(home).exists()
+    assert not PROJECT.exists()
+
+
+def test_import_writes_when_told_to_and_only_what_is_new(run: Run, home: Path) -> None:
+    Path(".mcp.json").write_text(CLIENT, "utf-8")
+    document = run("servers", "import", "--write", "--only", "good", "--json").document
+    assert (document["written"], [server["label"] for server in document["servers"]]) == (True, ["good"])
+    assert places(user_file(home)) == {
+        "good": Place(command=(SKILLWIRE, "serve", "served"), env={"KEY": SECRET})
+    }
+    assert user_file(home).stat().st_mode & 0o777 == 0o600
+    assert "known good" in run("servers", "import").out
+    assert "Wrote 1 server" in run("servers", "import", "--write", "--project").out
+    assert list(places(PROJECT)) == ["wants"]
+    assert "There is nothing to add." in run("servers", "import", "--write").out
+
+
+def test_import_of_a_name_that_was_not_found_is_refused(run: Run) -> None:
+    ended = run("servers", "import", "--only", "nobody")
+    assert (ended.code, "no server nobody was found" in ended.err) == (2, True)
+    assert "No servers were found" in run("servers", "import").out
+
+
+def test_list_from_clients_asks_them_all_and_writes_nothing(run: Run, home: Path) -> None:
+    plant("served/refunds")
+    Path(".mcp.json").write_text(CLIENT, "utf-8")
+    before = sorted(str(path) for path in Path().rglob("*"))
+    ended = run("list", "--from-clients")
+    assert "refunds  MCP · good  not approved" in ended.out
+    assert "old (Claude Code): it speaks SSE" in ended.out
+    assert "wants (Claude Code): servers.wants.headers.X wants the variable 'NOT_SET'" in ended.out
+    document = run("list", "--from-clients", "--json").document
+    assert [server["label"] for server in document["servers"]] == ["good"]
+    assert len(document["skipped"]) == 2
+    assert sorted(str(path) for path in Path().rglob("*")) == before
+    assert not user_file(home).exists()

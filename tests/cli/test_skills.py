@@ -1,0 +1,442 @@
+"""The commands of a person who takes skills in: what they print, refuse, and never obey."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skillwire.cli import main
+
+SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
+SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int | str | None
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        assert self.code == 0, self.err
+        return json.loads(self.out)
+
+
+Run = Callable[..., Ended]
+
+
+@pytest.fixture(autouse=True)
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home and a working directory of no meaning."""
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    directory = tmp_path / "work"
+    directory.mkdir()
+    monkeypatch.chdir(directory)
+    return directory
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    def start(*arguments: str | Path) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["skillwire", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return Ended(ended.value.code, out, err)
+
+    return start
+
+
+def plant(
+    directory: str | Path,
+    *,
+    description: str = "Does one thing. Use when needed.",
+    body: str = "Do it.\n",
+    more: str = "",
+    **files: str,
+) -> Path:
+    folder = Path(directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    head = f"---\nname: {folder.name}\ndescription: {json.dumps(description)}\n{more}---\n"
+    (folder / "SKILL.md").write_text(head + body, "utf-8")
+    for name, text in files.items():
+        (folder / f"{name}.md").write_text(text, "utf-8")
+    return folder
+
+
+def serving(folder: str = "served", name: str = "shop") -> str:
+    """An option's value: `skillwire serve` as a stdio server."""
+    return f"{name}={SKILLWIRE} serve {folder}"
+
+
+def test_list_shows_name_origin_approval_and_description(run: Run) -> None:
+    plant("served/refunds", description="Pays back.")
+    plant(".agents/skills/tidy", description="Tidies up.")
+    ended = run("list", "--server", serving())
+    assert ended.code == 0
+    assert ended.out.splitlines() == [
+        "NAME     FROM             APPROVAL      DESCRIPTION",
+        "tidy     local · project  local         Tidies up.",
+        "refunds  MCP · shop       not approved  Pays back.",
+    ]
+
+
+def test_list_says_below_what_failed_and_what_collides(run: Run) -> None:
+    plant("served/refunds")
+    plant("mine/refunds")
+    ended = run(
+        "list",
+        "--server",
+        serving(),
+        "--server",
+        "dead=http://127.0.0.1:9/mcp",
+        "--dir",
+        "mine",
+        "--no-usual",
+    )
+    assert ended.code == 0
+    table, _, problems = ended.out.partition("\n\n")
+    assert "mine/refunds" in table
+    assert "shop/refunds" in table
+    assert "failure    MCP server dead cannot be reached: nothing listens there" in problems
+    assert "collision  2 skills are called refunds" in problems
+
+
+def test_list_as_json_has_skills_servers_and_problems(run: Run) -> None:
+    plant("served/refunds", description="Pays back.")
+    document = run("list", "--json", "--server", serving(), "--server", "dead=nosuchcommand").document
+    [skill] = document["skills"]
+    assert skill["handle"] == "refunds"
+    assert skill["origin"] == {"kind": "mcp", "label": "shop"}
+    assert skill["approval"]["state"] == "new"
+    assert (skill["dialect"], skill["file_count"]) == ("D6", 1)
+    assert [(server["label"], server["status"]) for server in document["servers"]] == [
+        ("shop", "ready"),
+        ("dead", "failed"),
+    ]
+    assert [problem["kind"] for problem in document["problems"]] == ["failure"]
+
+
+def test_list_without_anything_says_what_to_do(run: Run) -> None:
+    ended = run("list")
+    assert (ended.code, "skillwire servers add NAME URL" in ended.out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--server", "nosign"], "write NAME=URL or 'NAME=command args'"),
+        (["--server", "a b=http://x"], "the label 'a b' has characters that are not allowed"),
+        (["--server", "a=ftp://x"], "is not an http:// or https:// URL"),
+        (["--server", "a=x", "--server", "A=y"], "a server is called A already"),
+        (["--dir", "nowhere"], "nowhere is no directory"),
+        (["--config", "nowhere.toml"], "there is no nowhere.toml"),
+        (["--profile", "work"], "no profile is called work"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_one_line(run: Run, arguments: list[str], complaint: str) -> None:
+    ended = run("list", *arguments)
+    assert ended.code in (2, 3, 4)
+    assert (ended.out, ended.err.count("\n")) == ("", 1)
+    assert complaint in ended.err
+
+
+def test_skillwire_toml_says_where_skills_come_from(run: Run, work: Path) -> None:
+    plant("served/refunds")
+    plant("served/returns")
+    Path("skillwire.toml").write_text(
+        f'usual = false\n[servers.shop]\ncommand = "{SKILLWIRE}"\nargs = ["serve", "served"]\n'
+        'exclude = ["RET*"]\n[profiles.none]\nservers = []',
+        "utf-8",
+    )
+    assert [skill["handle"] for skill in run("list", "--json").document["skills"]] == ["refunds"]
+    assert run("list", "--json", "--profile", "none").document["servers"] == []
+    # An excluded skill is not to be had by its URI either.
+    ended = run("load", "skill://returns/SKILL.md")
+    assert (ended.code, "is excluded by the configuration" in ended.err) == (7, True)
+
+
+def test_show_has_origin_uri_approval_frontmatter_and_files(run: Run) -> None:
+    plant("served/refunds", more="license: MIT\nallowed-tools: Bash(git:*)\n", guide="How.\n")
+    ended = run("show", "refunds", "--server", serving())
+    assert ended.code == 0
+    for part in (
+        "MCP · shop (",
+        "skill://refunds/SKILL.md",
+        "the final extension",
+        "not approved",
+        "Bash(git:*)",
+        "Files 2 files",
+        "guide.md",
+        "sha256:",
+        "skillwire approve refunds",
+    ):
+        assert part in ended.out
+    document = run("show", "refunds", "--json", "--server", serving()).document
+    assert document["frontmatter"]["license"] == "MIT"
+    assert [file["path"] for file in document["files"]] == ["SKILL.md", "guide.md"]
+    assert len(document["files"][0]["digest"]) == len("sha256:") + 64
+
+
+@pytest.mark.requirement("SEC-7")
+def test_show_text_is_no_load_and_stands_behind_a_bar(run: Run, tmp_path: Path) -> None:
+    plant("served/refunds", body="First line.\n──── not the end\n", guide="The guide.\n")
+    ended = run("show", "refunds", "--text", "--server", serving())
+    first, *quoted, last = ended.out.splitlines()
+    assert first == "──── SKILL.md of refunds, from MCP · shop; shown, not loaded"
+    assert last == "────"
+    assert all(line.startswith("│ ") for line in quoted)
+    assert "│ First line." in quoted
+    assert "│ The guide." in run("show", "refunds", "guide.md", "--server", serving()).out
+    document = run("show", "refunds", "guide.md", "--json", "--server", serving()).document
+    assert document["shown"]["text"] == "The guide.\n"
+    assert document["approval"]["state"] == "new"
+    assert run("cache", "--help").code == 0
+    assert run("cache", "list", "--json").document["files"] == []
+
+
+@pytest.mark.requirement("SEC-11")
+def test_text_of_a_server_never_drives_the_terminal(run: Run) -> None:
+    evil = "\x1b[31mred\x1b]0;title\x07 \u202etext [bold]styled[/bold]"
+    plant("served/refunds", description=evil, body=f"{evil}\n", more=f"x-{{evil}}: {json.dumps(evil)}\n")
+    for arguments in (["list"], ["show", "refunds"], ["show", "refunds", "--text"], ["list", "--json"]):
+        ended = run(*arguments, "--server", serving())
+        assert ended.code == 0
+        for char in ("\x1b", "\x07", "\u202e"):
+            assert char not in ended.out + ended.err
+    assert "[bold]styled[/bold]" in run("list", "--server", serving()).out
+
+
+@pytest.mark.requirement("SEC-5")
+def test_load_off_a_terminal_needs_an_approval_and_says_how(run: Run) -> None:
+    plant("served/refunds", body="Pay back.\n")
+    refused = run("load", "refunds", "--server", serving())
+    assert (refused.code, refused.out, refused.err.count("\n")) == (7, "", 1)
+    assert "`skillwire approve refunds`" in refused.err
+    approved = run("approve", "refunds", "--server", serving())
+    assert approved.out == "Approved refunds from MCP · shop as it is now, 1 file.\n"
+    loaded = run("load", "refunds", "--server", serving())
+    assert loaded.code == 0
+    assert loaded.out.startswith("Skill refunds, from the MCP server shop.")
+    assert "<untrusted_skill_" in loaded.out
+    assert "Pay back." in loaded.out
+    document = run("load", "refunds", "--json", "--server", serving()).document
+    assert "Pay back." in document["text"]
+    assert document["grants"] == {"allowed_tools": False, "execute_code": False}
+
+
+def test_grants_are_given_by_name_and_shown(run: Run) -> None:
+    plant("served/refunds", more="allowed-tools: Read\n")
+    assert "which are not granted: Read" in run("approve", "refunds", "--server", serving()).out
+    document = run("approve", "refunds", "--allow-tools", "--json", "--server", serving()).document
+    assert (document["approval"]["allowed_tools"], document["approval"]["execute_code"]) == (True, False)
+
+
+def test_a_local_skill_needs_no_approval(run: Run) -> None:
+    plant("mine/tidy", body="Tidy up.\n")
+    assert "Tidy up." in run("load", "tidy", "--dir", "mine").out
+    ended = run("approve", "tidy", "--dir", "mine")
+    assert (ended.code, "needs no approval" in ended.err) == (4, True)
+
+
+@pytest.mark.requirement("SEC-6")
+def test_show_has_a_diff_of_what_changed_since_approval_as_often_as_it_is_asked(run: Run) -> None:
+    plant("served/refunds", body="Pay back in euros.\n", gone="Old.\n")
+    run("approve", "refunds", "--server", serving())
+    assert run("load", "refunds", "--server", serving()).code == 0
+    plant("served/refunds", body="Pay back in dollars.\n", fresh="New.\n")
+    Path("served/refunds/gone.md").unlink()
+    assert "changed" in run("list", "--server", serving()).out.splitlines()[1]
+    for _ in range(2):
+        out = run("show", "refunds", "--server", serving()).out
+        assert "changed since you approved it: 3 files" in out
+        assert "│ -Pay back in euros." in out
+        assert "│ +Pay back in dollars." in out
+        assert "added  fresh.md" in out
+        assert "removed  gone.md" in out
+    ended = run("load", "refunds", "--server", serving())
+    assert (ended.code, "(1 added, 1 changed, 1 removed)" in ended.err) == (7, True)
+    assert "changed since you approved it: 3 files" in run("show", "refunds", "--server", serving()).out
+    assert run("approve", "refunds", "--server", serving()).code == 0
+    assert "Pay back in dollars." in run("load", "refunds", "--server", serving()).out
+
+
+def test_without_the_approved_bytes_show_lists_the_files_that_changed(run: Run) -> None:
+    plant("served/refunds", body="Pay back in euros.\n")
+    run("approve", "refunds", "--server", serving())
+    plant("served/refunds", body="Pay back in dollars.\n")
+    out = run("show", "refunds", "--server", serving()).out
+    assert "changed  SKILL.md" in out
+    assert "not in the cache: no diff" in out
+
+
+def test_read_gives_the_models_view_or_verified_bytes(run: Run) -> None:
+    folder = plant("served/refunds", guide="The guide.\n")
+    data = bytes(range(256))
+    (folder / "logo.png").write_bytes(data)
+    server = ("--server", serving())
+    run("approve", "refunds", *server)
+    assert "<untrusted_skill_file_" in run("read", "refunds", "guide.md", *server).out
+    assert run("read", "refunds", "guide.md", "--json", *server).document["path"] == "guide.md"
+    ended = run("read", "refunds", "logo.png", "--raw", "-o", "logo.png", *server)
+    assert (ended.code, Path("logo.png").read_bytes()) == (0, data)
+    again = run("read", "refunds", "logo.png", "--raw", "-o", "logo.png", *server)
+    assert (again.code, "is there already" in again.err) == (4, True)
+    unlisted = run("read", "refunds", "../secret", *server)
+    assert (unlisted.code, unlisted.out) == (6, "")
+
+
+def test_read_refuses_options_that_do_not_go_together(run: Run) -> None:
+    assert run("read", "a", "b", "-o", "c").code == 2
+    assert run("read", "a", "b", "--raw", "--json").code == 2
+
+
+def test_revoke_needs_no_server(run: Run) -> None:
+    plant("served/refunds")
+    run("approve", "refunds", "--server", serving())
+    assert run("revoke", "shop/refunds", "--json").document["revoked"]["server"] == "shop"
+    ended = run("revoke", "refunds")
+    assert (ended.code, "no skill called refunds is approved" in ended.err) == (8, True)
+    assert run("load", "refunds", "--server", serving()).code == 7
+
+
+def test_revoke_asks_which_one_when_several_fit(run: Run) -> None:
+    plant("served/refunds")
+    for name in ("one", "two"):
+        assert run("approve", "refunds", "--server", serving(name=name)).code == 0
+    ended = run("revoke", "refunds")
+    assert (ended.code, "one/refunds, two/refunds" in ended.err) == (8, True)
+    assert run("revoke", "two/refunds").code == 0
+
+
+def test_a_skill_that_is_not_there_is_named_with_the_servers_that_could_not_be_asked(run: Run) -> None:
+    ended = run("show", "refunds", "--server", "dead=nosuchcommand")
+    assert ended.code == 8
+    assert [line.partition(":")[0] for line in ended.err.splitlines()] == ["skillwire"] * 2
+    assert "nosuchcommand" in ended.err
+
+
+def test_the_cache_is_listed_and_cleared_by_server(run: Run, tmp_path: Path) -> None:
+    plant("served/refunds")
+    for name in ("one", "two"):
+        run("approve", "refunds", "--server", serving(name=name))
+        run("load", "refunds", "--server", serving(name=name))
+    files = run("cache", "list", "--json").document["files"]
+    assert [(file["server"], file["uri"]) for file in files] == [
+        ("one", "skill://refunds/SKILL.md"),
+        ("two", "skill://refunds/SKILL.md"),
+    ]
+    assert "one  1 file" in run("cache").out
+    assert run("cache", "clear", "--server", "three").code == 8
+    assert run("cache", "clear", "--server", "one").out == "Removed 1 file.\n"
+    assert run("cache", "clear", "--json").document["removed"] == {"two": 1}
+    assert run("cache", "list").out == "The cache is empty.\n"
+    place = run("cache", "path").out.strip()
+    assert place == run("cache", "path", "--json").document["path"]
+    assert Path(place).is_relative_to(tmp_path)
+
+
+def test_paths_has_the_place_of_every_file(run: Run, tmp_path: Path) -> None:
+    paths = run("paths", "--json").document["paths"]
+    assert set(paths) == {"config", "project", "approvals", "cache"}
+    assert all(Path(place["path"]).is_relative_to(tmp_path) for place in paths.values())
+    assert "not there yet" in run("paths").out
+
+
+class Terminal:
+    """A command on a terminal of eighty columns, and a person who types."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.screen = ""
+        self._mine, theirs = pty.openpty()
+        environment = {**os.environ, "COLUMNS": "80", "TERM": "xterm", "NO_COLOR": "1"}
+        self._process = subprocess.Popen(
+            [SKILLWIRE, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=environment
+        )
+        os.close(theirs)
+
+    def wait_for(self, text: str) -> None:
+        end = time.monotonic() + SECONDS
+        while text not in self.screen:
+            assert time.monotonic() < end, self.screen
+            assert self._take(1.0), self.screen
+
+    def type(self, text: str) -> None:
+        os.write(self._mine, text.encode())
+
+    def end(self) -> int:
+        while self._take(SECONDS):
+            pass
+        os.close(self._mine)
+        return self._process.wait(SECONDS)
+
+    def _take(self, seconds: float) -> bool:
+        ready, _, _ = select.select([self._mine], [], [], seconds)
+        if not ready:
+            return self._process.poll() is None
+        try:
+            data = os.read(self._mine, 65536)
+        except OSError:
+            return False
+        self.screen += data.decode("utf-8", "replace")
+        return bool(data)
+
+
+@pytest.mark.requirement("SEC-5", "SEC-7")
+def test_on_a_terminal_the_person_is_asked_and_can_see_the_text_first(run: Run) -> None:
+    plant("served/refunds", body="Pay back.\n", more="allowed-tools: Bash\n")
+    terminal = Terminal("load", "refunds", "--server", serving())
+    terminal.wait_for("Load it?")
+    assert "refunds from MCP · shop is not approved." in terminal.screen
+    assert "the tools Bash, which a yes does not grant" in terminal.screen
+    assert "<untrusted_skill" not in terminal.screen
+    terminal.type("t\n")
+    terminal.wait_for("│ Pay back.")
+    terminal.type("y\n")
+    terminal.wait_for("</untrusted_skill")
+    assert terminal.end() == 0
+    assert (
+        run("list", "--json", "--server", serving()).document["skills"][0]["approval"]["state"] == "approved"
+    )
+
+
+@pytest.mark.parametrize("answer", ["n\n", "\n", "maybe\n", "\x04"])
+def test_anything_but_a_yes_is_a_no(answer: str) -> None:
+    plant("served/refunds")
+    terminal = Terminal("load", "refunds", "--server", serving())
+    terminal.wait_for("[N]o")
+    terminal.type(answer)
+    assert terminal.end() == 7
+    assert "<untrusted_skill" not in terminal.screen
+
+
+def test_a_yes_that_was_typed_before_the_question_does_not_count() -> None:
+    plant("served/refunds")
+    terminal = Terminal("load", "refunds", "--server", serving())
+    terminal.type("y\n")
+    terminal.wait_for("[N]o")
+    terminal.type("n\n")
+    assert terminal.end() == 7
+
+
+def test_a_table_fits_eighty_columns() -> None:
+    plant("served/a-skill-with-a-long-name", description="Words and more words. " * 20)
+    terminal = Terminal("list", "--server", serving())
+    assert terminal.end() == 0
+    # What a spinner wrote before is not a part of the table.
+    table = terminal.screen[terminal.screen.index("NAME") :].splitlines()
+    assert len(table) == 3
+    assert max(map(len, table)) <= 80
