@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Final
 
 _VERSION_CONTROL: Final = frozenset({".git", ".hg", ".svn", ".bzr", ".jj", "_darcs", "CVS"})
@@ -30,6 +31,7 @@ _LITTER_PATTERNS: Final = (
 _MARKS: Final = ("~", ".sw", "#", "._", ".py", ".kate")
 
 
+@lru_cache(maxsize=4096)
 def belongs_to_skill(name: str) -> bool:
     """Whether a file or directory of this name is part of the skill that it lies in."""
     if name in _NEVER:
