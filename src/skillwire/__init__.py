@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from skillwire.server.app import SkillServer
     from skillwire.server.attach import add_skills
     from skillwire.server.extension import SkillsExtension
+    from skillwire.server.surfaces import Surfaces
     from skillwire.skill.entries import DYNAMIC, SkillEntry, SkillResource
     from skillwire.sources.base import Source
     from skillwire.sources.directory import DirectorySource
@@ -79,6 +80,7 @@ _HOMES = {
     "SkillwireError": "skillwire.errors",
     "Source": "skillwire.sources.base",
     "SourceError": "skillwire.errors",
+    "Surfaces": "skillwire.server.surfaces",
     "Tool": "skillwire.host.tools",
     "ToolResult": "skillwire.host.tools",
     "UnlistedFile": "skillwire.errors",
@@ -122,6 +124,7 @@ __all__ = [
     "SkillwireError",
     "Source",
     "SourceError",
+    "Surfaces",
     "Tool",
     "ToolResult",
     "UnlistedFile",

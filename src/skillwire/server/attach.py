@@ -1,7 +1,7 @@
 """add_skills: one line that gives any MCP server in Python its skills.
 
-The handlers go onto the low-level server that every framework stands on. Resources that the server already
-has stay where they are: ours are listed after them, and what is not a skill is read as before.
+The handlers go onto the low-level server that every framework stands on. Resources, tools and prompts that
+the server already has stay where they are: ours are listed after them.
 """
 
 from __future__ import annotations
@@ -11,38 +11,19 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import mcp_types as types
-from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel import Server
-from mcp.shared.exceptions import MCPError
+from mcp.server.subscriptions import ListenHandler
 
-from skillwire.server.answers import CacheAdvice
 from skillwire.server.library import SkillLibrary
-from skillwire.server.methods import Context, Handler, SkillMethods
+from skillwire.server.methods import Handler
+from skillwire.server.service import LISTEN, SETTINGS, SkillService
+from skillwire.server.surfaces import Surfaces
 from skillwire.sources.base import Source
-from skillwire.sources.directory import DirectorySource
 from skillwire.sources.roots import Root
-from skillwire.wire.v1 import DIRECTORY_READ_SETTING, EXTENSION_ID
-
-SETTINGS: dict[str, Any] = {DIRECTORY_READ_SETTING: True}
+from skillwire.wire.v1 import EXTENSION_ID
 
 # Where the frameworks keep the low-level server they are built on.
 _INNER_SERVER = ("_lowlevel_server", "_mcp_server")
-
-
-def make_library(
-    sources: Iterable[Source | Root | str | Path], *, page_size: int = 100, unlisted: Iterable[str] = ()
-) -> SkillLibrary:
-    """A library over sources and directories. Directories are walked together and come first."""
-    made: list[Source] = []
-    roots: list[Root | str | Path] = []
-    for source in sources:
-        if isinstance(source, Root | str | Path):
-            roots.append(source)
-        else:
-            made.append(source)
-    if roots:
-        made.insert(0, DirectorySource(roots))
-    return SkillLibrary(made, page_size=page_size, unlisted=unlisted)
 
 
 def add_skills(
@@ -52,51 +33,59 @@ def add_skills(
     cache_scope: Literal["public", "private"] = "public",
     page_size: int = 100,
     unlisted: Iterable[str] = (),
+    surfaces: Surfaces | None = None,
+    watch: bool = True,
 ) -> SkillLibrary:
     """Serve skills from `server`, a low-level `Server`, an `MCPServer` or a FastMCP server.
 
-    Sources are directories, `prefix=directory` strings or `Source` objects.
+    Sources are directories, `prefix=directory` strings or `Source` objects. While the server runs, changes
+    are seen and told to clients, unless `watch` is off. `surfaces` are for clients that do not know the
+    extension.
     """
-    library = make_library(sources, page_size=page_size, unlisted=unlisted)
-    attach(_low_level(server), SkillMethods(library, CacheAdvice(ttl_ms, cache_scope)))
-    return library
+    service = SkillService(
+        *sources,
+        ttl_ms=ttl_ms,
+        cache_scope=cache_scope,
+        page_size=page_size,
+        unlisted=unlisted,
+        surfaces=surfaces,
+        watch=watch,
+    )
+    attach(_low_level(server), service)
+    return service.library
 
 
-def attach(server: Server[Any], methods: SkillMethods) -> None:
-    """Put the methods onto a low-level server and declare the extension (CAP-1, CAP-2)."""
+def attach(server: Server[Any], service: SkillService) -> None:
+    """Put a service onto a low-level server and declare the extension (CAP-1, CAP-2)."""
     if EXTENSION_ID in server.extensions:
         raise ValueError(
             f"this server already declares {EXTENSION_ID}; pass all sources to one add_skills call"
         )
-    for method, params, handler in methods.extension_methods():
+    for method, params, handler in service.methods.extension_methods():
         server.add_request_handler(method, params, handler)
-    lists = {"resources/list": methods.list_resources, "resources/templates/list": methods.list_templates}
-    for method, ours in lists.items():
-        server.add_request_handler(
-            method, types.PaginatedRequestParams, list_after(_present(server, method), ours)
-        )
-    read = read_first(methods.read_resource, _present(server, "resources/read"))
-    server.add_request_handler("resources/read", types.ReadResourceRequestParams, read)
+    present = {method: _present(server, method) for method in (*service.bindings(), LISTEN)}
+    for method, (params, wrap) in service.bindings().items():
+        server.add_request_handler(method, params, wrap(present.get))
+    _attach_listening(server, service, present[LISTEN])
+    if service.tools is not None and present.get("tools/list") is None:
+        server.get_tool_input_schema = service.tools.schema_of
+    if service.watch is not None:
+        server.lifespan = service.watch.around(server.lifespan)
     server.extensions[EXTENSION_ID] = dict(SETTINGS)
-    server.middleware.append(declare_on_handshake)
+    server.middleware.append(service.on_handshake)
 
 
-async def declare_on_handshake(ctx: Context, call_next: CallNext) -> HandlerResult:
-    """Middleware: keep the declaration in the `initialize` answer of the 2025 era (CAP-4).
-
-    That era's schema knows no `extensions`, so the SDK drops them on the way out.
-    """
-    result = await call_next(ctx)
-    if ctx.method == "initialize" and isinstance(result, dict):
-        capabilities: dict[str, Any] = result.setdefault("capabilities", {})
-        capabilities.setdefault("extensions", {})[EXTENSION_ID] = dict(SETTINGS)
-    return result
-
-
-def _as_wire(result: Any) -> dict[str, Any]:
-    if isinstance(result, dict):
-        return cast("dict[str, Any]", result)
-    return result.model_dump(by_alias=True, mode="json", exclude_none=True)
+def _attach_listening(server: Server[Any], service: SkillService, theirs: Handler | None) -> None:
+    """Take part in the streams of the 2026-07-28 era, on the server's own bus where it has one."""
+    if service.announcer is None:
+        return
+    if isinstance(theirs, ListenHandler):
+        service.announcer.bus = theirs._bus  # pyright: ignore[reportPrivateUsage] - the one way to it
+    elif theirs is not None:
+        return  # A handler of another kind: what it listens to, we cannot know.
+    handler = service.listen(theirs)
+    if handler is not None:
+        server.add_request_handler(LISTEN, types.SubscriptionsListenRequestParams, handler)
 
 
 def _low_level(server: object) -> Server[Any]:
@@ -114,54 +103,3 @@ def _low_level(server: object) -> Server[Any]:
 def _present(server: Server[Any], method: str) -> Handler | None:
     entry = server.get_request_handler(method)
     return entry.handler if entry else None
-
-
-def list_after(theirs: Handler | None, ours: Handler) -> Handler:
-    """List what the server has, then what we have."""
-    if theirs is None:
-        return ours
-
-    async def both(ctx: Context, params: types.PaginatedRequestParams) -> Any:
-        cursor = params.cursor
-        if cursor is not None:
-            try:
-                return await ours(ctx, params)
-            except MCPError:
-                pass  # Not one of our cursors, so it is one of theirs.
-        first = await theirs(ctx, params)
-        result = _as_wire(first)
-        if result.get("nextCursor") is not None:
-            return result
-        rest: dict[str, Any] = await ours(ctx, params.model_copy(update={"cursor": None}))
-        key = "resources" if "resources" in rest else "resourceTemplates"
-        return {**result, **rest, **_stricter(result, rest), key: [*result[key], *rest[key]]}
-
-    return both
-
-
-def _stricter(theirs: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
-    """How long both halves may be kept and by whom: ours must not make theirs public."""
-    if "ttlMs" not in ours:
-        return {}
-    is_public = theirs.get("cacheScope") == ours["cacheScope"] == "public"
-    ttl = min(theirs.get("ttlMs", 0), ours["ttlMs"])
-    return {"ttlMs": ttl, "cacheScope": "public" if is_public else "private"}
-
-
-def read_first(ours: Handler, theirs: Handler | None) -> Handler:
-    """Read a skill's file, or else what the server has under that URI."""
-    if theirs is None:
-        return ours
-
-    async def either(ctx: Context, params: types.ReadResourceRequestParams) -> Any:
-        try:
-            return await ours(ctx, params)
-        except MCPError as not_ours:
-            if not_ours.error.code != types.INVALID_PARAMS:
-                raise
-            try:
-                return await theirs(ctx, params)
-            except MCPError as not_theirs:
-                raise (not_ours if not_theirs.error.code == types.INVALID_PARAMS else not_theirs) from None
-
-    return either

@@ -3,28 +3,36 @@
     skills = SkillsExtension("./skills")
     server = MCPServer("shop", extensions=[skills], middleware=[skills])
 
-As an extension it brings the methods and the declaration. As middleware it adds the files to the server's
-resources and keeps the declaration on the 2025 era; an SDK extension alone can do neither.
+As an extension it brings the methods and the declaration. As middleware it adds files, tools and prompts to
+the server's own and keeps the declaration on the 2025 era; an SDK extension alone can do neither. Pass
+`lifespan=skills.lifespan` to have changes seen while the server runs, and `subscriptions=skills.bus` to have
+them told to clients of the 2026-07-28 era.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import mcp_types as types
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.extension import Extension, MethodBinding
+from mcp.server.subscriptions import SubscriptionBus
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from skillwire.server.answers import CacheAdvice
-from skillwire.server.attach import SETTINGS, declare_on_handshake, list_after, make_library, read_first
-from skillwire.server.methods import Context, Handler, SkillMethods
+from skillwire.server.methods import Context, Handler
+from skillwire.server.service import LISTEN, SETTINGS, SUBSCRIBE, SkillService
+from skillwire.server.surfaces import Surfaces
 from skillwire.sources.base import Source
 from skillwire.sources.roots import Root
 from skillwire.wire.v1 import EXTENSION_ID
+
+# An MCPServer has no handlers of its own for these.
+_OURS_ALONE = (SUBSCRIBE, "resources/unsubscribe")
 
 
 class SkillsExtension(Extension):
@@ -39,10 +47,34 @@ class SkillsExtension(Extension):
         cache_scope: Literal["public", "private"] = "public",
         page_size: int = 100,
         unlisted: Iterable[str] = (),
+        surfaces: Surfaces | None = None,
     ) -> None:
-        self.library = make_library(sources, page_size=page_size, unlisted=unlisted)
-        self._methods = SkillMethods(self.library, CacheAdvice(ttl_ms, cache_scope))
+        self._service = SkillService(
+            *sources,
+            ttl_ms=ttl_ms,
+            cache_scope=cache_scope,
+            page_size=page_size,
+            unlisted=unlisted,
+            surfaces=surfaces,
+        )
+        self.library = self._service.library
+        self._bindings = self._service.bindings()
         self._is_middleware = False
+
+    @property
+    def bus(self) -> SubscriptionBus:
+        """Where changes are published, for `MCPServer(subscriptions=...)`."""
+        if self._service.bus is None:
+            raise AssertionError("the service is made with a watch")
+        return self._service.bus
+
+    @asynccontextmanager
+    async def lifespan(self, _server: object) -> AsyncGenerator[dict[str, Any]]:
+        """Follow changes while a server runs. With a lifespan of your own, enter this one in it."""
+        if self._service.watch is None:
+            raise AssertionError("the service is made with a watch")
+        async with self._service.watch.running():
+            yield {}
 
     def settings(self) -> dict[str, Any]:
         return dict(SETTINGS)
@@ -50,7 +82,7 @@ class SkillsExtension(Extension):
     def methods(self) -> Sequence[MethodBinding]:
         return [
             MethodBinding(method, params, self._guarded(handler))
-            for method, params, handler in self._methods.extension_methods()
+            for method, params, handler in self._service.methods.extension_methods()
         ]
 
     async def __call__(self, ctx: Context, call_next: CallNext) -> HandlerResult:
@@ -58,23 +90,18 @@ class SkillsExtension(Extension):
         self._is_middleware = True
         is_ready = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS or ctx.session.client_params is not None
         if not is_ready:
-            return await declare_on_handshake(ctx, call_next)
+            return await self._service.on_handshake(ctx, call_next)
 
-        async def theirs(ctx: Context, _params: object) -> Any:
-            return await call_next(ctx)
+        def theirs(method: str) -> Handler | None:
+            return None if method in _OURS_ALONE else _passed_on(method, call_next)
 
-        match ctx.method:
-            case "resources/read":
-                read = read_first(self._methods.read_resource, theirs)
-                return await read(ctx, types.ReadResourceRequestParams.model_validate(ctx.params))
-            case "resources/list" | "resources/templates/list" as method:
-                is_list = method == "resources/list"
-                ours = self._methods.list_resources if is_list else self._methods.list_templates
-                return await list_after(theirs, ours)(
-                    ctx, types.PaginatedRequestParams.model_validate(ctx.params or {})
-                )
-            case _:
-                return await call_next(ctx)
+        binding = self._bindings.get(ctx.method)
+        if binding is not None:
+            params, wrap = binding
+            return await wrap(theirs)(ctx, params.model_validate(ctx.params or {}))
+        if ctx.method == LISTEN and (listen := self._service.listen(theirs(LISTEN))) is not None:
+            return await listen(ctx, types.SubscriptionsListenRequestParams.model_validate(ctx.params or {}))
+        return await call_next(ctx)
 
     def _guarded(self, handler: Handler) -> Handler:
         async def guarded(ctx: Context, params: Any) -> Any:
@@ -86,3 +113,19 @@ class SkillsExtension(Extension):
             return await handler(ctx, params)
 
         return guarded
+
+
+def _passed_on(method: str, call_next: CallNext) -> Handler:
+    """What the server behind a middleware answers to a method."""
+
+    async def handler(ctx: Context, params: Any) -> Any:
+        if ctx.method == method and getattr(params, "cursor", None) == (ctx.params or {}).get("cursor"):
+            return await call_next(ctx)
+        # Another method of it, or another page: the envelope of this request goes along.
+        wire = {"cursor": params.cursor} if params.cursor is not None else {}
+        meta = (ctx.params or {}).get("_meta")
+        if meta is not None:
+            wire["_meta"] = meta
+        return await call_next(replace(ctx, method=method, params=wire))
+
+    return handler

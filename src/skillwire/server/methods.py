@@ -12,6 +12,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from skillwire.errors import Refusal
 from skillwire.server.answers import CacheAdvice, SkillAnswers
+from skillwire.server.auxiliary import Auxiliaries
 from skillwire.server.library import SkillLibrary
 from skillwire.skill.entries import JsonObject
 from skillwire.wire.v1 import METHOD_GET, METHOD_LIST, METHOD_READ_DIRECTORY
@@ -32,9 +33,11 @@ class DirectoryParams(types.RequestParams):
 class SkillMethods:
     """The handlers. Each asks for the answer in the protocol era that the client speaks."""
 
-    def __init__(self, library: SkillLibrary, cache: CacheAdvice) -> None:
+    def __init__(
+        self, library: SkillLibrary, cache: CacheAdvice, auxiliaries: Auxiliaries | None = None
+    ) -> None:
         self.library = library
-        self.answers = SkillAnswers(library, cache)
+        self.answers = SkillAnswers(library, cache, auxiliaries)
 
     def extension_methods(self) -> tuple[tuple[str, type[types.RequestParams], Handler], ...]:
         """What declaring the extension commits a server to (CAP-2), and the directory method."""
@@ -45,27 +48,28 @@ class SkillMethods:
         )
 
     async def list_skills(self, ctx: Context, params: types.PaginatedRequestParams) -> JsonObject:
-        return await _told(self.answers.list_skills(params.cursor, modern=_is_modern(ctx)))
+        return await _told(self.answers.list_skills(params.cursor, modern=is_modern(ctx)))
 
     async def get_skill(self, ctx: Context, params: UriParams) -> JsonObject:
-        return await _told(self.answers.get_skill(params.uri, modern=_is_modern(ctx)))
+        return await _told(self.answers.get_skill(params.uri, modern=is_modern(ctx)))
 
     async def read_directory(self, ctx: Context, params: DirectoryParams) -> JsonObject:
-        return await _told(self.answers.read_directory(params.uri, params.cursor, modern=_is_modern(ctx)))
+        return await _told(self.answers.read_directory(params.uri, params.cursor, modern=is_modern(ctx)))
 
     async def list_resources(self, ctx: Context, params: types.PaginatedRequestParams | None) -> JsonObject:
         cursor = params.cursor if params else None
-        return await _told(self.answers.list_resources(cursor, modern=_is_modern(ctx)))
+        return await _told(self.answers.list_resources(cursor, modern=is_modern(ctx)))
 
     async def list_templates(self, ctx: Context, params: types.PaginatedRequestParams | None) -> JsonObject:
         cursor = params.cursor if params else None
-        return await _told(self.answers.list_templates(cursor, modern=_is_modern(ctx)))
+        return await _told(self.answers.list_templates(cursor, modern=is_modern(ctx)))
 
     async def read_resource(self, ctx: Context, params: types.ReadResourceRequestParams) -> JsonObject:
-        return await _told(self.answers.read_resource(str(params.uri), modern=_is_modern(ctx)))
+        return await _told(self.answers.read_resource(str(params.uri), modern=is_modern(ctx)))
 
 
-def _is_modern(ctx: Context) -> bool:
+def is_modern(ctx: Context) -> bool:
+    """Whether the client speaks 2026-07-28 or later."""
     return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 

@@ -32,7 +32,7 @@ class Settled:
 
     def owner_of(self, uri: SkillUri) -> int | None:
         """The origin of the skill that a URI lies in or is the directory of; `None` outside every skill."""
-        return next((self.owners[at] for at in _directories_down_to(uri) if at in self.owners), None)
+        return next((self.owners[at] for at in directories_down_to(uri) if at in self.owners), None)
 
 
 def settle(claims: Iterable[tuple[SkillUri, int]]) -> Settled:
@@ -42,7 +42,7 @@ def settle(claims: Iterable[tuple[SkillUri, int]]) -> Settled:
     # From the outermost inwards; the sort is stable, so that the first comes first.
     for uri, owner in sorted(claims, key=lambda claim: claim[0].count("/")):
         root = skill_root(uri)
-        taken = next((at for at in _directories_down_to(root) if owners.get(at, owner) != owner), None)
+        taken = next((at for at in directories_down_to(root) if owners.get(at, owner) != owner), None)
         if taken is None:
             owners[root] = owner
         else:
@@ -50,7 +50,7 @@ def settle(claims: Iterable[tuple[SkillUri, int]]) -> Settled:
     return Settled(owners, tuple(lost))
 
 
-def _directories_down_to(uri: SkillUri) -> Iterator[SkillUri]:
+def directories_down_to(uri: SkillUri) -> Iterator[SkillUri]:
     """Every directory that a URI lies in, the outermost first, and the URI itself."""
     at = uri.find("/", uri.index("://") + 3)
     while at >= 0:

@@ -116,15 +116,19 @@ class DirectorySource:
         """
         from skillwire.sources.watch import watch_directories
 
+        told = self.snapshot
+
         async def take(paths: frozenset[str] | None) -> bool:
-            before = self.snapshot.problems
+            nonlocal told
             try:
-                differs = await self.rescan(paths)
+                await self.rescan(paths)
             except (SourceError, LimitExceeded) as error:
                 _log.warning("what was served before is served on: %s", error)
                 return False
-            if differs:
-                _report(self.snapshot.problems, before)
+            # A read may have seen the change first, so this walk need not be the one that found it.
+            before, told = told, self.snapshot
+            if not told.says_the_same(before):
+                _report(told.problems, before.problems)
                 await changed()
             return True
 

@@ -1,0 +1,170 @@
+"""SkillService: everything that one server gives out of its skills, ready to be put onto it.
+
+The methods of the extension, the resources, and what older clients read; who is told of changes; the watch.
+`SkillServer`, `add_skills` and `SkillsExtension` all put the same service onto a server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import mcp_types as types
+from mcp.server.context import CallNext, HandlerResult
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, SubscriptionBus
+
+from skillwire.limits import DEFAULT_LIMITS, Limits
+from skillwire.server.announcer import (
+    PROMPTS_CHANGED,
+    TOOLS_CHANGED,
+    Announcer,
+    can_be_told,
+    connection_of,
+)
+from skillwire.server.answers import CacheAdvice
+from skillwire.server.auxiliary import Auxiliaries
+from skillwire.server.chain import Wrap, both_of, call_theirs_first, list_after, read_first
+from skillwire.server.library import SkillLibrary
+from skillwire.server.methods import Context, Handler, SkillMethods
+from skillwire.server.prompts import SkillPrompts
+from skillwire.server.skill_tools import NAMES, SkillTools
+from skillwire.server.surfaces import Surfaces
+from skillwire.server.watch import Watch
+from skillwire.sources.base import Source
+from skillwire.sources.directory import DirectorySource
+from skillwire.sources.roots import Root
+from skillwire.wire.v1 import DIRECTORY_READ_SETTING, EXTENSION_ID
+
+SETTINGS: Final[dict[str, Any]] = {DIRECTORY_READ_SETTING: True}
+LISTEN: Final = "subscriptions/listen"
+SUBSCRIBE: Final = "resources/subscribe"
+
+
+class SkillService:
+    """Sources, served. `watch` follows changes and tells clients of them; without it, none are announced."""
+
+    def __init__(
+        self,
+        *sources: Source | Root | str | Path,
+        ttl_ms: int = 60_000,
+        cache_scope: Literal["public", "private"] = "public",
+        page_size: int = 100,
+        unlisted: Iterable[str] = (),
+        surfaces: Surfaces | None = None,
+        watch: bool = True,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        surfaces = surfaces or Surfaces()
+        cache = CacheAdvice(ttl_ms, cache_scope)
+        self.library = make_library(sources, page_size=page_size, unlisted=unlisted)
+        auxiliaries = Auxiliaries(surfaces, limits=limits)
+        self.methods = SkillMethods(self.library, cache, auxiliaries)
+        self.tools = (
+            None
+            if surfaces.tools == "never"
+            else SkillTools(self.library, cache, surfaces.tools, limits=limits)
+        )
+        self.prompts = SkillPrompts(self.library, cache, limits=limits) if surfaces.prompts else None
+        self.announcer: Announcer | None = None
+        self.watch: Watch | None = None
+        self._limits = limits
+        if watch:
+            self.announcer = Announcer(
+                self.library, auxiliaries, bus=InMemorySubscriptionBus(), limits=limits
+            )
+            if self.tools is not None:
+                self.announcer.lists[TOOLS_CHANGED] = self.tools.differs
+            if self.prompts is not None:
+                self.announcer.lists[PROMPTS_CHANGED] = self.prompts.differs
+            self.watch = Watch(self.library, self.announcer)
+
+    @property
+    def bus(self) -> SubscriptionBus | None:
+        """Where changes are published for clients of the 2026-07-28 era."""
+        return None if self.announcer is None else self.announcer.bus
+
+    def bindings(self) -> dict[str, tuple[type[types.RequestParams], Wrap]]:
+        """Our part in the methods that a server may have itself: what they take, and how to handle them."""
+        page, methods = types.PaginatedRequestParams, self.methods
+        listed: list[tuple[str, str, Handler]] = [
+            ("resources/list", "resources", methods.list_resources),
+            ("resources/templates/list", "resourceTemplates", methods.list_templates),
+        ]
+        bindings: dict[str, tuple[type[types.RequestParams], Wrap]] = {
+            method: (page, list_after(method, key, ours)) for method, key, ours in listed
+        }
+        read = "resources/read"
+        bindings[read] = (types.ReadResourceRequestParams, read_first(read, methods.read_resource))
+        if self.tools is not None:
+            listing, call = "tools/list", "tools/call"
+            wrap = list_after(listing, "tools", self.tools.list_tools, by_name=True)
+            bindings[listing] = (page, wrap)
+            wrap = call_theirs_first(call, listing, "tools", self.tools.call_tool, _is_our_tool)
+            bindings[call] = (types.CallToolRequestParams, wrap)
+        if self.prompts is not None:
+            listing, get = "prompts/list", "prompts/get"
+            wrap = list_after(listing, "prompts", self.prompts.list_prompts, by_name=True)
+            bindings[listing] = (page, wrap)
+            wrap = call_theirs_first(get, listing, "prompts", self.prompts.get_prompt, self.prompts.knows)
+            bindings[get] = (types.GetPromptRequestParams, wrap)
+        if self.announcer is not None:
+            bindings[SUBSCRIBE] = (
+                types.SubscribeRequestParams,
+                both_of(SUBSCRIBE, self.announcer.subscribe),
+            )
+            end = "resources/unsubscribe"
+            bindings[end] = (types.UnsubscribeRequestParams, both_of(end, self.announcer.unsubscribe))
+        return bindings
+
+    def listen(self, theirs: Handler | None) -> Handler | None:
+        """The handler of `subscriptions/listen`; `theirs` must publish what is on our bus."""
+        if self.announcer is None:
+            return theirs
+        # All that one client can ask for fits, so a burst ends no stream.
+        room = self._limits.subscriptions_per_client + 16
+        ours = ListenHandler(
+            self.announcer.bus, max_subscriptions=self._limits.listeners, max_buffered_events=room
+        )
+        return self.announcer.listening(theirs or ours)
+
+    async def on_handshake(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """Middleware: put the `initialize` answer of the 2025 era right (CAP-4).
+
+        That era's schema knows no `extensions`, so the SDK drops them on the way out. Changes are promised
+        where they can be delivered, and only there.
+        """
+        result = await call_next(ctx)
+        if ctx.method != "initialize" or not isinstance(result, dict):
+            return result
+        capabilities: dict[str, Any] = result.setdefault("capabilities", {})
+        capabilities.setdefault("extensions", {})[EXTENSION_ID] = dict(SETTINGS)
+        if self.announcer is not None and self.watch is not None:
+            is_told = can_be_told(ctx) and self.watch.is_running
+            if is_told:
+                self.announcer.join(connection_of(ctx))
+            capabilities.setdefault("resources", {})["subscribe"] = is_told
+            for kind, is_ours in {"resources": True, "tools": self.tools, "prompts": self.prompts}.items():
+                if is_ours and kind in capabilities:
+                    capabilities[kind]["listChanged"] = is_told
+        return result
+
+
+def make_library(
+    sources: Iterable[Source | Root | str | Path], *, page_size: int = 100, unlisted: Iterable[str] = ()
+) -> SkillLibrary:
+    """A library over sources and directories. Directories are walked together and come first."""
+    made: list[Source] = []
+    roots: list[Root | str | Path] = []
+    for source in sources:
+        if isinstance(source, Root | str | Path):
+            roots.append(source)
+        else:
+            made.append(source)
+    if roots:
+        made.insert(0, DirectorySource(roots))
+    return SkillLibrary(made, page_size=page_size, unlisted=unlisted)
+
+
+async def _is_our_tool(name: str) -> bool:
+    return name in NAMES
