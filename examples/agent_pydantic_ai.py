@@ -1,0 +1,70 @@
+"""An agent on pydantic-ai with the skills of an MCP server. A function plays the model, so none is needed."""
+
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+
+from pydantic_ai import Agent, ModelRetry, Tool
+from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.function import FunctionModel
+
+from skillwire import SkillHost
+
+SKILLWIRE = Path(sys.executable).with_name("skillwire")
+SKILLS = Path(__file__).parent / "skills"
+
+
+def for_pydantic_ai(tool):
+    """A tool of the host as pydantic-ai takes it. An error goes back to the model, which can act on it."""
+
+    async def call(**arguments):
+        result = await tool.handler(arguments)
+        if result.is_error:
+            raise ModelRetry(result.text)
+        return result.text
+
+    return Tool.from_schema(call, tool.name, tool.description, tool.input_schema)
+
+
+async def ask_the_user(request):
+    """A real agent asks a person here, and shows what `request.preview` reads."""
+    print(f"The user approves {request.skill.handle} from {request.skill.origin}.")
+    return True
+
+
+def play_the_model(messages, info):
+    """What a model would do: find the skill in the catalogue, load it, read the file it points to, answer."""
+    returns = [part for message in messages for part in message.parts if isinstance(part, ToolReturnPart)]
+    match len(returns):
+        case 0:
+            assert "<name>code-review</name>" in info.instructions
+            return ModelResponse([ToolCallPart("load_skill", {"name": "code-review"})])
+        case 1:
+            path = "references/checklist.md"
+            return ModelResponse([ToolCallPart("read_skill_file", {"name": "code-review", "path": path})])
+        case _:
+            lines = [line for line in str(returns[-1].content).splitlines() if line.startswith("- ")]
+            return ModelResponse([TextPart(f"I review by {len(lines)} points, such as: {lines[0][2:]}")])
+
+
+async def main():
+    with tempfile.TemporaryDirectory() as state:
+        async with SkillHost(
+            servers={"samples": f"{SKILLWIRE} serve {SKILLS}"},
+            usual=False,
+            ask=ask_the_user,
+            # Leave these two out to keep approvals and files from one run to the next.
+            cache_directory=Path(state) / "cache",
+            approvals_file=Path(state) / "approvals.sqlite",
+        ) as host:
+            agent = Agent(
+                FunctionModel(play_the_model),  # A real one: "anthropic:claude-sonnet-4-5"
+                instructions=f"Help with code.\n\n{host.catalog()}",
+                tools=[for_pydantic_ai(tool) for tool in host.tools()],
+            )
+            print((await agent.run("Please review my change.")).output)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
