@@ -1,4 +1,4 @@
-"""A bare agent loop over the tool formats of Anthropic and OpenAI. A script plays the model, so none is needed.
+"""A bare agent loop over the tool formats of Anthropic and OpenAI. A script plays the model: none is needed.
 
 Say which: python examples/agent_loop.py anthropic, or openai.
 """
