@@ -89,6 +89,7 @@ class Connection:
         self._settled = anyio.Event()
         self._lost = anyio.Event()
         self._fault: SkillwireError | None = None
+        self._calls: set[anyio.CancelScope] = set()
         self._last_words: Callable[[], str] = lambda: ""
         keep_off_the_terminal()
 
@@ -112,7 +113,7 @@ class Connection:
                     self.reason = self._fit(lost, self._last_words())
                 except Exception as error:  # Whatever a server can cause ends here, as one line.
                     self.reason = self._reason(error)
-                self._client = None
+                self._hang_up()
                 self.status = Status.FAILED
                 self._settled.set()
                 await self._on_change(self)
@@ -123,7 +124,7 @@ class Connection:
                 await self._sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
         finally:
-            self._client = None
+            self._hang_up()
             self.status = Status.CLOSED
 
     async def request(self, method: str, params: Mapping[str, object]) -> object:
@@ -132,14 +133,12 @@ class Connection:
         if client is None:
             said = self.reason or "it has not answered yet"
             raise SourceError(f"{self.label} is not connected", said=said)
+        call = anyio.CancelScope(deadline=anyio.current_time() + self.config.call_seconds)
+        self._calls.add(call)
         try:
-            with anyio.fail_after(self.config.call_seconds):
+            with call:
                 request = _AnyRequest(method=method, params=dict(params))
                 return (await client.session.send_request(request, _AnyResult)).model_extra
-        except TimeoutError:
-            raise SourceError(
-                f"{self.label} did not answer {method} within {self.config.call_seconds:g} s"
-            ) from None
         except MCPError as error:
             raise self._refusal(method, error) from None
         except ValidationError:
@@ -148,6 +147,17 @@ class Connection:
             # The SDK says RuntimeError of a client that is being closed.
             self._lost.set()
             raise SourceError(f"{self.label} went away during {method}") from None
+        finally:
+            self._calls.discard(call)
+        if self._client is not client:
+            raise SourceError(f"{self.label} went away during {method}")
+        raise SourceError(f"{self.label} did not answer {method} within {self.config.call_seconds:g} s")
+
+    def _hang_up(self) -> None:
+        """The connection is over: nobody waits for an answer any longer."""
+        self._client = None
+        for call in self._calls:
+            call.cancel()
 
     def _refusal(self, method: str, error: MCPError) -> SkillwireError:
         """What an error answer means: for this request alone, or for the connection."""

@@ -1,0 +1,159 @@
+"""Connections: reconnecting with growing pauses, deadlines, and failures that stay inside."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+import wild_stdio
+from simulator import Simulator, agree, make_host, opened
+from skillwire.errors import RequestRefused, SourceError
+from skillwire.host.config import ServerConfig
+from skillwire.host.connections import Connection, Status
+from skillwire.limits import DEFAULT_LIMITS
+
+pytestmark = pytest.mark.anyio
+
+
+class Pauses:
+    """Takes the place of sleeping: notes the pauses, and ends the test's patience after some."""
+
+    def __init__(self, most: int) -> None:
+        self.taken: list[float] = []
+        self.enough = anyio.Event()
+        self._most = most
+
+    async def __call__(self, seconds: float) -> None:
+        self.taken.append(seconds)
+        if len(self.taken) == self._most:
+            self.enough.set()
+        if len(self.taken) >= self._most:
+            await anyio.sleep_forever()
+        await anyio.lowlevel.checkpoint()
+
+
+async def ignore(connection: Connection) -> None:
+    pass
+
+
+def crashing(*arguments: str) -> ServerConfig:
+    return ServerConfig(command=(sys.executable, "-S", "-c", "raise SystemExit('no licence')", *arguments))
+
+
+async def test_a_server_that_is_down_is_tried_again_with_growing_pauses() -> None:
+    pauses = Pauses(9)
+    config = ServerConfig(url="http://127.0.0.1:9/mcp")
+    connection = Connection("shop", config, limits=DEFAULT_LIMITS, on_change=ignore, sleep=pauses)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(connection.run)
+        await pauses.enough.wait()
+        assert connection.status is Status.FAILED
+        assert connection.reason == "nothing listens there"
+        tasks.cancel_scope.cancel()
+    assert pauses.taken == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+
+
+async def test_a_server_that_dies_right_after_each_start_is_tried_less_and_less_often() -> None:
+    pauses = Pauses(3)
+    connection = Connection("shop", crashing(), limits=DEFAULT_LIMITS, on_change=ignore, sleep=pauses)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(connection.run)
+        await pauses.enough.wait()
+        assert connection.reason == "it went away (no licence)"
+        tasks.cancel_scope.cancel()
+    assert pauses.taken == [1, 2, 4]
+
+
+async def test_requests_to_a_server_that_is_not_there_say_why() -> None:
+    pauses = Pauses(1)
+    connection = Connection("shop", crashing(), limits=DEFAULT_LIMITS, on_change=ignore, sleep=pauses)
+    with pytest.raises(SourceError, match="shop is not connected: it has not answered yet"):
+        await connection.request("skills/list", {})
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(connection.run)
+        await pauses.enough.wait()
+        with pytest.raises(SourceError, match="no licence") as caught:
+            await connection.request("skills/list", {})
+        assert caught.value.plain == "shop is not connected"
+        tasks.cancel_scope.cancel()
+
+
+async def test_an_error_of_the_servers_own_does_not_end_the_connection() -> None:
+    sim = Simulator()
+    sim.refuse("skills/list", "busy", code=-32000)
+    changes: list[Status] = []
+    ready = anyio.Event()
+
+    async def note(connection: Connection) -> None:
+        changes.append(connection.status)
+        ready.set()
+
+    config = ServerConfig(instance=sim.server, era="legacy")
+    connection = Connection("shop", config, limits=DEFAULT_LIMITS, on_change=note)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(connection.run)
+        await ready.wait()
+        with pytest.raises(RequestRefused, match="shop refused skills/list: busy") as caught:
+            await connection.request("skills/list", {})
+        assert caught.value.code == -32000
+        sim.behave("skills/list")
+        await connection.request("skills/list", {})
+        tasks.cancel_scope.cancel()
+    assert changes == [Status.READY]
+    assert connection.status is Status.CLOSED
+
+
+async def test_a_server_that_comes_back_is_listed_again_and_told_of(tmp_path: Path) -> None:
+    command = (sys.executable, "-S", "-E", wild_stdio.__file__, "crash while reading")
+    host = make_host(tmp_path, servers={"shop": ServerConfig(command=command, connect_seconds=20)}, ask=agree)
+    async with host:
+        with pytest.raises(SourceError):
+            await host.load("refunds")
+        kinds: list[str] = []
+        async for event in host.events():
+            kinds.append(event.kind)
+            if event.kind == "recovered":
+                break
+        assert kinds == ["added", "failure", "recovered"]
+        assert [state.status for state in host.servers()] == [Status.READY]
+        assert [skill.handle for skill in host.skills()] == ["refunds"]
+
+
+async def test_a_failure_is_told_once_while_its_reason_stays_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses = Pauses(4)
+    monkeypatch.setattr(Connection.__init__, "__kwdefaults__", {"sleep": pauses})
+    async with opened(tmp_path, shop="http://127.0.0.1:9/mcp") as host:
+        await pauses.enough.wait()
+        assert [event.kind for event in host.events_so_far()] == ["failure"]
+
+
+@pytest.mark.parametrize("arguments", [("--token", "sk-12345678"), ("--api-key=sk-12345678",)])
+async def test_a_secret_among_the_arguments_is_not_repeated(arguments: tuple[str, ...]) -> None:
+    script = "import sys; sys.exit('I do not like ' + sys.argv[-1].rpartition('=')[2])"
+    pauses = Pauses(1)
+    config = ServerConfig(command=(sys.executable, "-S", "-c", script, *arguments))
+    connection = Connection("shop", config, limits=DEFAULT_LIMITS, on_change=ignore, sleep=pauses)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(connection.run)
+        await pauses.enough.wait()
+        assert connection.reason == "it went away (I do not like ***)"
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_process_gets_the_environment_it_is_given_and_none_of_our_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_SECRET", "sk-12345678")
+    out = tmp_path / "environment"
+    script = "import os, sys, json; open(sys.argv[1], 'w').write(json.dumps(dict(os.environ)))"
+    command = (sys.executable, "-S", "-c", script, str(out))
+    async with opened(tmp_path, shop=ServerConfig(command=command, env={"GIVEN": "yes"})):
+        pass
+    assert "GIVEN" in out.read_text()
+    assert "SOME_SECRET" not in out.read_text()

@@ -1,0 +1,44 @@
+"""What the SDK logs about servers stays off the terminal."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+
+import pytest
+
+from skillwire.host.sdk_logs import keep_off_the_terminal
+
+SCRIPT = """
+import logging
+from skillwire.host.sdk_logs import keep_off_the_terminal
+if {quiet}:
+    keep_off_the_terminal()
+try:
+    raise ValueError("\\x1b[2J from the server")
+except ValueError:
+    logging.getLogger("mcp.client.streamable_http").exception("bad answer")
+"""
+
+
+@pytest.mark.requirement("SEC-11")
+@pytest.mark.parametrize("quiet", [True, False])
+def test_a_program_without_logging_shows_nothing_of_a_servers_words(quiet: bool) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(quiet=quiet)], capture_output=True, text=True, check=True
+    )
+    assert ("from the server" in run.stderr) is not quiet
+    assert run.stdout == ""
+
+
+@pytest.mark.requirement("SEC-11")
+def test_a_program_with_logging_gets_one_clean_line(caplog: pytest.LogCaptureFixture) -> None:
+    keep_off_the_terminal()
+    keep_off_the_terminal()
+    logger = logging.getLogger("mcp.client.streamable_http")
+    logger.error("got %s", "\x1b[2Ja\nb" + "x" * 1000)
+    (record,) = caplog.records
+    assert record.getMessage().startswith("got a bxxx")
+    assert len(record.getMessage()) <= 300
+    assert len([handler for handler in logger.handlers if isinstance(handler, logging.NullHandler)]) == 1
