@@ -77,7 +77,10 @@ def test_the_readme_has_every_option_of_a_command_and_no_other(command: str) -> 
 
 def test_the_readme_names_no_option_that_does_not_exist() -> None:
     known = {
-        name for command in [CLI, *COMMANDS.values()] for option in command.params for name in option.opts
+        name
+        for command in [CLI, *COMMANDS.values()]
+        for option in command.params
+        for name in (*option.opts, *option.secondary_opts)
     }
     assert set(OPTION.findall(README.read_text("utf-8"))) <= known | HELP
 

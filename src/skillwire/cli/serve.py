@@ -32,6 +32,19 @@ class CacheScope(StrEnum):
     PRIVATE = "private"
 
 
+class IndexShape(StrEnum):
+    D2 = "d2"
+    D3 = "d3"
+    D4 = "d4"
+    OFF = "off"
+
+
+class ToolsMode(StrEnum):
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
 def serve(
     paths: Annotated[
         list[str],
@@ -73,6 +86,25 @@ def serve(
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse to start when anything has a problem.")
     ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch/--no-watch", help="Follow changes on disk, and tell clients of them.")
+    ] = True,
+    index: Annotated[
+        IndexShape, typer.Option(help="The shape of skill://index.json, for clients of older drafts.")
+    ] = IndexShape.D2,
+    manifests: Annotated[
+        bool, typer.Option("--manifests/--no-manifests", help="Serve skill://NAME/_manifest, for FastMCP.")
+    ] = True,
+    prompt_xml: Annotated[
+        bool, typer.Option("--prompt-xml/--no-prompt-xml", help="Serve the catalogue at skill://prompt-xml.")
+    ] = True,
+    tools: Annotated[
+        ToolsMode,
+        typer.Option(help="Offer load_skill and its like; auto hides them from who knows the extension."),
+    ] = ToolsMode.AUTO,
+    prompts: Annotated[
+        bool, typer.Option("--prompts/--no-prompts", help="Offer each skill as a prompt, a slash command.")
+    ] = True,
 ) -> None:
     """Serve skills over MCP.
 
@@ -92,6 +124,7 @@ def serve(
 
     # Imported here: the checks above need none of it, and their message comes at once.
     from skillwire.server.app import SkillServer
+    from skillwire.server.surfaces import Surfaces
     from skillwire.sources.directory import DirectorySource
 
     source = DirectorySource(paths, allow_oversize=allow_oversize)
@@ -103,6 +136,14 @@ def serve(
         cache_scope=scope.value,
         page_size=page_size,
         unlisted=unlisted or (),
+        surfaces=Surfaces(
+            index=index.value,
+            manifests=manifests,
+            prompt_xml=prompt_xml,
+            tools=tools.value,
+            prompts=prompts,
+        ),
+        watch=watch,
     )
     count = counted(len(source.snapshot.entries), "skill")
     if address is None:
