@@ -54,14 +54,14 @@ class Bench:
     def take_turns(self, runners: dict[Series, Callable[[int], None]], *, rounds: int | None = None) -> None:
         """Let everybody run once in each round.
 
-        Those of one measure run side by side, each round with another one first: what is compared ran within
+        Those of one measure and size run side by side, each round with another one first: what is compared ran within
         seconds, and nobody always follows the same neighbour.
         """
         left = dict(runners)
-        measures = list(dict.fromkeys(entrant.measure for entrant in runners))
+        heats = list(dict.fromkeys((entrant.measure, entrant.size) for entrant in runners))
         for turn in range(rounds or self.rounds):
-            for measure in measures:
-                for entrant in rotated([each for each in left if each.measure == measure], turn):
+            for heat in heats:
+                for entrant in rotated([each for each in left if (each.measure, each.size) == heat], turn):
                     try:
                         left[entrant](turn)
                     except (ServerFailed, WrongAnswer, OSError) as error:
