@@ -77,7 +77,7 @@ async def test_a_skill_that_instructions_name_is_there_and_stays_through_refresh
         assert [skill.handle for skill in host.skills()] == ["refunds", "returns"]
         await host.refresh()
         await host.load("returns")
-        kinds = [(event.kind, event.handle) for event in host.events_so_far()]
+        kinds = [(str(event.kind), event.handle) for event in host.events_so_far()]
         assert kinds.count(("added", "returns")) == 1
         assert ("removed", "returns") not in kinds
         remarks = [event.message for event in host.events_so_far() if event.kind == "remark"]

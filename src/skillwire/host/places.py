@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,4 +105,6 @@ def _label(path: Path) -> str:
     telling = [
         part for part in path.expanduser().resolve().parts if part not in ("skills", ".agents", ".claude")
     ]
-    return clean_handle(telling[-1], marks="-_.")[:48].strip("-_.") or LOCAL_LABEL if telling else LOCAL_LABEL
+    # A label has its letters in their plain form, whatever a directory is called.
+    plain = unicodedata.normalize("NFKC", telling[-1]) if telling else ""
+    return clean_handle(plain, marks="-_.")[:48].strip("-_.") or LOCAL_LABEL

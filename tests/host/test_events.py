@@ -1,0 +1,65 @@
+"""The log of events: every listener hears everything that is kept, in order, until it ends."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from skillwire.host.events import Event, EventKind, EventLog
+
+pytestmark = pytest.mark.anyio
+
+
+def event(number: int) -> Event:
+    return Event(kind=EventKind.REMARK, message=f"event {number}")
+
+
+async def test_a_listener_hears_what_was_before_and_what_comes_after() -> None:
+    log, heard = EventLog(), list[str]()
+    log.tell(event(1))
+
+    async def listen() -> None:
+        async for one in log.listen():
+            heard.append(one.message)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(listen)
+        await anyio.lowlevel.checkpoint()
+        log.tell(event(2))
+        await anyio.lowlevel.checkpoint()
+        log.tell(event(3))
+        log.close()
+    assert heard == ["event 1", "event 2", "event 3"]
+
+
+async def test_a_listener_that_comes_late_hears_the_last_thousand() -> None:
+    log = EventLog()
+    for number in range(1500):
+        log.tell(event(number))
+    log.close()
+    heard = [one.message async for one in log.listen()]
+    assert len(heard) == len(log.so_far()) == 1000
+    assert (heard[0], heard[-1]) == ("event 500", "event 1499")
+
+
+async def test_a_slow_listener_loses_the_oldest_and_holds_nobody_up() -> None:
+    log = EventLog()
+    log.tell(event(0))
+    heard: list[str] = []
+    async for one in log.listen():
+        heard.append(one.message)
+        if len(heard) == 1:
+            for number in range(1, 2000):
+                log.tell(event(number))
+            log.close()
+    assert len(heard) == 1001
+    assert heard[-1] == "event 1999"
+
+
+@pytest.mark.requirement("SEC-11")
+async def test_a_message_is_one_clean_line_of_bounded_length() -> None:
+    log = EventLog()
+    log.tell(Event(kind=EventKind.FAILURE, message="a\x1b[2J\nb\u202e" + "x" * 5000))
+    (told,) = log.so_far()
+    assert told.message.startswith("a bxxx")
+    assert len(told.message) <= 1000

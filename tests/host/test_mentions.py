@@ -1,0 +1,32 @@
+"""The skills that instructions name, found in any prose."""
+
+from __future__ import annotations
+
+import pytest
+
+from skillwire.host.mentions import mentioned_skills
+from skillwire.limits import DEFAULT_LIMITS, Limits
+
+
+@pytest.mark.requirement("LST-3")
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", []),
+        ("Use skill://a/SKILL.md.", ["skill://a/SKILL.md"]),
+        ("(skill://a/SKILL.md), `x://b/c/SKILL.md`!", ["skill://a/SKILL.md", "x://b/c/SKILL.md"]),
+        ("[refunds](skill://a/SKILL.md) and again skill://a/SKILL.md", ["skill://a/SKILL.md"]),
+        ("<skill://a/SKILL.md>; 'skill://b/SKILL.md'?", ["skill://a/SKILL.md", "skill://b/SKILL.md"]),
+        ("skill://a/README.md SKILL.md /SKILL.md a/SKILL.md skill://a/SKILL.mdx", []),
+    ],
+)
+def test_uris_are_found_between_the_words(text: str, found: list[str]) -> None:
+    assert mentioned_skills(text, DEFAULT_LIMITS) == found
+
+
+@pytest.mark.requirement("SEC-9")
+def test_so_many_are_taken_and_so_much_is_searched() -> None:
+    text = " ".join(f"skill://{number}/SKILL.md" for number in range(100))
+    assert len(mentioned_skills(text, Limits(linked_skills=3))) == 3
+    assert mentioned_skills("x" * 100 + " skill://a/SKILL.md", Limits(instructions_chars=50)) == []
+    assert mentioned_skills(f"skill://{'a' * 9000}/SKILL.md", DEFAULT_LIMITS) == []

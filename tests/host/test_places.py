@@ -1,0 +1,65 @@
+"""Where local skills are looked for, and what such a place is called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from simulator import make_host
+from skillwire.host.places import label_directories, state_places, usual_directories
+from trees import write_skill
+
+
+def test_the_usual_places_of_project_and_user_are_found_where_they_are(tmp_path: Path) -> None:
+    project, home = tmp_path / "project", tmp_path / "home"
+    for place in (project / ".agents/skills", home / ".agents/skills", home / ".claude/skills"):
+        place.mkdir(parents=True)
+    assert [label for label, _ in usual_directories(project, home)] == ["project", "user", "user-claude"]
+
+
+@pytest.mark.requirement("ENT-5")
+def test_every_directory_has_a_label_of_its_own(tmp_path: Path) -> None:
+    names = ["a/skills", "b/a", "c/A", "shop", "ﬁles", "..odd..", "*", "x" * 100]
+    for name in names:
+        (tmp_path / name).mkdir(parents=True)
+    found = label_directories([], [tmp_path / name for name in [*names, "shop"]], taken=["Shop"])
+    labels = [directory.origin.label for directory in found]
+    assert labels == ["a", "a-2", "A-3", "shop-2", "files", "odd", "local", "x" * 48]
+
+
+def test_approvals_do_not_lie_in_the_cache() -> None:
+    places = state_places()
+    assert places.cache not in places.approvals.parents
+
+
+@pytest.mark.anyio
+async def test_the_usual_places_are_walked_unless_they_are_not_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_skill(tmp_path / "project/.agents/skills/notes")
+    write_skill(tmp_path / "home/.claude/skills/letters")
+    monkeypatch.chdir(tmp_path / "project")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    async with make_host(tmp_path / "state", usual=True) as host:
+        found = {(skill.origin.label, skill.handle) for skill in host.skills()}
+        assert found == {("project", "notes"), ("user-claude", "letters")}
+    async with make_host(tmp_path / "state", usual=False) as host:
+        assert host.skills() == ()
+
+
+@pytest.mark.anyio
+async def test_a_directory_that_is_not_there_is_told_of_and_costs_only_itself(tmp_path: Path) -> None:
+    write_skill(tmp_path / "mine/notes")
+    async with make_host(tmp_path / "state", directories=[tmp_path / "gone", tmp_path / "mine"]) as host:
+        assert [skill.handle for skill in host.skills()] == ["notes"]
+        assert [event.kind for event in host.events_so_far()][0] == "failure"
+
+
+@pytest.mark.anyio
+async def test_a_skill_that_is_added_on_disk_is_there_after_a_refresh(tmp_path: Path) -> None:
+    write_skill(tmp_path / "mine/notes")
+    async with make_host(tmp_path / "state", directories=[tmp_path / "mine"]) as host:
+        write_skill(tmp_path / "mine/letters")
+        await host.refresh()
+        assert {skill.handle for skill in host.skills()} == {"notes", "letters"}
