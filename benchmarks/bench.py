@@ -54,8 +54,8 @@ class Bench:
     def take_turns(self, runners: dict[Series, Callable[[int], None]], *, rounds: int | None = None) -> None:
         """Let everybody run once in each round.
 
-        Those of one measure and size run side by side, each round with another one first: what is compared ran within
-        seconds, and nobody always follows the same neighbour.
+        Those of one measure and size run side by side, each round with another one first: what is compared
+        ran within seconds, and nobody always follows the same neighbour.
         """
         left = dict(runners)
         heats = list(dict.fromkeys((entrant.measure, entrant.size) for entrant in runners))
