@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import anyio
@@ -35,6 +36,11 @@ Json = dict[str, Any]
 def skill_md(name: str, description: str, body: str = "# Steps\n", **fields: str) -> bytes:
     extra = "".join(f"{key}: {value}\n" for key, value in fields.items())
     return f"---\nname: {name}\ndescription: {description}\n{extra}---\n{body}".encode()
+
+
+@cache
+def digest(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
 @dataclass
@@ -162,7 +168,7 @@ class CleanServer:
             "resources": [
                 {
                     "uri": uri,
-                    "digest": f"sha256:{hashlib.sha256(self.tree.files[uri]).hexdigest()}",
+                    "digest": digest(self.tree.files[uri]),
                     "size": len(self.tree.files[uri]),
                 }
                 for uri in self.tree.inside(root)

@@ -127,7 +127,7 @@ def _no_constant(name: str) -> object:
 
 
 def is_object(value: object) -> TypeGuard[Mapping[str, object]]:
-    return isinstance(value, Mapping)
+    return isinstance(value, dict)
 
 
 def is_list(value: object) -> TypeGuard[list[object]]:

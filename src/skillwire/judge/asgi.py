@@ -28,6 +28,7 @@ App: TypeAlias = Callable[
     [Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]
 ]
 _BUILDERS = ("http_app", "streamable_http_app")
+_HOST = "127.0.0.1:8000"  # With a port: servers that check the name often want one.
 
 
 def app_of(server: object) -> App | None:
@@ -75,7 +76,7 @@ class AppChannel:
     async def _request(
         self, method: str, body: bytes, headers: Mapping[str, str]
     ) -> tuple[int, dict[str, str], list[bytes]]:
-        sent = {**self._sent, **headers, "Host": "127.0.0.1", "Content-Type": "application/json"}
+        sent = {**self._sent, **headers, "Host": _HOST, "Content-Type": "application/json"}
         scope: Message = {
             "type": "http",
             "asgi": {"version": "3.0"},

@@ -37,8 +37,11 @@ class FileSeen:
     """The answer without its contents."""
 
 
-def see_file(answer: Answer, uri: SkillUri, listed: ListedFile | None) -> FileSeen:
-    """Look at an answer to `resources/read`; `listed` is what the entry says about the file."""
+def see_file(answer: Answer, uri: SkillUri, listed: ListedFile | None, *, read_text: bool = True) -> FileSeen:
+    """Look at an answer to `resources/read`; `listed` is what the entry says about the file.
+
+    Hidden text is looked for with `read_text` alone: once is enough.
+    """
     place = shown_uri(uri)
     if answer.failure is not None:
         return FileSeen(uri=uri)  # A failure has a finding of its own.
@@ -69,7 +72,7 @@ def see_file(answer: Answer, uri: SkillUri, listed: ListedFile | None) -> FileSe
         mime=mime,
         is_text=isinstance(text, str),
         data=data if uri.endswith(f"/{SKILL_FILE}") else None,
-        hidden=_hidden(uri, data),
+        hidden=_hidden(uri, data) if read_text else (),
         envelope=replace(answer, result={**(answer.result or {}), "contents": None}),
     )
 

@@ -157,7 +157,7 @@ class Surveyor:
 
     async def _is_skill(self, uri: SkillUri) -> bool:
         """FMT-8: Markdown that is called SKILL.md is a skill only when it reads as one."""
-        seen = see_file(await self._speaker.ask("resources/read", {"uri": uri}), uri, None)
+        seen = see_file(await self._speaker.ask("resources/read", {"uri": uri}), uri, None, read_text=False)
         try:
             name = parse_skill_md(seen.data or b"").frontmatter.get("name")
         except FormatError:
@@ -177,16 +177,18 @@ class Surveyor:
                 wanted[file.uri] = wanted.get(file.uri) or file
                 asked.setdefault(file.uri, file.asked)
 
-        def reading(into: dict[SkillUri, FileSeen]) -> Callable[[SkillUri], Awaitable[None]]:
+        def reading(into: dict[SkillUri, FileSeen], *, first: bool) -> Callable[[SkillUri], Awaitable[None]]:
             async def read(uri: SkillUri) -> None:
                 answer = await self._speaker.ask("resources/read", {"uri": asked[uri]})
-                into[uri] = see_file(answer, uri, wanted[uri])
+                into[uri] = see_file(answer, uri, wanted[uri], read_text=first)
 
             return read
 
-        await self._each("reading", wanted, reading(survey.files))
+        await self._each("reading", wanted, reading(survey.files, first=True))
         await self._each(
-            "reading again", [uri for uri in wanted if survey.files[uri].digest], reading(survey.again)
+            "reading again",
+            [uri for uri in wanted if survey.files[uri].digest],
+            reading(survey.again, first=False),
         )
 
     async def _probe(self) -> None:

@@ -80,13 +80,12 @@ def find_hidden_text(text: str, *, markdown: bool) -> tuple[HiddenText, ...]:
 
 
 def _characters(text: str) -> Iterator[HiddenText]:
-    plain = _FLAG.sub(lambda match: " " * len(match[0]), text)
-    for hiding, pattern in (
-        (Hiding.TAGS, _TAGS),
-        (Hiding.BIDI, _BIDI),
-        (Hiding.INVISIBLE, _INVISIBLE),
-        (Hiding.CONTROL, _CONTROL),
-    ):
+    patterns = [(Hiding.CONTROL, _CONTROL)]
+    plain = text
+    if not text.isascii():
+        plain = _FLAG.sub(lambda match: " " * len(match[0]), text)
+        patterns += [(Hiding.TAGS, _TAGS), (Hiding.BIDI, _BIDI), (Hiding.INVISIBLE, _INVISIBLE)]
+    for hiding, pattern in patterns:
         for match in islice(pattern.finditer(plain), MOST):
             spelt = "".join(chr(ord(char) - 0xE0000) for char in match[0] if ord(char) > 0xE001F)
             points = " ".join(f"U+{ord(char):04X}" for char in match[0][:4])

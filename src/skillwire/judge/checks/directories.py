@@ -39,7 +39,7 @@ def check_directories(survey: Survey) -> Iterator[Fault]:
         yield Fault("DIR-2/loop", "directories without end", survey.too_deep)
     for entry in survey.checked:
         yield from _completeness(survey, entry, files)
-        yield from _sizes(survey, entry)
+    yield from _sizes(survey)
     yield from _refusals(survey)
 
 
@@ -119,13 +119,17 @@ def _is_usable(directory: DirectorySeen) -> bool:
     return is_whole and all(child.uri is not None for child in directory.children)
 
 
-def _sizes(survey: Survey, entry: EntryView) -> Iterator[Fault]:
-    for file in entry.files.values():
-        directory = survey.directories.get(SkillUri(file.uri.rpartition("/")[0]))
-        for child in directory.children if directory else ():
-            size = child.fields.get("size")
-            if child.uri == file.uri and size is not None and file.size is not None and size != file.size:
-                yield Fault("DIR-1/size", f"{size!r:.20}", shown_uri(file.uri), f"{file.size}")
+def _sizes(survey: Survey) -> Iterator[Fault]:
+    told = {
+        child.uri: child.fields.get("size")
+        for directory in survey.directories.values()
+        for child in directory.children
+        if child.uri is not None
+    }
+    for file in (file for entry in survey.checked for file in entry.files.values()):
+        size = told.get(file.uri)
+        if size is not None and file.size is not None and size != file.size:
+            yield Fault("DIR-1/size", f"{size!r:.20}", shown_uri(file.uri), f"{file.size}")
 
 
 def _refusals(survey: Survey) -> Iterator[Fault]:

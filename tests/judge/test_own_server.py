@@ -1,0 +1,101 @@
+"""Our own servers, on every transport and framework, give the judge nothing to remark on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastmcp import FastMCP
+from mcp.server.lowlevel import Server
+from mcp.server.mcpserver import MCPServer
+
+import skillwire
+from interop.processes import SKILLWIRE, listening
+from skillwire import FunctionSource, SkillServer, SkillsExtension, add_skills
+
+pytestmark = pytest.mark.anyio
+
+SKILLS = Path(__file__).parents[2] / "examples/skills"
+CHECKED = [(5, 8), (5, 8)]
+
+
+def checked(report: skillwire.Report) -> list[tuple[int, int]]:
+    return [(era.checked, era.files) for era in report.eras]
+
+
+@pytest.mark.requirement("CAP-1", "CAP-2", "CAP-4", "ENT-3", "LST-1", "LST-2", "GET-1", "DIR-1", "RD-2")
+@pytest.mark.parametrize("options", [[], ["--page-size", "2"], ["--unlisted", "incident-report/*"]])
+async def test_skillwire_serve_has_no_finding_over_stdio(options: list[str]) -> None:
+    report = await skillwire.verify([*SKILLWIRE, "serve", str(SKILLS), *options])
+    assert report.findings == ()
+    assert checked(report) == CHECKED
+
+
+@pytest.mark.requirement("CAP-4", "RD-1", "DIR-2", "DIR-3", "FMT-7")
+@pytest.mark.parametrize("options", [[], ["--stateless"]])
+async def test_skillwire_serve_has_no_finding_over_http(options: list[str]) -> None:
+    with listening([*SKILLWIRE, "serve", str(SKILLS), "--http", "127.0.0.1:0", *options]) as url:
+        report = await skillwire.verify(url)
+    assert report.findings == ()
+    assert checked(report) == CHECKED
+
+
+async def test_a_token_is_sent(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("open-sesame")
+    command = [
+        *SKILLWIRE,
+        "serve",
+        str(SKILLS),
+        "--http",
+        "127.0.0.1:0",
+        "--token-file",
+        str(tmp_path / "token"),
+    ]
+    with listening(command) as url:
+        report = await skillwire.verify(url, token="open-sesame")
+        assert report.findings == ()
+        with pytest.raises(skillwire.SourceError, match="HTTP 401"):
+            await skillwire.verify(url, token="guess")
+
+
+def low_level() -> object:
+    server = Server[Any]("shop")
+    add_skills(server, SKILLS)
+    return server
+
+
+def mcp_server() -> object:
+    skills = SkillsExtension(SKILLS)
+    return MCPServer("shop", extensions=[skills], middleware=[skills])
+
+
+def fast_mcp() -> object:
+    server = FastMCP("shop")
+    add_skills(server, SKILLS)
+    return server
+
+
+@pytest.mark.parametrize("make", [lambda: SkillServer(SKILLS), low_level, mcp_server, fast_mcp])
+async def test_a_server_object_is_judged_in_this_process(make: Any) -> None:
+    report = await skillwire.verify(make())
+    assert report.findings == ()
+    assert checked(report) == CHECKED
+
+
+async def test_skills_that_functions_make_have_no_finding() -> None:
+    made = FunctionSource()
+    head = "---\nname: {}\ndescription: What the kitchen offers. Use when somebody asks for it.\n---\n"
+
+    @made.dynamic("house/menu")
+    def menu() -> str:
+        menu.calls = getattr(menu, "calls", 0) + 1  # type: ignore[attr-defined]
+        return head.format("menu") + f"Soup number {menu.calls}.\n"  # type: ignore[attr-defined]
+
+    @made.static("house/wine")
+    def wine() -> dict[str, str]:
+        return {"SKILL.md": head.format("wine") + "See [the list](list.txt).\n", "list.txt": "red\nwhite\n"}
+
+    report = await skillwire.verify(SkillServer(made))
+    assert report.findings == ()
+    assert [era.checked for era in report.eras] == [2, 2]
