@@ -196,7 +196,7 @@ async def test_o7_only_name_and_description_count(tmp_path: Path) -> None:
 
 def test_o8_the_origin_is_in_sight() -> None:
     tags = {skill.origin.label: goose.tag(skill) for skill in gallery(STYLE)}
-    assert tags == {"project": "project", "demo": "MCP · demo", "evil": "MCP · evil"}
+    assert tags == {"project": "", "demo": "MCP · demo", "evil": "MCP · evil"}
     assert STYLE.skill_text(loaded(), "refunds", showing(STYLE)).startswith("# refunds (MCP · demo)\n")
 
 

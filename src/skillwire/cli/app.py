@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from skillwire.cli import approvals, cache, lint, load, paths, search, serve, servers, skills, verify
+from skillwire.cli import approvals, cache, catalog, lint, load, paths, search, serve, servers, skills, verify
 
 app = typer.Typer(
     name="skillwire",
@@ -24,6 +24,7 @@ app.command("verify")(verify.verify)
 app.command("list")(skills.list_skills)
 app.command("show")(skills.show)
 app.command("search")(search.search)
+app.command("catalog")(catalog.catalog)
 app.command("load")(load.load)
 app.command("read")(load.read)
 app.command("approve")(approvals.approve)

@@ -15,6 +15,7 @@ from skillwire.cli.host_options import (
     On,
     Profile,
     Servers,
+    StyleName,
     chosen,
     with_host,
 )
@@ -38,6 +39,7 @@ def approve(
     no_usual: NoUsual = False,
     config: ConfigFile = None,
     profile: Profile = None,
+    style: StyleName = None,
     as_json: AsJson = False,
 ) -> None:
     """Approve a skill of a server, as it is now. Any change of its files takes the approval back."""
@@ -66,7 +68,7 @@ def approve(
             tools = printable(" ".join(asked))
             screen.wrapped(f"It asks for tools, which are not granted: {tools} (--allow-tools grants them)")
 
-    with_host(chosen(server, directory, no_usual, config, profile), action)
+    with_host(chosen(server, directory, no_usual, config, profile), action, style=style)
 
 
 def revoke(

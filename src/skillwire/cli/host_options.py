@@ -43,6 +43,12 @@ On: TypeAlias = Annotated[
     str | None,
     typer.Option("--on", metavar="SERVER", help="The server that a URI is on, when several are there."),
 ]
+StyleName: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--style", metavar="STYLE", help="Treat skills as another host does: wayland, gemini, codex, goose."
+    ),
+]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
@@ -78,11 +84,17 @@ def chosen(
     )
 
 
+def style_words(style: str | None) -> str:
+    """The option again, for a command that is suggested: a name may mean nothing in another style."""
+    return "" if style is None else f" --style {style}"
+
+
 def with_host(
     config: HostConfig,
     action: Callable[[SkillHost], Awaitable[Result]],
     *,
     ask: ApprovalCallback | None = None,
+    style: str | None = None,
 ) -> Result:
     """Open a host, do something with it, and close it. On a terminal one sees who is waited for."""
     import asyncio
@@ -91,6 +103,7 @@ def with_host(
     from skillwire.errors import SkillNotFound
     from skillwire.host.events import EventKind
     from skillwire.host.host import SkillHost
+    from skillwire.host.styles import DEFAULT
 
     async def run() -> Result:
         host = SkillHost(
@@ -99,6 +112,7 @@ def with_host(
             usual=config.usual,
             disabled=config.disabled,
             ask=ask,
+            style=style or DEFAULT,
         )
         waiting = (
             asyncio.ensure_future(_show_waiting(host)) if config.servers and sys.stderr.isatty() else None

@@ -18,7 +18,9 @@ from skillwire.cli.host_options import (
     On,
     Profile,
     Servers,
+    StyleName,
     chosen,
+    style_words,
     with_host,
 )
 from skillwire.errors import ApprovalRequired, SourceError
@@ -36,6 +38,7 @@ def load(
     no_usual: NoUsual = False,
     config: ConfigFile = None,
     profile: Profile = None,
+    style: StyleName = None,
     as_json: AsJson = False,
 ) -> None:
     """Load a skill and print exactly what a model would get.
@@ -46,13 +49,13 @@ def load(
     from skillwire.cli.screen import show_json
 
     async def action(host: SkillHost) -> None:
-        loaded = await _load(host, name, on)
+        loaded = await _load(host, name, on, style)
         if as_json:
             show_json({**_loaded_json(loaded), "text": loaded.text})
         else:
             print_out(loaded.text)
 
-    _with_person(chosen(server, directory, no_usual, config, profile), action)
+    _with_person(chosen(server, directory, no_usual, config, profile), action, style)
 
 
 def read(
@@ -70,6 +73,7 @@ def read(
     no_usual: NoUsual = False,
     config: ConfigFile = None,
     profile: Profile = None,
+    style: StyleName = None,
     as_json: AsJson = False,
 ) -> None:
     """Read a file of a skill as a model would get it, or its verified bytes.
@@ -92,7 +96,7 @@ def read(
         )
 
     async def action(host: SkillHost) -> None:
-        loaded = await _load(host, name, on)
+        loaded = await _load(host, name, on, style)
         handle = loaded.skill.handle
         if not raw:
             shown = await host.read(handle, path)
@@ -115,16 +119,18 @@ def read(
             raise SourceError(f"{output} cannot be written: {error.strerror}") from None
         say(f"Wrote {len(file.data):,} bytes, {file.digest}, to {output}")
 
-    _with_person(chosen(server, directory, no_usual, config, profile), action)
+    _with_person(chosen(server, directory, no_usual, config, profile), action, style)
 
 
-def _with_person(settings: HostConfig, action: Callable[[SkillHost], Awaitable[None]]) -> None:
+def _with_person(
+    settings: HostConfig, action: Callable[[SkillHost], Awaitable[None]], style: str | None
+) -> None:
     from skillwire.cli.ask import terminal_callback
 
-    with_host(settings, action, ask=terminal_callback())
+    with_host(settings, action, ask=terminal_callback(), style=style)
 
 
-async def _load(host: SkillHost, name: str, on: str | None) -> LoadedSkill:
+async def _load(host: SkillHost, name: str, on: str | None, style: str | None) -> LoadedSkill:
     """Load a skill; where nobody can be asked, the error says what to type."""
     from skillwire.cli.ask import terminal_callback
 
@@ -133,8 +139,9 @@ async def _load(host: SkillHost, name: str, on: str | None) -> LoadedSkill:
     except ApprovalRequired as error:
         if error.reason == "denied" or terminal_callback() is not None:
             raise
+        also = style_words(style)
         raise ApprovalRequired(
-            f"{error} with `skillwire show {name} --text` and `skillwire approve {name}`",
+            f"{error} with `skillwire show {name} --text{also}` and `skillwire approve {name}{also}`",
             reason=error.reason,
             origin=error.origin,
             uri=error.uri,

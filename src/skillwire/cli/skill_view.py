@@ -45,6 +45,8 @@ class SkillRow:
 
     skill: RegisteredSkill
     standing: Standing
+    tag: str = ""
+    """How the host's style marks where it comes from, if it has a mark for that."""
 
     @property
     def remarks(self) -> str:
@@ -68,7 +70,12 @@ def show_list(screen: Screen, rows: Sequence[SkillRow], events: Iterable[Event])
 
 def _show_table(screen: Screen, rows: Sequence[SkillRow]) -> None:
     columns = [
-        (row.skill.handle, origin_words(row.skill.origin), row.remarks, row.skill.entry.description)
+        (
+            row.skill.handle,
+            row.tag or origin_words(row.skill.origin),
+            row.remarks,
+            row.skill.entry.description,
+        )
         for row in rows
     ]
     titles = ("NAME", "FROM", "APPROVAL", "DESCRIPTION")

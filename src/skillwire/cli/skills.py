@@ -15,7 +15,9 @@ from skillwire.cli.host_options import (
     On,
     Profile,
     Servers,
+    StyleName,
     chosen,
+    style_words,
     with_host,
 )
 
@@ -36,6 +38,7 @@ def list_skills(
     no_usual: NoUsual = False,
     config: ConfigFile = None,
     profile: Profile = None,
+    style: StyleName = None,
     from_clients: Annotated[
         bool,
         typer.Option(
@@ -52,6 +55,7 @@ def list_skills(
     skillwire list --server docs=https://docs.example/mcp   one server more
     skillwire list --dir ./skills --no-usual                one directory, and none of the usual ones
     skillwire list --from-clients                           the servers of your other MCP clients
+    skillwire list --style goose                            with the names that Goose would use
     """
     from skillwire.cli.screen import Screen, show_json
     from skillwire.cli.skill_view import SkillRow, problems_json, server_json, show_list, skill_json
@@ -65,7 +69,10 @@ def list_skills(
         settings, notes = with_client_servers(settings)
 
     async def action(host: SkillHost) -> None:
-        rows = [SkillRow(skill, host.standing(skill)) for skill in host.skills(disabled=disabled)]
+        rows = [
+            SkillRow(skill, host.standing(skill), host.style.tag(skill))
+            for skill in host.skills(disabled=disabled)
+        ]
         events = host.events_so_far()
         if as_json:
             show_json(
@@ -84,7 +91,7 @@ def list_skills(
         if not rows and not any(event.kind is EventKind.FAILURE for event in events):
             screen.wrapped(_HINT)
 
-    with_host(settings, action)
+    with_host(settings, action, style=style)
 
 
 def show(
@@ -101,6 +108,7 @@ def show(
     no_usual: NoUsual = False,
     config: ConfigFile = None,
     profile: Profile = None,
+    style: StyleName = None,
     as_json: AsJson = False,
 ) -> None:
     """Show where a skill comes from, its files, and what changed since you approved it.
@@ -142,10 +150,11 @@ def show(
             await show_changes(screen, host, row)
         if row.standing.state in (State.NEW, State.CHANGED):
             screen.line()
-            screen.line(f"To read it: skillwire show {skill.handle} --text")
-            screen.line(f"To allow it: skillwire approve {skill.handle}")
+            also = style_words(style)
+            screen.line(f"To read it: skillwire show {skill.handle} --text{also}")
+            screen.line(f"To allow it: skillwire approve {skill.handle}{also}")
 
-    with_host(chosen(server, directory, no_usual, config, profile), action)
+    with_host(chosen(server, directory, no_usual, config, profile), action, style=style)
 
 
 async def _show_text(screen: Screen, host: SkillHost, row: SkillRow, path: str) -> None:

@@ -114,7 +114,8 @@ def spec_file_text(file: VerifiedFile, handle: str, showing: Showing) -> str:
 
 
 def spec_tag(skill: RegisteredSkill) -> str:
-    return str(skill.origin)
+    """No mark of its own: whoever lists skills says where they come from."""
+    return ""
 
 
 def plain_confirmation(question: Question) -> str:
@@ -241,7 +242,8 @@ class Style:
         own = [skill for skill in skills if skill.origin == origin]
         for skill in own:
             said = clean_line(skill.entry.description, limit=limits.description_chars).text
-            lines.append(f"- {skill.handle} {self.tag(skill)} {said}".rstrip())
+            parts = (skill.handle, self.tag(skill), said)
+            lines.append(f"- {' '.join(part for part in parts if part)}")
         return "\n".join(lines if own else [*lines, "(none)"])
 
 

@@ -50,7 +50,7 @@ def spellings(origin: Origin, entry: SkillEntry) -> tuple[str, ...]:
 
 
 def tag(skill: RegisteredSkill) -> str:
-    return skill.origin.label if skill.origin.is_local else f"MCP · {skill.origin.label}"
+    return "" if skill.origin.is_local else f"MCP · {skill.origin.label}"
 
 
 def catalog(skills: Sequence[RegisteredSkill], showing: Showing) -> CatalogText:

@@ -40,7 +40,7 @@ def _habits(style: Style) -> dict[str, str]:
         "a server's skill": _code(alone["demo"]),
         "beside a local one of that name": _pair(_handles(style, _LOCAL, _DEMO)),
         "beside another server's": _pair(_handles(style, _DEMO, _OTHER)),
-        "mark in lists": _code(tags[0]),
+        "mark in lists": _code(tags[0]) if tags[0] else "none",
         "tools": ", ".join(_code(_signature(tool.name, tool.parameters)) for tool in style.tools),
         "takes bare `skill://` resources (D0)": _yes(style.bare_scan),
         "peeks where a dialect has no metadata (D0, D1)": _yes(style.peek),
