@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import select
 import subprocess
 import sys
@@ -360,7 +361,7 @@ class Terminal:
     """A command on a terminal of eighty columns, and a person who types."""
 
     def __init__(self, *arguments: str) -> None:
-        self.screen = ""
+        self._shown = ""
         self._mine, theirs = pty.openpty()
         environment = {**os.environ, "COLUMNS": "80", "TERM": "xterm", "NO_COLOR": "1"}
         self._process = subprocess.Popen(
@@ -368,30 +369,38 @@ class Terminal:
         )
         os.close(theirs)
 
+    @property
+    def screen(self) -> str:
+        """What was printed, without colours and the like."""
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self._shown)
+
     def wait_for(self, text: str) -> None:
         end = time.monotonic() + SECONDS
         while text not in self.screen:
-            assert time.monotonic() < end, self.screen
-            assert self._take(1.0), self.screen
+            assert self._take(end), self.screen
 
     def type(self, text: str) -> None:
         os.write(self._mine, text.encode())
 
     def end(self) -> int:
-        while self._take(SECONDS):
+        end = time.monotonic() + SECONDS
+        while self._take(end):
             pass
         os.close(self._mine)
+        self._process.kill()  # No effect on what has ended.
         return self._process.wait(SECONDS)
 
-    def _take(self, seconds: float) -> bool:
-        ready, _, _ = select.select([self._mine], [], [], seconds)
+    def _take(self, end: float) -> bool:
+        """Take what is printed next; false when nothing more comes before the end."""
+        ready, _, _ = select.select([self._mine], [], [], max(end - time.monotonic(), 0))
         if not ready:
-            return self._process.poll() is None
+            return False
         try:
             data = os.read(self._mine, 65536)
-        except OSError:
+        except OSError:  # The other end is closed: the command is over.
+            self._process.wait(SECONDS)
             return False
-        self.screen += data.decode("utf-8", "replace")
+        self._shown += data.decode("utf-8", "replace")
         return bool(data)
 
 
@@ -404,7 +413,7 @@ def test_on_a_terminal_the_person_is_asked_and_can_see_the_text_first(run: Run) 
     assert "the tools Bash, which a yes does not grant" in terminal.screen
     assert "<untrusted_skill" not in terminal.screen
     terminal.type("t\n")
-    terminal.wait_for("│ Pay back.")
+    terminal.wait_for("│ Pay back.\r\n────\r\nLoad it?")
     terminal.type("y\n")
     terminal.wait_for("</untrusted_skill")
     assert terminal.end() == 0

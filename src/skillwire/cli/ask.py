@@ -33,8 +33,8 @@ async def ask_person(request: ApprovalRequest) -> bool:
     screen = Screen(errors=True)
     _describe(screen, request)
     while True:
-        screen.line(("Load it? ", "bold"), "[y]es, show its [t]ext first, or anything else for [N]o")
         _drop_typed_ahead()
+        screen.line(("Load it? ", "bold"), "[y]es, show its [t]ext first, or anything else for [N]o")
         answer = (await _line()).strip().lower()
         if answer in ("t", "text"):
             await _show_text(screen, request)
