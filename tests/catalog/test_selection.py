@@ -1,0 +1,41 @@
+"""A selection only ever narrows, whatever it is put together from."""
+
+from __future__ import annotations
+
+import pytest
+
+from skillwire.catalog.selection import EVERYTHING, Selection
+from skillwire.skill.entries import DYNAMIC, SkillEntry
+from skillwire.skill.uris import make_uri
+
+
+def entry(name: str) -> SkillEntry:
+    return SkillEntry(make_uri(["refunds", "SKILL.md"]), {"name": name, "description": "Does."}, DYNAMIC)
+
+
+@pytest.mark.parametrize(
+    ("selection", "admitted"),
+    [
+        (EVERYTHING, True),
+        (EVERYTHING.narrowed(include=["refunds"]), True),
+        (EVERYTHING.narrowed(include=["re*", "x"]), True),
+        (EVERYTHING.narrowed(include=["REFUNDS"]), True),
+        (EVERYTHING.narrowed(include=["other"]), False),
+        (EVERYTHING.narrowed(include=[]), False),
+        (EVERYTHING.narrowed(include=[]).narrowed(include=["*"]), False),
+        (EVERYTHING.narrowed(include=["*s"]).narrowed(include=["re*"]), True),
+        (EVERYTHING.narrowed(include=["*s"]).narrowed(include=["x*"]), False),
+        (EVERYTHING.narrowed(exclude=["Ref*"]), False),
+        (EVERYTHING.narrowed(exclude=["a"]).narrowed(exclude=["refunds"]), False),
+        (EVERYTHING.narrowed(include=["refunds"], exclude=["refunds"]), False),
+        (EVERYTHING.narrowed(exclude=[]), True),
+    ],
+)
+def test_includes_intersect_and_excludes_unite(selection: Selection, admitted: bool) -> None:
+    assert selection.admits(entry("refunds")) is admitted
+
+
+@pytest.mark.requirement("SEC-11")
+@pytest.mark.parametrize("name", ["ref\u200bunds", "REFUNDS", "ｒｅｆｕｎｄｓ", "refunds\u202e", ""])
+def test_an_odd_spelling_of_a_name_is_no_way_past_an_exclude(name: str) -> None:
+    assert not EVERYTHING.narrowed(exclude=["refunds"]).admits(entry(name))
