@@ -1,7 +1,7 @@
 """A small agent on SkillHost, for the conformance suite's client scenarios.
 
 It lists the skills of one server. In the scenarios that verify, it also loads each, and reads its files if it
-was loaded; it prints what happened. Run as `python conformance_client.py ERA FOLDER URL`.
+was loaded; it prints what happened. Run as `python conformance_client.py ERA STYLE FOLDER URL`.
 """
 
 from __future__ import annotations
@@ -18,21 +18,24 @@ async def agree(question: object) -> bool:
     return True
 
 
-async def use_skills(era: str, folder: Path, url: str) -> None:
+async def use_skills(era: str, style: str, folder: Path, url: str) -> None:
     server = ServerConfig(url=url, era=era)  # type: ignore[arg-type]
     host = SkillHost(
         servers={"mock": server},
         usual=False,
         ask=agree,
+        style=style,
         cache_directory=folder / "cache",
         approvals_file=folder / "approvals.sqlite",
     )
     async with host:
         print("era", *(state.era for state in host.servers()))
-        print("listed", *(skill.handle for skill in host.skills()))
+        print("listed", *(skill.entry.name for skill in host.skills()))
         if os.environ["MCP_CONFORMANCE_SCENARIO"].endswith("no-prefetch"):
             for skill in host.skills():
                 await host.approve(skill.handle)
+            host.catalog()
+            host.tools()
             return
         for skill in host.skills():
             try:
@@ -44,4 +47,4 @@ async def use_skills(era: str, folder: Path, url: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(use_skills(sys.argv[1], Path(sys.argv[2]), sys.argv[3]))
+    asyncio.run(use_skills(sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4]))

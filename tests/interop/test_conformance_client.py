@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from interop.peers import Peers
+from skillwire.host.styles import all_styles
 
 pytestmark = pytest.mark.interop
 
@@ -18,9 +19,11 @@ SCENARIO_SECONDS = 120
 ERAS = {"auto": "2026-07-28", "legacy": "2025-11-25"}
 
 
-def run_client(peers: Peers, scenario: str, era: str, folder: Path) -> tuple[dict[str, str], list[str]]:
+def run_client(
+    peers: Peers, scenario: str, era: str, folder: Path, style: str = "spec"
+) -> tuple[dict[str, str], list[str]]:
     """Each check's status, with its message if it has one, and the lines that the client printed."""
-    command = f"{sys.executable} {CLIENT} {era} {folder / 'state'}"
+    command = f"{sys.executable} {CLIENT} {era} {style} {folder / 'state'}"
     options = ["--scenario", scenario, "--spec-version", ERAS[era], "--force", "-o", str(folder / "out")]
     run = subprocess.run(
         [*peers.conformance, "client", "--command", command, *options],
@@ -42,8 +45,11 @@ def run_client(peers: Peers, scenario: str, era: str, folder: Path) -> tuple[dic
 
 @pytest.mark.requirement("VER-5", "CAP-4")
 @pytest.mark.parametrize("era", ERAS)
-def test_the_suite_sees_that_nothing_is_fetched_ahead_of_need(peers: Peers, era: str, tmp_path: Path) -> None:
-    statuses, said = run_client(peers, "sep-2640-client-no-prefetch", era, tmp_path)
+@pytest.mark.parametrize("style", [style.name for style in all_styles()])
+def test_the_suite_sees_that_nothing_is_fetched_ahead_of_need(
+    peers: Peers, style: str, era: str, tmp_path: Path
+) -> None:
+    statuses, said = run_client(peers, "sep-2640-client-no-prefetch", era, tmp_path, style)
     assert statuses == {"sep-2640-host-no-prefetch": "SUCCESS"}
     assert said == [f"era {ERAS[era]}", "listed pdf-processing"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from enum import StrEnum
 from importlib.metadata import version
 from typing import Any, Final, cast
@@ -19,6 +19,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp import Client
 from mcp.client import advertise
 from mcp.client.streamable_http import streamable_http_client
+from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -88,6 +89,7 @@ class Connection:
         self._http: CappedClient | None = None
         self._settled = anyio.Event()
         self._lost = anyio.Event()
+        self._outdated = anyio.Event()
         self._fault: SkillwireError | None = None
         self._calls: set[anyio.CancelScope] = set()
         self._last_words: Callable[[], str] = lambda: ""
@@ -178,6 +180,7 @@ class Connection:
     async def _converse(self) -> None:
         """One life of the connection, from the first word until it is lost."""
         self._lost = anyio.Event()
+        self._outdated = anyio.Event()
         self._fault = None
         self._http = None
         self._last_words = lambda: ""
@@ -191,6 +194,7 @@ class Connection:
                     client_info=types.Implementation(name="skillwire", version=version("skillwire")),
                     extensions=[advertise(EXTENSION_ID)],  # CAP-4: the host advertises the extension too.
                     cache=None,
+                    message_handler=self._heard,
                 )
             )
             if self.config.era == MODERN:
@@ -208,10 +212,38 @@ class Connection:
             self.reason = ""
             self._settled.set()
             await self._on_change(self)
+            tasks.start_soon(self._keep_up)
+            if (
+                self.era >= MODERN
+                and capabilities.resources is not None
+                and capabilities.resources.list_changed
+            ):
+                tasks.start_soon(self._listen, client)
             await self._lost.wait()
             tasks.cancel_scope.cancel()
         if not connected.is_set():
             raise SourceError(f"no answer within {self.config.connect_seconds:g} s")
+
+    async def _heard(self, message: object) -> None:
+        """Note that the server's resources changed. Anything else it says unasked is of no concern here."""
+        if isinstance(message, types.ResourceListChangedNotification):
+            self._outdated.set()
+
+    async def _listen(self, client: Client) -> None:
+        """On 2026-07-28 changes are told only to those who ask to hear of them."""
+        # A server that will not tell is asked again when its listing expires.
+        with suppress(MCPError, SubscriptionLost, ListenNotSupportedError, TimeoutError):
+            async with client.listen(resources_list_changed=True) as changes:
+                async for _ in changes:
+                    self._outdated.set()
+
+    async def _keep_up(self) -> None:
+        """Have the server listed again when it says so, and no more often than a listing is kept."""
+        while True:
+            await self._outdated.wait()
+            self._outdated = anyio.Event()
+            await self._on_change(self)
+            await self._sleep(self._limits.min_ttl_seconds)
 
     async def _give_up(self, connected: anyio.Event, everything: anyio.CancelScope) -> None:
         """Our own deadline. The SDK waits ten seconds for a mute server, whatever it was told."""
