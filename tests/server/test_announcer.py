@@ -98,7 +98,9 @@ async def subscribe(client: Client, *uris: str) -> None:
 
 
 def announcer_of(server: SkillServer) -> Announcer:
-    announcer = server._service.announcer  # pyright: ignore[reportPrivateUsage]
+    watch = server._offer.watch  # pyright: ignore[reportPrivateUsage]
+    assert watch is not None
+    announcer = watch.announcer
     assert announcer is not None
     return announcer
 

@@ -18,8 +18,8 @@ from skillwire.errors import FormatError, SourceError
 from skillwire.issues import Issue
 
 if TYPE_CHECKING:
+    from skillwire.server.address import Address
     from skillwire.server.app import SkillServer
-    from skillwire.server.http import Address
     from skillwire.sources.directory import DirectorySource
 
 TOKEN_VARIABLE = "SKILLWIRE_TOKEN"  # noqa: S105 - the name of a variable, not a token
@@ -210,7 +210,7 @@ def _refuse_without_http(options: list[str]) -> None:
 
 
 def _address(text: str, token: str | None, *, unsafe_no_auth: bool) -> Address:
-    from skillwire.server.http import parse_address
+    from skillwire.server.address import parse_address
 
     address = parse_address(text)
     if not address.is_loopback and token is None and not unsafe_no_auth:

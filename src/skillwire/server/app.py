@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import nullcontext
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from mcp.server.lowlevel import Server
-from starlette.types import ASGIApp
-
-from skillwire.server.attach import attach
-from skillwire.server.backstage import Backstage
-from skillwire.server.http import http_app
-from skillwire.server.lane import FastLane
+from skillwire.server.lane import FastLane, discovery
+from skillwire.server.late import Asgi
 from skillwire.server.library import SkillLibrary
-from skillwire.server.service import SkillService
+from skillwire.server.offer import Offer
 from skillwire.server.stdio import serve_stdio
 from skillwire.server.surfaces import Surfaces
 from skillwire.sources.base import Source
 from skillwire.sources.roots import Root
+
+if TYPE_CHECKING:
+    from mcp.server.lowlevel import Server
+
+    from skillwire.server.backstage import Backstage, Write
 
 INSTRUCTIONS = (
     "This server publishes Agent Skills through the extension io.modelcontextprotocol/skills. "
@@ -34,7 +35,7 @@ class SkillServer:
     """Serves directories, `prefix=directory` strings or `Source` objects over stdio or HTTP.
 
     While it runs, changes are seen and told to clients, unless `watch` is off. `surfaces` are for clients
-    that do not know the extension.
+    that do not know the extension. With `fast` off, every request goes through the SDK.
     """
 
     def __init__(
@@ -50,7 +51,9 @@ class SkillServer:
         watch: bool = True,
         fast: bool = True,
     ) -> None:
-        self._service = SkillService(
+        self._name = name
+        self._instructions = instructions
+        self._offer = Offer(
             *sources,
             ttl_ms=ttl_ms,
             cache_scope=cache_scope,
@@ -59,21 +62,56 @@ class SkillServer:
             surfaces=surfaces,
             watch=watch,
         )
-        self.library: SkillLibrary = self._service.library
-        self.low_level: Server[Any] = Server(name, version=version("skillwire"), instructions=instructions)
-        attach(self.low_level, self._service)
-        answers = self._service.methods.answers
-        self._lane = FastLane(answers, {"name": name, "version": version("skillwire")}) if fast else None
+        self._lane: FastLane | None = None
+        if fast:
+            self._lane = FastLane(
+                self._offer.answers,
+                {"name": name, "version": version("skillwire")},
+                discovery(instructions, self._offer.surfaces, watched=watch),
+            )
+
+    @property
+    def library(self) -> SkillLibrary:
+        return self._offer.library
+
+    @cached_property
+    def low_level(self) -> Server[Any]:
+        """The SDK's server, made when it is first asked for: importing it takes longer than most answers."""
+        from mcp.server.lowlevel import Server
+
+        from skillwire.server.attach import attach
+        from skillwire.server.service import SkillService
+
+        server: Server[Any] = Server(
+            self._name, version=version("skillwire"), instructions=self._instructions
+        )
+        attach(server, SkillService(self._offer))
+        return server
 
     async def run_stdio(self) -> None:
         """Serve one client over standard input and output until it goes away."""
         # Watching from the start: the lane may answer long before the SDK's server runs.
-        watch = self._service.watch
+        watch = self._offer.watch
         async with nullcontext() if watch is None else watch.running():
-            await serve_stdio(self._lane, lambda write: Backstage(self.low_level, write))
+            await serve_stdio(self._lane, self._backstage)
 
     def http_app(
         self, *, allowed_hosts: Iterable[str] = (), token: str | None = None, stateless: bool = False
-    ) -> ASGIApp:
-        """An ASGI application that serves any number of clients at `/mcp`."""
-        return http_app(self.low_level, allowed_hosts=allowed_hosts, token=token, stateless=stateless)
+    ) -> Asgi:
+        """An ASGI application for any number of clients at `/mcp`, for a server that keeps lifespans."""
+        from skillwire.server.http import http_app
+
+        watch = self._offer.watch
+        return http_app(
+            self._lane,
+            lambda: self.low_level,
+            around=nullcontext if watch is None else watch.running,
+            allowed_hosts=allowed_hosts,
+            token=token,
+            stateless=stateless,
+        )
+
+    def _backstage(self, write: Write) -> Backstage:
+        from skillwire.server.backstage import Backstage
+
+        return Backstage(self.low_level, write)

@@ -16,6 +16,7 @@ from mcp.server.subscriptions import ListenHandler
 
 from skillwire.server.library import SkillLibrary
 from skillwire.server.methods import Handler
+from skillwire.server.offer import Offer
 from skillwire.server.service import LISTEN, SETTINGS, SkillService
 from skillwire.server.surfaces import Surfaces
 from skillwire.sources.base import Source
@@ -43,13 +44,15 @@ def add_skills(
     extension.
     """
     service = SkillService(
-        *sources,
-        ttl_ms=ttl_ms,
-        cache_scope=cache_scope,
-        page_size=page_size,
-        unlisted=unlisted,
-        surfaces=surfaces,
-        watch=watch,
+        Offer(
+            *sources,
+            ttl_ms=ttl_ms,
+            cache_scope=cache_scope,
+            page_size=page_size,
+            unlisted=unlisted,
+            surfaces=surfaces,
+            watch=watch,
+        )
     )
     attach(_low_level(server), service)
     return service.library

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from skillwire.server.late import Asgi, Receive, Scope, Send
 
 _CHALLENGE = b'Bearer realm="skillwire"'
 _INVALID = b'Bearer realm="skillwire", error="invalid_token"'
@@ -13,7 +13,7 @@ _INVALID = b'Bearer realm="skillwire", error="invalid_token"'
 class BearerAuth:
     """Wants `Authorization: Bearer TOKEN` on every request but those to `open_paths`."""
 
-    def __init__(self, app: ASGIApp, token: str, *, open_paths: frozenset[str]) -> None:
+    def __init__(self, app: Asgi, token: str, *, open_paths: frozenset[str]) -> None:
         if not token:
             raise ValueError("the token is empty")
         self._app = app

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import anyio
 import anyio.abc
@@ -19,10 +19,13 @@ _ENDLESS: Final = frozenset({"subscriptions/listen"})
 _PATIENCE_SECONDS: Final = 5.0
 
 
+Write: TypeAlias = Callable[[bytes], Awaitable[None]]
+
+
 class Backstage:
     """Feeds lines to the SDK and gives what it answers to `write`."""
 
-    def __init__(self, server: Server[Any], write: Callable[[bytes], Awaitable[None]]) -> None:
+    def __init__(self, server: Server[Any], write: Write) -> None:
         self._server = server
         self._write = write
         self._to_server, self._from_client = anyio.create_memory_object_stream[SessionMessage | Exception](0)

@@ -25,6 +25,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from skillwire.server.methods import Context, Handler
+from skillwire.server.offer import Offer
 from skillwire.server.service import LISTEN, SETTINGS, SUBSCRIBE, SkillService
 from skillwire.server.surfaces import Surfaces
 from skillwire.sources.base import Source
@@ -50,12 +51,14 @@ class SkillsExtension(Extension):
         surfaces: Surfaces | None = None,
     ) -> None:
         self._service = SkillService(
-            *sources,
-            ttl_ms=ttl_ms,
-            cache_scope=cache_scope,
-            page_size=page_size,
-            unlisted=unlisted,
-            surfaces=surfaces,
+            Offer(
+                *sources,
+                ttl_ms=ttl_ms,
+                cache_scope=cache_scope,
+                page_size=page_size,
+                unlisted=unlisted,
+                surfaces=surfaces,
+            )
         )
         self.library = self._service.library
         self._bindings = self._service.bindings()

@@ -17,8 +17,16 @@ from typing import Final, TypeGuard
 
 from skillwire.errors import Refusal
 from skillwire.server.answers import SkillAnswers
+from skillwire.server.surfaces import Surfaces
 from skillwire.skill.entries import JsonObject, JsonValue, SkillEntry
-from skillwire.wire.v1 import METHOD_GET, METHOD_LIST, METHOD_READ_DIRECTORY, entry_to_wire
+from skillwire.wire.v1 import (
+    DIRECTORY_READ_SETTING,
+    EXTENSION_ID,
+    METHOD_GET,
+    METHOD_LIST,
+    METHOD_READ_DIRECTORY,
+    entry_to_wire,
+)
 
 ERA: Final = "2026-07-28"
 METHOD_DISCOVER: Final = "server/discover"
@@ -52,6 +60,27 @@ class LaneRequest:
     id_json: bytes
     uri: str | None
     cursor: str | None
+
+
+def discovery(instructions: str, surfaces: Surfaces, *, watched: bool) -> JsonObject:
+    """What a server says of itself to `server/discover`; the SDK says the same, which a test holds."""
+    changes: JsonObject = {"listChanged": watched}
+    capabilities: JsonObject = {
+        "extensions": {EXTENSION_ID: {DIRECTORY_READ_SETTING: True}},
+        "resources": {"subscribe": watched, **changes},
+    }
+    if surfaces.tools != "never":
+        capabilities["tools"] = changes
+    if surfaces.prompts:
+        capabilities["prompts"] = changes
+    return {
+        "supportedVersions": [ERA],
+        "capabilities": capabilities,
+        "instructions": instructions,
+        "resultType": "complete",
+        "ttlMs": 0,
+        "cacheScope": "private",
+    }
 
 
 class FastLane:

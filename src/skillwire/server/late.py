@@ -28,13 +28,20 @@ class LifespanApp(Protocol):
 class LateApp:
     """Stands for an application that `load` makes in a thread, once. `live` keeps it open meanwhile."""
 
-    def __init__(self, load: Callable[[], LifespanApp]) -> None:
+    def __init__(
+        self, load: Callable[[], LifespanApp], around: Callable[[], AbstractAsyncContextManager[object]]
+    ) -> None:
         self._load = load
+        self._around = around
         self._needed = asyncio.Event()
         self._ready: asyncio.Future[LifespanApp] | None = None
 
     async def live(self, stopping: asyncio.Event) -> None:
         """Wait until the application is needed, open it, and close it when the server stops."""
+        async with self._around():
+            await self._live(stopping)
+
+    async def _live(self, stopping: asyncio.Event) -> None:
         self._ready = asyncio.get_running_loop().create_future()
         needed = asyncio.ensure_future(self._needed.wait())
         stopped = asyncio.ensure_future(stopping.wait())

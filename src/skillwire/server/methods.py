@@ -11,9 +11,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from skillwire.errors import Refusal
-from skillwire.server.answers import CacheAdvice, SkillAnswers
-from skillwire.server.auxiliary import Auxiliaries
-from skillwire.server.library import SkillLibrary
+from skillwire.server.answers import SkillAnswers
 from skillwire.skill.entries import JsonObject
 from skillwire.wire.v1 import METHOD_GET, METHOD_LIST, METHOD_READ_DIRECTORY
 
@@ -33,11 +31,8 @@ class DirectoryParams(types.RequestParams):
 class SkillMethods:
     """The handlers. Each asks for the answer in the protocol era that the client speaks."""
 
-    def __init__(
-        self, library: SkillLibrary, cache: CacheAdvice, auxiliaries: Auxiliaries | None = None
-    ) -> None:
-        self.library = library
-        self.answers = SkillAnswers(library, cache, auxiliaries)
+    def __init__(self, answers: SkillAnswers) -> None:
+        self.answers = answers
 
     def extension_methods(self) -> tuple[tuple[str, type[types.RequestParams], Handler], ...]:
         """What declaring the extension commits a server to (CAP-2), and the directory method."""

@@ -6,15 +6,12 @@ The methods of the extension, the resources, and what older clients read; who is
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import mcp_types as types
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, SubscriptionBus
 
-from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.server.announcer import (
     PROMPTS_CHANGED,
     TOOLS_CHANGED,
@@ -22,18 +19,11 @@ from skillwire.server.announcer import (
     can_be_told,
     connection_of,
 )
-from skillwire.server.answers import CacheAdvice
-from skillwire.server.auxiliary import Auxiliaries
 from skillwire.server.chain import Wrap, both_of, call_theirs_first, list_after, read_first
-from skillwire.server.library import SkillLibrary
 from skillwire.server.methods import Context, Handler, SkillMethods
+from skillwire.server.offer import Offer
 from skillwire.server.prompts import SkillPrompts
 from skillwire.server.skill_tools import NAMES, SkillTools
-from skillwire.server.surfaces import Surfaces
-from skillwire.server.watch import Watch
-from skillwire.sources.base import Source
-from skillwire.sources.directory import DirectorySource
-from skillwire.sources.roots import Root
 from skillwire.wire.v1 import DIRECTORY_READ_SETTING, EXTENSION_ID
 
 SETTINGS: Final[dict[str, Any]] = {DIRECTORY_READ_SETTING: True}
@@ -42,42 +32,27 @@ SUBSCRIBE: Final = "resources/subscribe"
 
 
 class SkillService:
-    """Sources, served. `watch` follows changes and tells clients of them; without it, none are announced."""
+    """An offer, on the SDK. Where it is watched, clients are told of changes; otherwise of none."""
 
-    def __init__(
-        self,
-        *sources: Source | Root | str | Path,
-        ttl_ms: int = 60_000,
-        cache_scope: Literal["public", "private"] = "public",
-        page_size: int = 100,
-        unlisted: Iterable[str] = (),
-        surfaces: Surfaces | None = None,
-        watch: bool = True,
-        limits: Limits = DEFAULT_LIMITS,
-    ) -> None:
-        surfaces = surfaces or Surfaces()
-        cache = CacheAdvice(ttl_ms, cache_scope)
-        self.library = make_library(sources, page_size=page_size, unlisted=unlisted)
-        auxiliaries = Auxiliaries(surfaces, limits=limits)
-        self.methods = SkillMethods(self.library, cache, auxiliaries)
-        self.tools = (
-            None
-            if surfaces.tools == "never"
-            else SkillTools(self.library, cache, surfaces.tools, limits=limits)
-        )
-        self.prompts = SkillPrompts(self.library, cache, limits=limits) if surfaces.prompts else None
+    def __init__(self, offer: Offer) -> None:
+        library, cache, limits = offer.library, offer.cache, offer.limits
+        mode = offer.surfaces.tools
+        self.library = library
+        self.methods = SkillMethods(offer.answers)
+        self.tools = None if mode == "never" else SkillTools(library, cache, mode, limits=limits)
+        self.prompts = SkillPrompts(library, cache, limits=limits) if offer.surfaces.prompts else None
         self.announcer: Announcer | None = None
-        self.watch: Watch | None = None
+        self.watch = offer.watch
         self._limits = limits
-        if watch:
+        if self.watch is not None:
             self.announcer = Announcer(
-                self.library, auxiliaries, bus=InMemorySubscriptionBus(), limits=limits
+                library, offer.auxiliaries, bus=InMemorySubscriptionBus(), limits=limits
             )
             if self.tools is not None:
                 self.announcer.lists[TOOLS_CHANGED] = self.tools.differs
             if self.prompts is not None:
                 self.announcer.lists[PROMPTS_CHANGED] = self.prompts.differs
-            self.watch = Watch(self.library, self.announcer)
+            self.watch.announcer = self.announcer
 
     @property
     def bus(self) -> SubscriptionBus | None:
@@ -148,22 +123,6 @@ class SkillService:
                 if is_ours and kind in capabilities:
                     capabilities[kind]["listChanged"] = is_told
         return result
-
-
-def make_library(
-    sources: Iterable[Source | Root | str | Path], *, page_size: int = 100, unlisted: Iterable[str] = ()
-) -> SkillLibrary:
-    """A library over sources and directories. Directories are walked together and come first."""
-    made: list[Source] = []
-    roots: list[Root | str | Path] = []
-    for source in sources:
-        if isinstance(source, Root | str | Path):
-            roots.append(source)
-        else:
-            made.append(source)
-    if roots:
-        made.insert(0, DirectorySource(roots))
-    return SkillLibrary(made, page_size=page_size, unlisted=unlisted)
 
 
 async def _is_our_tool(name: str) -> bool:

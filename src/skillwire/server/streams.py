@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from skillwire.server.late import Asgi, Message, Receive, Scope, Send
 
 _EVENT_STREAM = b"text/event-stream"
 
@@ -15,7 +15,7 @@ _EVENT_STREAM = b"text/event-stream"
 class EventStreams:
     """Passes every request on. After `end`, a stream sees its client as gone; other requests are answered."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: Asgi) -> None:
         self._app = app
         self._ending = asyncio.Event()
 

@@ -25,11 +25,11 @@ _log = logging.getLogger(__name__)
 
 
 class Watch:
-    """Watches every source that can be watched."""
+    """Watches every source that can be watched. The announcer comes with the SDK, which may be later."""
 
-    def __init__(self, library: SkillLibrary, announcer: Announcer) -> None:
+    def __init__(self, library: SkillLibrary) -> None:
         self._sources = [source for source in library.sources if isinstance(source, LiveSource)]
-        self._announcer = announcer
+        self.announcer: Announcer | None = None
         self._turn = anyio.Lock()
         self._runs = 0
 
@@ -68,8 +68,10 @@ class Watch:
         async with self._turn, anyio.create_task_group() as tasks:
 
             async def changed() -> None:
+                if self.announcer is None:
+                    return  # Nobody is there yet who could be told.
                 try:
-                    await self._announcer.announce(tasks)
+                    await self.announcer.announce(tasks)
                 except Exception as error:  # Whoever asks will be told what is wrong.
                     _log.warning("a change could not be announced: %s", error)
 

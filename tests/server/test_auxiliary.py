@@ -1,0 +1,228 @@
+"""Clients of older dialects find the skills where they look, through clients that others wrote."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import anyio
+import mcp_types as types
+import pytest
+from fastmcp import Client as FastMCPClient
+from fastmcp.utilities.skills import download_skill, get_skill_manifest, list_skills, sync_skills
+
+from clients import both_eras, call, connected, refusal
+from skillwire import FunctionSource, SkillServer, Surfaces
+from skillwire.server.address import Address
+from skillwire.server.http import HttpServer
+from skillwire.server.surfaces import ALL_OFF
+from skillwire.skill.drafts import Dialect
+from skillwire.wire.index import parse_index
+from skillwire.wire.manifest import bind_to_manifest
+from skillwire.wire.scan import resource_page, scanned_entry, with_manifests
+from trees import skill_md, write, write_skill
+
+pytestmark = pytest.mark.anyio
+
+BINARY = bytes(range(256))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "skills"
+    write_skill(folder / "code-review", {"refs/checklist.md": "naïve\r\n".encode(), "logo.png": BINARY})
+    write_skill(folder / "git-commit-review")
+    write_skill(folder / "team/release-notes")
+    return folder
+
+
+async def text_at(client: Any, uri: str) -> tuple[str | None, str]:
+    [content] = (await client.read_resource(uri)).contents
+    assert isinstance(content, types.TextResourceContents)
+    return content.mime_type, content.text
+
+
+async def uris_of(client: Any) -> list[str]:
+    return [str(resource.uri) for resource in (await client.list_resources()).resources]
+
+
+@asynccontextmanager
+async def fast_mcp(server: SkillServer) -> AsyncGenerator[FastMCPClient[Any]]:
+    http = HttpServer(server.http_app(), Address("127.0.0.1", 0))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(http.serve)
+        async with FastMCPClient(http.url) as client:
+            yield client
+        http.stop()
+
+
+async def test_fastmcps_own_utilities_list_and_download_skills(folder: Path, tmp_path: Path) -> None:
+    async with fast_mcp(SkillServer(folder)) as client:
+        assert [(skill.name, skill.uri) for skill in await list_skills(client)] == [
+            ("code-review", "skill://code-review/SKILL.md"),
+            ("git-commit-review", "skill://git-commit-review/SKILL.md"),
+            ("team/release-notes", "skill://team/release-notes/SKILL.md"),
+        ]
+        manifest = await get_skill_manifest(client, "code-review")
+        assert (manifest.name, [file.path for file in manifest.files]) == (
+            "code-review",
+            ["SKILL.md", "logo.png", "refs/checklist.md"],
+        )
+        place = await download_skill(client, "code-review", tmp_path / "got")
+        for file in ("SKILL.md", "logo.png"):
+            assert (place / file).read_bytes() == (folder / "code-review" / file).read_bytes()
+        assert (place / "refs/checklist.md").read_text("utf-8").startswith("naïve")
+
+
+async def test_fastmcp_can_sync_a_folder_whose_skills_all_go_by_their_name(
+    folder: Path, tmp_path: Path
+) -> None:
+    async with fast_mcp(SkillServer(folder, unlisted=["team/*"])) as client:
+        places = await sync_skills(client, tmp_path / "got")
+        assert sorted(place.name for place in places) == ["code-review", "git-commit-review"]
+
+
+@both_eras
+async def test_skills_and_manifests_are_listed_and_supporting_files_are_a_template(
+    folder: Path, version: str
+) -> None:
+    async with connected(SkillServer(folder).low_level, version) as client:
+        answer = await call(client, "resources/list")
+        media = {resource["uri"]: resource["mimeType"] for resource in answer["resources"]}
+        assert media == {
+            "skill://code-review/SKILL.md": "text/markdown",
+            "skill://code-review/_manifest": "application/json",
+            "skill://git-commit-review/SKILL.md": "text/markdown",
+            "skill://git-commit-review/_manifest": "application/json",
+            "skill://index.json": "application/json",
+            "skill://prompt-xml": "application/xml",
+            "skill://team/release-notes/SKILL.md": "text/markdown",
+        }
+        templates = (await client.list_resource_templates()).resource_templates
+        assert [template.uri_template for template in templates] == [
+            "skill://{+path}",
+            "skill://{name}/{+path}",
+        ]
+        # Our own reading of that dialect binds every file.
+        found = with_manifests(resource_page(answer).resources)
+        assert sorted(found) == ["skill://code-review/_manifest", "skill://git-commit-review/_manifest"]
+        for uri, resource in found.items():
+            _, manifest = await text_at(client, uri)
+            bound: Any = bind_to_manifest(scanned_entry(resource, Dialect.MANIFEST), manifest.encode())
+            served = await call(client, "skills/get", uri=bound.uri)
+            assert [{"uri": f.uri, "digest": f.digest, "size": f.size} for f in bound.resources] == served[
+                "skill"
+            ]["resources"]
+
+
+@both_eras
+@pytest.mark.parametrize("shape", ["d2", "d3", "d4"])
+async def test_the_index_is_read_in_each_shape(folder: Path, version: str, shape: Any) -> None:
+    server = SkillServer(folder, surfaces=Surfaces(index=shape), unlisted=["git-*"])
+    async with connected(server.low_level, version) as client:
+        media, index = await text_at(client, "skill://index.json")
+        listing = parse_index(index.encode())
+        assert (media, listing.issues) == ("application/json", ())
+        assert {entry.dialect.value.lower() for entry in listing.entries} == {shape}
+        assert [entry.uri for entry in listing.entries] == [
+            "skill://code-review/SKILL.md",
+            "skill://team/release-notes/SKILL.md",
+        ]
+        assert ("$schema" in json.loads(index)) is (shape != "d4")
+
+
+@both_eras
+async def test_the_catalogue_is_there_as_xml(folder: Path, version: str) -> None:
+    async with connected(SkillServer(folder).low_level, version) as client:
+        media, text = await text_at(client, "skill://prompt-xml")
+        assert media == "application/xml"
+        names = [skill.findtext("name") for skill in ElementTree.fromstring(text)]
+        assert names == ["code-review", "git-commit-review", "release-notes"]
+
+
+@both_eras
+async def test_all_of_it_can_be_switched_off(folder: Path, version: str) -> None:
+    async with connected(SkillServer(folder, surfaces=ALL_OFF).low_level, version) as client:
+        assert all(uri.endswith("/SKILL.md") for uri in await uris_of(client))
+        for uri in ("skill://index.json", "skill://prompt-xml", "skill://code-review/_manifest"):
+            assert (await refusal(client, "resources/read", uri=uri)).code == types.INVALID_PARAMS
+        capabilities = client.server_capabilities
+        assert (capabilities.tools, capabilities.prompts) == (None, None)
+        assert len((await client.list_resource_templates()).resource_templates) == 1
+
+
+async def test_what_is_really_there_has_its_uri_for_itself(tmp_path: Path) -> None:
+    write_skill(tmp_path / "prompt-xml")
+    write_skill(tmp_path / "index.json/tool")
+    write_skill(tmp_path / "a", {"_manifest": b"mine"})
+    write_skill(tmp_path / "b", {"_manifest/x": b"mine"})
+    async with connected(SkillServer(tmp_path).low_level, "2026-07-28") as client:
+        assert sorted(await uris_of(client)) == [
+            "skill://a/SKILL.md",
+            "skill://b/SKILL.md",
+            "skill://index.json/tool/SKILL.md",
+            "skill://prompt-xml/SKILL.md",
+            "skill://prompt-xml/_manifest",
+        ]
+        assert (await text_at(client, "skill://a/_manifest"))[1] == "mine"
+        for uri in ("skill://prompt-xml", "skill://index.json", "skill://b/_manifest"):
+            error = await refusal(client, "resources/read", uri=uri)
+            assert "is a directory" in error.message
+            assert (await call(client, "resources/directory/read", uri=uri))["resources"]
+
+
+async def test_a_large_file_costs_the_manifest_and_nothing_else(tmp_path: Path) -> None:
+    write_skill(tmp_path / "large", {"big.bin": bytes(2**20 + 1)})
+    write_skill(tmp_path / "fits", {"big.bin": bytes(2**20)})
+    async with connected(SkillServer(tmp_path).low_level, "2026-07-28") as client:
+        assert [uri for uri in await uris_of(client) if "_manifest" in uri] == ["skill://fits/_manifest"]
+        error = await refusal(client, "resources/read", uri="skill://large/_manifest")
+        assert error.code == types.INVALID_PARAMS
+        assert (await client.read_resource("skill://large/big.bin")).contents
+
+
+async def test_a_skill_that_lists_no_files_is_in_the_index_and_has_no_manifest() -> None:
+    made = FunctionSource()
+
+    @made.dynamic("live")
+    def live() -> str:
+        return skill_md("live").decode()
+
+    async with connected(SkillServer(made).low_level, "2026-07-28") as client:
+        assert "skill://live/_manifest" not in await uris_of(client)
+        [entry] = parse_index((await text_at(client, "skill://index.json"))[1].encode()).entries
+        assert entry.uri == "skill://live/SKILL.md"
+
+
+@both_eras
+async def test_an_edit_is_in_all_of_it_at_the_next_read(folder: Path, version: str) -> None:
+    async with connected(SkillServer(folder).low_level, version) as client:
+
+        async def now(uri: str) -> str:
+            # Asked for directly: the client itself may keep an answer for as long as the server allows.
+            return (await call(client, "resources/read", uri=uri))["contents"][0]["text"]
+
+        before = await now("skill://code-review/_manifest")
+        write(folder / "code-review/SKILL.md", skill_md("code-review", "Quite another."))
+        await now("skill://code-review/SKILL.md")
+        for uri in ("skill://index.json", "skill://prompt-xml"):
+            assert "Quite another." in await now(uri)
+        assert await now("skill://code-review/_manifest") != before
+
+
+async def test_pages_hold_skills_and_what_tells_of_them_alike(folder: Path) -> None:
+    async with connected(SkillServer(folder, page_size=2).low_level, "2026-07-28") as client:
+        uris: list[str] = []
+        cursor: str | None = None
+        while True:
+            page = await client.list_resources(cursor=cursor)
+            assert len(page.resources) <= 2
+            uris += [str(resource.uri) for resource in page.resources]
+            if (cursor := page.next_cursor) is None:
+                break
+        assert uris == sorted(set(uris))
+        assert len(uris) == 7
