@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import anyio
+import mcp_types as types
 import pytest
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
+from mcp.shared.subscriptions import ResourcesListChanged
 
 from simulator import Simulator, opened
 from skillwire.catalog.registry import RegisteredSkill
@@ -20,6 +25,7 @@ from skillwire.errors import (
 )
 from skillwire.host.config import ServerConfig
 from skillwire.host.events import EventKind
+from skillwire.host.host import SkillHost
 from skillwire.host.styles.gates import Gates
 from skillwire.host.styles.gemini import STYLE, confirmation, tag
 from skillwire.host.styles.owners import owner_of
@@ -243,13 +249,56 @@ def test_g8_the_pattern(name: str) -> None:
     assert STYLE.refusal(entry(), DEFAULT_LIMITS) == ""
 
 
-async def test_g9_a_new_listing_is_asked_for_again(tmp_path: Path) -> None:
+async def until_there_are(host: SkillHost, count: int) -> None:
+    with anyio.fail_after(10):
+        async for event in host.events():
+            if event.kind is EventKind.ADDED and len(host.skills()) == count:
+                return
+
+
+async def test_g9_a_change_that_a_2025_server_tells_of_is_listed_at_once(tmp_path: Path) -> None:
     sim = Simulator()
     sim.skill("refunds")
-    async with opened(tmp_path, host_options=GEMINI, demo=sim) as host:
+    sessions: list[Any] = []
+
+    async def note(ctx: Any, call_next: Any) -> Any:
+        sessions.append(ctx.session)
+        return await call_next(ctx)
+
+    sim.server.middleware.insert(0, note)
+    async with opened(tmp_path, host_options=GEMINI, config={"era": "legacy"}, demo=sim) as host:
         sim.skill("reports")
-        await host.refresh("demo")
+        await sessions[-1].send_resource_list_changed()
+        await until_there_are(host, 2)
         assert [skill.handle for skill in host.skills()] == ["refunds", "reports"]
+
+
+async def test_g9_a_change_that_a_2026_server_tells_of_is_listed_at_once(tmp_path: Path) -> None:
+    sim = Simulator()
+    sim.skill("refunds")
+    bus = InMemorySubscriptionBus()
+    listening = anyio.Event()
+    handler = ListenHandler(bus)
+
+    async def listen(ctx: Any, params: Any) -> Any:
+        listening.set()
+        return await handler(ctx, params)
+
+    async def declare(ctx: Any, call_next: Any) -> Any:
+        result = await call_next(ctx)
+        if ctx.method == "server/discover":
+            result["capabilities"]["resources"]["listChanged"] = True
+        return result
+
+    sim.server.add_request_handler("subscriptions/listen", types.SubscriptionsListenRequestParams, listen)
+    sim.server.middleware.insert(0, declare)
+    async with opened(tmp_path, host_options=GEMINI, demo=sim) as host:
+        with anyio.fail_after(10):
+            await listening.wait()
+            await anyio.wait_all_tasks_blocked()
+        sim.skill("reports")
+        await bus.publish(ResourcesListChanged())
+        await until_there_are(host, 2)
 
 
 @dataclass(frozen=True)
