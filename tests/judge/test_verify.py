@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -155,3 +156,11 @@ async def test_what_could_be_secret_in_a_target_is_not_shown() -> None:
         await skillwire.verify("http://me:secret@127.0.0.1:9/mcp?key=secret", token="secret")
     assert "secret" not in str(caught.value)
     assert "http://127.0.0.1:9/mcp" in str(caught.value)
+
+
+def test_every_remark_of_the_linter_has_a_rule() -> None:
+    """The linter's advice is read from its source: a new remark wants a rule of its own."""
+    source = Path(skillwire.__file__).parent / "skill"
+    remarks = set(re.findall(r'_advise\(\s*"([a-z-]+)"', (source / "lint.py").read_text("utf-8")))
+    assert {"description-when", "body-lines", "reference-missing"} <= remarks
+    assert remarks - {"metadata-reserved"} <= {rule.id.removeprefix("LINT/") for rule in RULES}

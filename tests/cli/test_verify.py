@@ -1,0 +1,158 @@
+"""`skillwire verify` as a person and a CI job use it: what it prints, what it writes, how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+from interop.processes import SKILLWIRE, listening
+from skillwire.judge.rules import RULES
+
+TESTS = Path(__file__).parent.parent
+SKILLS = TESTS.parent / "examples/skills"
+
+
+def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*SKILLWIRE, "verify", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, **env},
+    )
+
+
+def defective(name: str) -> list[str]:
+    """The server of the judge's own tests, by a command that brings what it needs."""
+    return ["--", "env", f"PYTHONPATH={TESTS}", sys.executable, "-m", "judge.defective_server", name]
+
+
+def test_a_server_that_keeps_the_extension_passes() -> None:
+    done = run("--", *SKILLWIRE, "serve", str(SKILLS))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "2025-11-25: 5 skills, 8 files, 9 directories checked" in done.stdout
+    assert done.stdout.endswith("No violations\n")
+
+
+def test_violations_are_explained_within_eighty_columns_and_end_with_1() -> None:
+    done = run(*defective("digest-wrong"))
+    assert (done.returncode, done.stderr) == (1, "")
+    for text in (
+        "Must be mended",
+        "ENT-3/digest",
+        "skill://atlas/logo.bin",
+        "expected:",
+        "seen:",
+        "to mend it:",
+    ):
+        assert text in done.stdout
+    assert "1 violation of MUST, 0 of SHOULD" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_advice_alone_passes() -> None:
+    done = run(*defective("no-when"))
+    assert done.returncode == 0
+    assert "LINT/description-when" in done.stdout
+    assert done.stdout.endswith("No violations, 1 piece of advice\n")
+
+
+def test_json_is_one_document() -> None:
+    done = run("--json", *defective("digest-wrong"))
+    document = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert (document["version"], document["ok"]) == (1, False)
+    assert document["summary"] == {"must": 1, "should": 0, "advice": 0}
+    assert [finding["rule"] for finding in document["findings"]] == ["ENT-3/digest"]
+
+
+def test_junit_is_written_beside_the_report(tmp_path: Path) -> None:
+    done = run("--junit", str(tmp_path / "verify.xml"), *defective("digest-wrong"))
+    assert "ENT-3/digest" in done.stdout
+    suites = ElementTree.parse(tmp_path / "verify.xml").getroot()
+    cases = suites.findall("testsuite/testcase")
+    assert (suites.get("tests"), suites.get("failures")) == (str(len(RULES)), "1")
+    assert len(cases) == len(RULES)
+    [failed] = [case for case in cases if case.find("failure") is not None]
+    assert (failed.get("name") or "").startswith("ENT-3/digest: ")
+    assert "skill://atlas/logo.bin" in (failed.findtext("failure") or "")
+
+
+def test_a_junit_file_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    done = run("--junit", str(tmp_path / "no/such/verify.xml"), *defective("clean"))
+    assert done.returncode == 2
+    assert "cannot write" in done.stderr
+
+
+def test_a_rule_can_be_ignored_and_an_unknown_one_not() -> None:
+    assert run("--ignore", "ENT-3", *defective("digest-wrong")).returncode == 0
+    done = run("--ignore", "NO-1/such", *defective("clean"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "NO-1/such is no rule" in done.stderr
+
+
+def test_one_era_is_spoken_when_asked() -> None:
+    done = run("--era", "2025-11-25", "--json", *defective("list-without-ttl"))
+    assert done.returncode == 0
+    assert [era["era"] for era in json.loads(done.stdout)["eras"]] == ["2025-11-25"]
+
+
+def test_headers_and_tokens_are_sent_and_never_shown(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("open-sesame")
+    command = [
+        *SKILLWIRE,
+        "serve",
+        str(SKILLS),
+        "--http",
+        "127.0.0.1:0",
+        "--token-file",
+        str(tmp_path / "token"),
+    ]
+    with listening(command) as url:
+        assert run("--token-env", "MY_TOKEN", url, MY_TOKEN="open-sesame").returncode == 0
+        assert run("--header", "Authorization: Bearer open-sesame", url).returncode == 0
+        refused = run("--header", "Authorization: Bearer hush-hush", url)
+    assert refused.returncode == 2
+    assert "HTTP 401" in refused.stderr
+    assert "hush" not in refused.stdout + refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "name a URL"),
+        (["http://127.0.0.1:9/mcp"], "nothing listens there"),
+        (["--", sys.executable, "-c", "pass"], "the server ended"),
+        (["--", "no-such-command-of-skillwire"], "is not installed"),
+        (["ftp://example.org"], "not an http:// or https:// URL"),
+        (["--header", "no colon", "http://127.0.0.1:9/"], "NAME: VALUE"),
+        (["--token-env", "NO_SUCH_VARIABLE", "http://127.0.0.1:9/"], "NO_SUCH_VARIABLE is not set"),
+        (["--no-such-option"], "No such option"),
+    ],
+)
+def test_what_cannot_run_says_why_on_one_line_and_ends_with_2(arguments: list[str], message: str) -> None:
+    done = run(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_server_without_skills_does_not_pass(tmp_path: Path) -> None:
+    done = run("--", *SKILLWIRE, "serve", str(tmp_path))
+    assert done.returncode == 2
+    assert "no skill was there to be checked" in done.stderr
+
+
+def test_rules_are_listed_each_with_its_level() -> None:
+    done = run("--rules")
+    assert done.returncode == 0
+    for rule in RULES:
+        assert f"  {rule.id} " in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80

@@ -1,0 +1,52 @@
+"""Real peers under the judge: what they depart from is what the page says, on each transport."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import skillwire
+from interop import fastmcp_peer
+from interop.peers import PINS, Peers
+from interop.processes import listening
+
+pytestmark = [pytest.mark.anyio, pytest.mark.interop]
+
+PAGE = Path(__file__).parents[2] / "docs/verify.md"
+ROW = re.compile(r"^\| `([^`]+)` ([\d.]+) \| (.+?) \| (.+?) \|$", re.MULTILINE)
+
+
+def said(peer: str) -> tuple[str, set[str], set[str]]:
+    """The version, violations and advice that the page has for a peer."""
+    rows = {row[1]: row for row in ROW.finditer(PAGE.read_text("utf-8"))}
+    row = rows[peer]
+    return row[2], set(re.findall(r"`([^`]+)`", row[3])), set(re.findall(r"`([^`]+)`", row[4]))
+
+
+def departures(report: skillwire.Report) -> tuple[set[str], set[str]]:
+    """Rules by id, without what is wrong with the text of our sample skills."""
+    assert any(era.files > 10 for era in report.eras)
+    advice = {finding.rule for finding in report.advice if finding.area != "Advice for authors"}
+    return {finding.rule for finding in report.violations}, advice
+
+
+async def test_ext_skills_departs_as_the_page_says(peers: Peers, folder: Path) -> None:
+    pinned, violations, advice = said("@olaservo/ext-skills")
+    assert json.loads((PINS / "package.json").read_text())["dependencies"]["@olaservo/ext-skills"] == pinned
+    report = await skillwire.verify([*peers.skills_server, str(folder)])
+    assert departures(report) == (violations, advice)
+    with listening([*peers.skills_server, str(folder), "--http"]) as url:
+        assert departures(await skillwire.verify(url)) == (violations, advice)
+
+
+async def test_fastmcp_departs_as_the_page_says(folder: Path) -> None:
+    installed, violations, advice = said("fastmcp")
+    assert version("fastmcp") == installed
+    report = await skillwire.verify([sys.executable, fastmcp_peer.__file__, str(folder)])
+    assert departures(report) == (violations, advice)
+    assert departures(await skillwire.verify(fastmcp_peer.make_server(str(folder)))) == (violations, advice)
