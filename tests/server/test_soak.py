@@ -1,7 +1,7 @@
 """A tree that never holds still, and clients that list, read and verify all the while.
 
-Each version of each file is known here, in the order in which it was written. So an answer can be judged from outside:
-an entry may never be older than bytes that went out before it was asked for.
+Each version of each file is known here, in the order in which it was written. So an answer can be judged from
+outside: an entry may never be older than bytes that went out before it was asked for.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.soak]
 SKILLS = 1000
 EDITS = int(os.environ.get("SOAK_EDITS", "500"))
 SEED = int(os.environ.get("SOAK_SEED", "7"))
-STEPS_PER_EDIT = 4
-STEPS_PER_LISTING = 40
+STEPS_PER_EDIT = 2
+STEPS_PER_LISTING = 60
 PATIENCE = 60
 FILES = ("SKILL.md", "data.txt", "refs/more.md")
 
@@ -64,7 +64,6 @@ class Tree:
         act(self._chance.choice(self._paths))
 
     def _plant(self, path: str) -> None:
-        # Made elsewhere and moved in whole, as a checkout or an unpacked archive does not; see `_add`.
         place = self.folder / path
         write_skill(place, {"data.txt": b"0", "refs/more.md": path.encode()})
         self._paths.append(path)
