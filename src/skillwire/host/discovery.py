@@ -8,20 +8,17 @@ registry takes everything in at once, so that no server is first. Nothing but en
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import anyio
 import anyio.abc
 import anyio.to_thread
 
-from skillwire.catalog.naming import Naming
-from skillwire.catalog.registry import Changes, RegisteredSkill, Registry
+from skillwire.catalog.registry import RegisteredSkill, Registry
 from skillwire.errors import (
     AmbiguousName,
     ApprovalRequired,
-    LimitExceeded,
     SkillNotFound,
     SkillwireError,
     SourceError,
@@ -29,25 +26,24 @@ from skillwire.errors import (
 from skillwire.host.approvals import ApprovalStore
 from skillwire.host.config import ServerConfig
 from skillwire.host.connections import Connection, Status
-from skillwire.host.events import Event, EventKind, EventLog
+from skillwire.host.events import EventKind
+from skillwire.host.intake import Intake
 from skillwire.host.loading import SkillSource
 from skillwire.host.mentions import mentioned_skills
 from skillwire.host.places import LocalDirectory
 from skillwire.host.styles.base import Style
-from skillwire.host.styles.gates import OPEN, Gates
-from skillwire.host.styles.ranks import Layer, collision_lines
-from skillwire.issues import Issue, shown
+from skillwire.host.styles.gates import Gates
+from skillwire.host.styles.ranks import Layer
+from skillwire.issues import shown
 from skillwire.limits import Limits
 from skillwire.skill.drafts import Dialect
 from skillwire.skill.entries import SkillEntry
-from skillwire.skill.uris import SkillUri, parse_uri, shown_uri
+from skillwire.skill.uris import SkillUri, parse_uri
 from skillwire.sources.commands import CommandFiles
 from skillwire.sources.directory import DirectorySource
 from skillwire.sources.mcp import McpSource
 from skillwire.trust.approval import Policy, Reason
 from skillwire.trust.origin import Origin
-
-_REMARKS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +62,7 @@ class ServerState:
 
 
 class Discovery:
-    """Finds skills and keeps the registry up to date. `on_changed` hears of every entry that changed."""
+    """Finds skills, and hands what it finds to the intake."""
 
     def __init__(
         self,
@@ -74,32 +70,23 @@ class Discovery:
         servers: Mapping[Origin, ServerConfig],
         directories: Iterable[LocalDirectory],
         registry: Registry,
+        intake: Intake,
         approvals: ApprovalStore,
-        log: EventLog,
-        disabled: Collection[str],
         style: Style,
-        naming: Naming,
         limits: Limits,
-        on_changed: Callable[[RegisteredSkill], None],
     ) -> None:
         self._configs = dict(servers)
         self._directories = tuple(directories)
         self._registry = registry
+        self._intake = intake
         self._approvals = approvals
-        self._log = log
-        self._disabled = frozenset(disabled)
         self._style = style
-        self._naming = naming
         self._limits = limits
-        self._on_changed = on_changed
         self._connections: dict[Origin, Connection] = {}
         self._sources: dict[Origin, SkillSource] = {}
         self._listed: dict[Origin, anyio.Event] = {}
-        # What was found while opening; `None` once the host is open.
-        self._found: dict[Origin, Iterable[SkillEntry]] | None = {}
         self._mentioned: dict[Origin, dict[SkillUri, SkillEntry]] = {}
         self._reasons: dict[Origin, str] = {}
-        self._gates = OPEN
 
     async def open(self, tasks: anyio.abc.TaskGroup) -> None:
         """Connect, list and walk, side by side; ends when everybody has answered or used up their time."""
@@ -113,7 +100,7 @@ class Discovery:
                 connection,
                 accept_drafts=config.accept_drafts,
                 bare_scan=config.bare_scan or self._style.bare_scan,
-                peek=self._style.peek,
+                peek=self._peek(config),
                 ask_everyone=self._style.asks_everyone,
                 limits=self._limits,
             )
@@ -124,8 +111,7 @@ class Discovery:
                 finding.start_soon(self._walk, directory)
             for origin in self._connections:
                 finding.start_soon(self._await_listing, origin)
-        found, self._found = self._found or {}, None
-        self._report(self._registry.replace_many(found))
+        self._intake.open()
 
     async def refresh(self, label: str | None = None, *, expired_only: bool = False) -> None:
         """Ask the servers, or one, for their listings again; without a label, walk the directories too."""
@@ -140,33 +126,19 @@ class Discovery:
         for directory in self._directories:
             source = self._sources.get(directory.origin)
             if isinstance(source, DirectorySource | CommandFiles) and await source.rescan():
-                self._take_in(directory.origin, await source.list_entries())
+                self._intake.take(directory.origin, await source.list_entries())
 
     async def look_up(self, uri: SkillUri, origin: Origin) -> RegisteredSkill:
         """Ask a server for a skill that it may not list (LST-3)."""
         entry = await self.source(origin).get_entry(uri)
-        if not self._wants(origin, entry):
-            # Not `SkillNotFound`: nobody may go on to read it as something else.
-            raise ApprovalRequired(
-                f"{shown_uri(uri)} from {origin} is excluded by the configuration: change that to use it",
-                reason=Reason.DENIED,
-                origin=origin.label,
-                uri=uri,
-            )
-        if refusal := self._refusal(origin, entry):
-            raise LimitExceeded(f"{shown_uri(uri)} from {origin} is not taken: {refusal}")
-        self.take_fresh(origin, entry)
+        self._intake.take_one(origin, entry)
         return self._registry.find_uri(uri, origin.label)
-
-    def take_fresh(self, origin: Origin, entry: SkillEntry) -> None:
-        """Take in one entry that a server just gave."""
-        self._report(self._registry.add(origin, entry))
 
     def source(self, origin: Origin) -> SkillSource:
         source = self._sources.get(origin)
         if source is None:
             raise SourceError(f"{origin} is not part of this host")
-        if closed := self._gates.closed_for(origin):
+        if closed := self._intake.gates.closed_for(origin):
             raise ApprovalRequired(
                 f"{origin} is not read from: {closed}", reason=Reason.DENIED, origin=origin.label, uri=""
             )
@@ -186,16 +158,25 @@ class Discovery:
 
         Gives the servers behind closed gates, and those that were and are no longer.
         """
-        before, self._gates = self._gates, gates
+        before, self._intake.gates = self._intake.gates, gates
         closed = tuple(origin for origin in self._connections if gates.closed_for(origin))
         for origin in closed:
-            self._empty(origin)
+            self._intake.empty(origin)
             if not before.closed_for(origin):
-                self._tell(EventKind.REMARK, f"{origin}: {gates.closed_for(origin)}", origin)
+                self._intake.tell(EventKind.REMARK, f"{origin}: {gates.closed_for(origin)}", origin)
         was_closed = [origin for origin in self._connections if before.closed_for(origin)]
         return closed, tuple(origin for origin in was_closed if origin not in closed)
 
+    def _peek(self, config: ServerConfig) -> Callable[[SkillEntry], bool] | None:
+        """Which skills the style may peek at: of a server that nothing is taken from, none."""
+        if not self._style.peek or config.approval is Policy.NEVER:
+            return None
+        return config.selection.admits
+
     def policy(self, origin: Origin) -> Policy:
+        """How its user treats a server. A load that is under way when a gate closes ends by this, too."""
+        if self._intake.gates.closed_for(origin):
+            return Policy.NEVER
         return self._configs[origin].approval if origin in self._configs else Policy.PROMPT
 
     def server(self, label: str) -> Origin:
@@ -263,11 +244,11 @@ class Discovery:
         """Runs in the connection's own task, whenever it is made or lost."""
         origin = Origin.mcp(connection.label)
         if connection.status is not Status.READY:
-            if self._found is None:
+            if not self._intake.collecting:
                 self._offline(origin, f"cannot be reached: {connection.reason}")
             return
         if self._reasons.pop(origin, None) is not None:
-            self._tell(EventKind.RECOVERED, f"{origin} is connected", origin)
+            self._intake.tell(EventKind.RECOVERED, f"{origin} is connected", origin)
         try:
             await self._list_again(connection)
         finally:
@@ -276,18 +257,18 @@ class Discovery:
     async def _list_again(self, connection: Connection, afresh: bool = True) -> None:
         origin = Origin.mcp(connection.label)
         source = self._sources[origin]
-        if not isinstance(source, McpSource) or self._gates.closed_for(origin):
+        if not isinstance(source, McpSource) or self._intake.gates.closed_for(origin):
             return
         if afresh:
             source.expire()
         try:
             listed = await self._listing(source, origin)
-            self._take_in(origin, _with(listed, self._mentioned.get(origin, {})))
-            self._remark(origin, [issue for problem in source.problems() for issue in problem.issues])
+            self._intake.take(origin, _with(listed, self._mentioned.get(origin, {})))
+            self._intake.remark(origin, [issue for problem in source.problems() for issue in problem.issues])
             if await self._look_up_mentioned(connection, source, {entry.uri for entry in listed}):
-                self._take_in(origin, _with(listed, self._mentioned[origin]))
+                self._intake.take(origin, _with(listed, self._mentioned[origin]))
         except SkillwireError as error:
-            self._tell(EventKind.FAILURE, f"{origin} gave no listing: {error}", origin)
+            self._intake.tell(EventKind.FAILURE, f"{origin} gave no listing: {error}", origin)
 
     async def _listing(self, source: McpSource, origin: Origin) -> Sequence[SkillEntry]:
         """A server's listing, in no more time than the style gives it."""
@@ -299,14 +280,6 @@ class Discovery:
             raise SourceError(
                 f"{origin} did not list its skills within {seconds:g} s (listing_seconds)"
             ) from None
-
-    def _remark(self, origin: Origin, issues: Sequence[Issue]) -> None:
-        """Tell of a few of the entries that cannot be used: a bad server does not fill the log."""
-        for issue in issues[:_REMARKS]:
-            self._tell(EventKind.REMARK, f"{origin} lists something that cannot be used: {issue}", origin)
-        if len(issues) > _REMARKS:
-            more = len(issues) - _REMARKS
-            self._tell(EventKind.REMARK, f"{origin} lists {more:,} more that cannot be used", origin)
 
     async def _look_up_mentioned(
         self, connection: Connection, source: McpSource, listed: Collection[SkillUri]
@@ -322,7 +295,7 @@ class Discovery:
                     if uri not in listed:
                         confirmed[uri] = await source.get_entry(uri)
                 except SkillwireError as error:
-                    self._tell(
+                    self._intake.tell(
                         EventKind.REMARK, f"{origin} names a skill that it does not serve: {error}", origin
                     )
         self._mentioned[origin] = confirmed
@@ -338,91 +311,27 @@ class Discovery:
                 )
             )
         except SkillwireError as error:
-            self._tell(EventKind.FAILURE, str(error), directory.origin)
+            self._intake.tell(EventKind.FAILURE, str(error), directory.origin)
             return
         self._sources[directory.origin] = source
         for problem in source.problems():
-            self._tell(EventKind.REMARK, f"left out: {problem}", directory.origin)
-        self._take_in(directory.origin, await source.list_entries())
+            self._intake.tell(EventKind.REMARK, f"left out: {problem}", directory.origin)
+        self._intake.take(directory.origin, await source.list_entries())
 
     def _offline(self, origin: Origin, reason: str) -> None:
         """Say once why a server is away, and fall back to what was approved before and may be cached."""
         if self._reasons.get(origin) != reason:
             self._reasons[origin] = reason
-            self._tell(EventKind.FAILURE, f"{origin} {reason}", origin)
+            self._intake.tell(EventKind.FAILURE, f"{origin} {reason}", origin)
         if not self._style.keeps_offline:
-            self._empty(origin)
+            self._intake.empty(origin)
             return
         if self._registry.uris(origin):
             return
         try:
-            self._take_in(origin, [stored.entry for stored in self._approvals.all(origin)])
+            self._intake.take(origin, [stored.entry for stored in self._approvals.all(origin)])
         except SkillwireError as error:
-            self._tell(EventKind.FAILURE, str(error), origin)
-
-    def _empty(self, origin: Origin) -> None:
-        if self._found is not None:
-            self._found[origin] = ()
-        else:
-            self._report(self._registry.clear(origin))
-
-    def _take_in(self, origin: Origin, entries: Iterable[SkillEntry]) -> None:
-        if self._gates.closed_for(origin):
-            return  # Its slot stays empty, whatever comes late.
-        wanted = tuple(entry for entry in entries if self._wants(origin, entry))
-        self._remark(origin, self._refused(origin, wanted))
-        wanted = tuple(entry for entry in wanted if not self._refusal(origin, entry))
-        if self._found is not None:
-            self._found[origin] = wanted
-        else:
-            self._report(self._registry.replace(origin, wanted))
-
-    def _wants(self, origin: Origin, entry: SkillEntry) -> bool:
-        """Whether the user wants this skill of this server; what is excluded never gets into the registry."""
-        config = self._configs.get(origin)
-        return config is None or config.selection.admits(entry)
-
-    def _refusal(self, origin: Origin, entry: SkillEntry) -> str:
-        """Why the style does not take a server's skill; empty when it does."""
-        return "" if origin.is_local else self._style.refusal(entry, self._limits)
-
-    def _refused(self, origin: Origin, entries: Iterable[SkillEntry]) -> list[Issue]:
-        refusals = ((entry, self._refusal(origin, entry)) for entry in entries)
-        remedy = f"another style than {self._style.name} takes it"
-        return [
-            Issue(rule="style-cap", file=shown_uri(entry.uri), message=refusal, remedy=remedy)
-            for entry, refusal in refusals
-            if refusal
-        ]
-
-    def _report(self, changes: Changes) -> None:
-        for skill in changes.added:
-            # Every name that it goes by: a collision must not switch it on again.
-            if {skill.uri, skill.handle, *self._naming.handles(skill.key, skill.entry)} & self._disabled:
-                self._registry.set_enabled(skill.key, False)
-        for skill in changes.changed:
-            self._on_changed(skill)
-        for kind, skills in (
-            (EventKind.ADDED, changes.added),
-            (EventKind.CHANGED, changes.changed),
-            (EventKind.REMOVED, changes.removed),
-        ):
-            for skill in skills:
-                self._log.tell(
-                    Event(
-                        kind=kind,
-                        message=f"{skill.handle} from {skill.origin} was {kind}",
-                        origin=skill.origin.label,
-                        handle=skill.handle,
-                        uri=skill.uri,
-                    )
-                )
-        for collision in changes.collisions:
-            for line in collision_lines(collision):
-                self._log.tell(Event(kind=EventKind.COLLISION, message=line, handle=collision.handle))
-
-    def _tell(self, kind: EventKind, message: str, origin: Origin) -> None:
-        self._log.tell(Event(kind=kind, message=message, origin=origin.label))
+            self._intake.tell(EventKind.FAILURE, str(error), origin)
 
 
 def _with(listed: Sequence[SkillEntry], mentioned: Mapping[SkillUri, SkillEntry]) -> list[SkillEntry]:

@@ -17,10 +17,9 @@ from typing import Self
 
 import anyio
 
-from skillwire.catalog.naming import SkillKey
 from skillwire.catalog.registry import RegisteredSkill, Registry
 from skillwire.catalog.render import CatalogText
-from skillwire.errors import AmbiguousName, SkillNotFound, SkillwireError
+from skillwire.errors import SkillNotFound, SkillwireError
 from skillwire.host.approvals import ApprovalStore
 from skillwire.host.cache import SkillCache
 from skillwire.host.config import ServerConfig, parse_server
@@ -28,6 +27,8 @@ from skillwire.host.config_file import load_config
 from skillwire.host.consent import ApprovalCallback, Consent
 from skillwire.host.discovery import Discovery, ServerState
 from skillwire.host.events import Event, EventKind, EventLog
+from skillwire.host.finding import Finder
+from skillwire.host.intake import Intake
 from skillwire.host.loading import Loader
 from skillwire.host.places import (
     LocalDirectory,
@@ -43,13 +44,12 @@ from skillwire.host.styles import find_style
 from skillwire.host.styles.base import Showing, Style
 from skillwire.host.styles.fields import SkillFields
 from skillwire.host.styles.gates import Gates
-from skillwire.host.styles.owners import owner_of
 from skillwire.host.styles.ranks import Layer, Rank
 from skillwire.host.styles.schemes import file_refusal
 from skillwire.host.tools import Tool, make_tools, render_directory
 from skillwire.issues import shown
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill.uris import SKILL_FILE, SkillUri, parse_uri
+from skillwire.skill.uris import SKILL_FILE, parse_uri
 from skillwire.trust.acting import Execution, HeldSkill, granted_tools, may_execute
 from skillwire.trust.approval import NO_GRANTS, Approval, Grants
 from skillwire.trust.directory import DirectoryView
@@ -115,17 +115,25 @@ class SkillHost:
         ranks |= {Origin.mcp(label): Rank(Layer.MCP, number) for number, label in enumerate(wanted)}
         naming = self.style.naming(ranks)
         self._registry = Registry(naming)
-        self._discovery = Discovery(
-            servers={Origin.mcp(label): config for label, config in wanted.items()},
-            directories=local,
+        origins = {Origin.mcp(label): config for label, config in wanted.items()}
+        intake = Intake(
+            servers=origins,
             registry=self._registry,
-            approvals=self.approvals,
             log=self._log,
             disabled=frozenset(disabled),
             style=self.style,
             naming=naming,
             limits=limits,
             on_changed=lambda skill: self._consent.forget_changed(skill),
+        )
+        self._discovery = Discovery(
+            servers=origins,
+            directories=local,
+            registry=self._registry,
+            intake=intake,
+            approvals=self.approvals,
+            style=self.style,
+            limits=limits,
         )
         self._consent = Consent(
             registry=self._registry,
@@ -138,12 +146,13 @@ class SkillHost:
         self._loader = Loader(
             registry=self._registry,
             source_of=self._discovery.source,
-            take_fresh=self._discovery.take_fresh,
+            take_fresh=intake.take_one,
             consent=self._consent,
             cache=self.cache,
             accept=lambda verified: self.style.check(verified, limits),
             limits=limits,
         )
+        self._finder = Finder(self._registry, self._discovery, self._loader)
         # Fences that nobody can foretell, and that stay the same while the host lives.
         self._salt = secrets.token_bytes(16)
         self._showing = Showing(limits=limits, salt=self._salt, path_of=self._discovery.path_of)
@@ -294,18 +303,11 @@ class SkillHost:
 
     def owner(self, uri: str) -> str:
         """The label of the one server that serves a URI; `AmbiguousName` when there are two."""
-        servers = [Origin.mcp(state.label) for state in self._discovery.states()]
-        return owner_of(parse_uri(uri), self._registry.skills(disabled=True), servers).label
+        return self._finder.owner(parse_uri(uri))
 
     def knows(self, name: str) -> bool:
         """Whether a skill is called so."""
-        try:
-            self._registry.find(name)
-        except AmbiguousName:
-            return True
-        except SkillNotFound:
-            return False
-        return True
+        return self._finder.knows(name)
 
     def is_loaded(self, name: str) -> bool:
         """Whether the skill of this name is held."""
@@ -315,14 +317,7 @@ class SkillHost:
 
     async def find(self, name: str, *, server: str | None = None) -> RegisteredSkill:
         """The skill that a handle or a URI means, also one that its server does not list (LST-3)."""
-        if "://" not in name:
-            return self._registry.find(name)
-        uri = parse_uri(name)
-        try:
-            return self._registry.find_uri(uri, server)
-        except SkillNotFound:
-            origin = self._discovery.server(server) if server is not None else self._likely_server(uri)
-            return await self._discovery.look_up(uri, origin)
+        return await self._finder.find(name, server)
 
     async def load(self, name: str, *, server: str | None = None) -> LoadedSkill:
         """Load a skill by handle or URI: approved, verified, fenced, and held until it is released."""
@@ -340,32 +335,33 @@ class SkillHost:
         """What `load_skill` gives. A model may name an unlisted skill, but only where it may read (SEC-3)."""
         if "://" in name:
             uri = parse_uri(name)
-            try:
-                server = self._registry.find_uri(uri, server).origin.label
-            except SkillNotFound:
-                server = server or self._likely_server(uri).label
+            known = self._finder.registered_on(uri, server)
+            server = known or server or self._finder.likely_server(uri).label
+            if known is None:
                 await self._reader.permit_look_up(server, uri)
         return (await self.load(name, server=server)).text
 
     async def read(self, name: str, path: str) -> str:
         """A file of a loaded skill, fenced for a model. The path starts at the skill's directory (FMT-10)."""
-        key = await self._key(name)
+        key = await self._finder.key(name)
         file = await self._loader.read(key, path)
-        return self.style.file_text(file, self._handle(key, name), self._showing)
+        return self.style.file_text(file, self._finder.handle(key, name), self._showing)
 
     async def read_bytes(self, name: str, path: str) -> VerifiedFile:
         """A file of a loaded skill as verified bytes: for programs, not for prompts."""
-        return await self._loader.read(await self._key(name), path)
+        return await self._loader.read(await self._finder.key(name), path)
 
     async def list_directory(self, name: str, path: str = "") -> DirectoryView:
         """A directory of a loaded skill."""
-        return await self._loader.list_directory(await self._key(name), path)
+        return await self._loader.list_directory(await self._finder.key(name), path)
 
     async def list_files(self, name: str, path: str = "") -> str:
         """A directory of a loaded skill, fenced for a model: file names are a server's words too (SEC-1)."""
-        key = await self._key(name)
+        key = await self._finder.key(name)
         view = await self._loader.list_directory(key, path)
-        return render_directory(view, self._handle(key, name), key.origin, path, self._limits, self._salt)
+        return render_directory(
+            view, self._finder.handle(key, name), key.origin, path, self._limits, self._salt
+        )
 
     async def read_resource(self, server: str, uri: str) -> str:
         """A resource of a server, bound as SEC-3 says; a skill's URI takes the way of loading (VER-7)."""
@@ -438,21 +434,3 @@ class SkillHost:
         limits = replace(self._limits, catalog_chars=self._catalog_budget)
         skills = self.style.awake(self.skills(), self._working)
         return self.style.catalog(skills, replace(self._showing, limits=limits))
-
-    def _likely_server(self, uri: SkillUri) -> Origin:
-        """SEC-3: a URI that stands in the text of a held skill is a matter of that skill's server alone."""
-        held = [held for held in self._loader.held if not held.origin.is_local]
-        naming = [
-            skill.origin
-            for skill in held
-            if (text := self._loader.held_text(SkillKey(skill.origin, skill.entry.uri))) and uri in text.body
-        ]
-        return self._discovery.only_server(uri, frozenset(naming or (skill.origin for skill in held)))
-
-    async def _key(self, name: str) -> SkillKey:
-        """The skill that a name means, the held one of that name first."""
-        return self._loader.held_as(name) or (await self.find(name)).key
-
-    def _handle(self, key: SkillKey, name: str) -> str:
-        skill = self._registry.get(key)
-        return skill.handle if skill else name
