@@ -118,11 +118,11 @@ async def test_g3_a_server_that_goes_away_leaves_an_empty_slot(tmp_path: Path) -
     sim.skill("refunds")
     async with opened(tmp_path, host_options=GEMINI, demo=sim) as host:
         await host.approve("refunds")
-    gone = {"demo": ServerConfig(command=("no-such-command",), connect_seconds=1)}
-    async with opened(tmp_path, host_options=GEMINI, **gone) as host:
+    gone = ServerConfig(command=("no-such-command",), connect_seconds=1)
+    async with opened(tmp_path, host_options=GEMINI, demo=gone) as host:
         assert host.skills() == ()
     # The default style keeps in sight what was approved.
-    async with opened(tmp_path, **gone) as host:
+    async with opened(tmp_path, demo=gone) as host:
         assert [skill.handle for skill in host.skills()] == ["refunds"]
 
 

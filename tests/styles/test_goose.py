@@ -61,8 +61,8 @@ async def test_o1_what_was_found_goes_with_the_connection(tmp_path: Path) -> Non
     sim.skill("refunds")
     async with opened(tmp_path, host_options=GOOSE, demo=sim) as host:
         await host.load("refunds")
-    gone = {"demo": ServerConfig(command=("no-such-command",), connect_seconds=1)}
-    async with opened(tmp_path, host_options=GOOSE, **gone) as host:
+    gone = ServerConfig(command=("no-such-command",), connect_seconds=1)
+    async with opened(tmp_path, host_options=GOOSE, demo=gone) as host:
         assert host.skills() == ()
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from simulator import Simulator, make_host, opened
+from skillwire.catalog.selection import EVERYTHING
 from skillwire.host.config_file import load_config
 from skillwire.host.events import EventKind
 from skillwire.host.host import SkillHost
@@ -15,6 +16,7 @@ from skillwire.host.styles.fields import glob_fits, typed_fields
 from skillwire.host.styles.ranks import Layer
 from skillwire.host.styles.wayland import STYLE, virtual_path
 from skillwire.skill.drafts import Dialect
+from skillwire.trust.approval import Policy
 from skillwire.trust.origin import Origin
 from style_gallery import (
     BUNDLED,
@@ -86,6 +88,14 @@ async def test_w1_the_default_style_takes_no_bare_resource_and_peeks_at_nothing(
     async with opened(tmp_path, demo=sim) as host:
         assert host.skills() == ()
     assert sim.read_uris() == ["skill://index.json"]
+
+
+async def test_w1_nothing_is_peeked_at_that_the_user_keeps_out(tmp_path: Path) -> None:
+    for config in ({"approval": Policy.NEVER}, {"selection": EVERYTHING.narrowed(exclude=["migrate"])}):
+        sim = bare()
+        sim.resources = {"skill://db/migrate": SKILL}
+        async with opened(tmp_path, host_options=wayland(), config=config, demo=sim):
+            assert sim.read_uris() == ["skill://index.json"]
 
 
 @pytest.mark.requirement("VER-2")

@@ -8,7 +8,7 @@ registry takes everything in at once, so that no server is first. Nothing but en
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import anyio

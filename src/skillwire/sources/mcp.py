@@ -56,8 +56,8 @@ class McpSource:
     """Skills of one server, in whichever dialect it speaks.
 
     `accept_drafts` takes entries that list no files, as a draft had them; `bare_scan` takes resources that
-    only look like skills. Both are the user's to turn on. `peek` reads frontmatter early where VER-5 allows,
-    `ask_everyone` asks a server for an index though it declared no resources.
+    only look like skills. Both are the user's to turn on. `peek` says of which skills the frontmatter is read
+    early where VER-5 allows; `ask_everyone` asks for an index though a server declared no resources.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class McpSource:
         *,
         accept_drafts: bool = False,
         bare_scan: bool = False,
-        peek: bool = False,
+        peek: Callable[[SkillEntry], bool] | None = None,
         ask_everyone: bool = False,
         limits: Limits = DEFAULT_LIMITS,
         clock: Callable[[], float] = anyio.current_time,
@@ -170,8 +170,8 @@ class McpSource:
             if self._peer.serves_resources:
                 raise
             return self._kept({}, [], None)  # It never said that it would answer.
-        if self._peek:
-            found = await with_peeks(found, asker.read, limits=self._limits)
+        if self._peek is not None:
+            found = await with_peeks(found, asker.read, wanted=self._peek, limits=self._limits)
         self._spellings = found.spellings
         return self._kept({entry.uri: entry for entry in found.entries}, list(found.issues), None)
 

@@ -27,13 +27,17 @@ _SCANNED: Final = frozenset({Dialect.MANIFEST, Dialect.BARE_SCAN})
 
 
 async def with_peeks(
-    listing: OlderListing, read: Callable[[str], Awaitable[bytes]], *, limits: Limits
+    listing: OlderListing,
+    read: Callable[[str], Awaitable[bytes]],
+    *,
+    wanted: Callable[[SkillEntry], bool] = lambda entry: True,
+    limits: Limits,
 ) -> OlderListing:
-    """The listing with the frontmatter of its skills. One that cannot be read costs itself alone."""
+    """The listing with the frontmatter of the wanted skills. One that cannot be read costs itself alone."""
     entries: dict[SkillUri, SkillEntry] = {entry.uri: entry for entry in listing.entries}
     issues: list[Issue] = [*listing.issues]
     # VER-5: a dialect with metadata of its own is never peeked at.
-    wanted = [entry for entry in listing.entries if entry.dialect in _SCANNED]
+    scanned = [entry for entry in listing.entries if entry.dialect in _SCANNED and wanted(entry)]
     turns = anyio.Semaphore(_SIDE_BY_SIDE)
 
     async def peek(entry: SkillEntry) -> None:
@@ -49,10 +53,10 @@ async def with_peeks(
                 issues.append(left_out(shown_uri(entry.uri), shown(str(error), 300), "ask again later"))
 
     async with anyio.create_task_group() as tasks:
-        for entry in wanted[: limits.peeks]:
+        for entry in scanned[: limits.peeks]:
             tasks.start_soon(peek, entry)
-    if len(wanted) > limits.peeks:
-        more = len(wanted) - limits.peeks
+    if len(scanned) > limits.peeks:
+        more = len(scanned) - limits.peeks
         issues.append(
             left_out("resources", f"{more:,} skills were not peeked at (peeks)", "load them by name")
         )

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from skillwire.errors import SkillNotFound, SourceError
+from skillwire.limits import Limits
+from skillwire.skill.uris import parse_uri
+from skillwire.sources.commands import CommandFiles
+from trees import assert_serves_what_it_lists, write
+
+pytestmark = pytest.mark.anyio
+
+MIGRATE = parse_uri("skill://db/migrate/SKILL.md")
+
+
+async def test_each_markdown_file_is_a_skill_named_by_its_path(tmp_path: Path) -> None:
+    write(tmp_path / "db/migrate.md", b"\n# Move it\nText.\n")
+    write(tmp_path / "tidy.md", b"---\nname: other\ndescription: Tidies up.\n---\nText.\n")
+    write(tmp_path / "notes.txt", b"no command")
+    source = CommandFiles(tmp_path)
+    found = {entry.uri: (entry.name, entry.description) for entry in await source.list_entries()}
+    assert found == {
+        MIGRATE: ("migrate", "Move it"),
+        "skill://tidy/SKILL.md": ("tidy", "Tidies up."),
+    }
+    assert source.path_of(MIGRATE) == str((tmp_path / "db/migrate.md").resolve())
+    assert source.path_of(parse_uri("skill://x/SKILL.md")) == ""
+    await assert_serves_what_it_lists(source)
+
+
+async def test_a_file_that_cannot_be_used_is_left_out_and_said(tmp_path: Path) -> None:
+    write(tmp_path / "folder/broken.md", b"---\nname: [\n---\n")
+    write(tmp_path / "folder/large.md", b"x" * 100)
+    write(tmp_path / "outside.md", b"secret")
+    write(tmp_path / "folder/empty.md", b"")
+    (tmp_path / "folder/link.md").symlink_to(tmp_path / "outside.md")
+    source = CommandFiles(tmp_path / "folder", limits=Limits(bytes_per_skill=50))
+    assert [entry.name for entry in await source.list_entries()] == ["empty"]
+    assert sorted(Path(problem.place).name for problem in source.problems()) == [
+        "broken.md",
+        "large.md",
+        "link.md",
+    ]
+
+
+async def test_a_changed_file_is_found_when_looked_for_again(tmp_path: Path) -> None:
+    write(tmp_path / "db/migrate.md", b"# One\n")
+    source = CommandFiles(tmp_path)
+    before = await source.get_entry(MIGRATE)
+    assert await source.rescan() is False
+    write(tmp_path / "db/migrate.md", b"# Two\n")
+    assert (await source.get_entry(MIGRATE)).resources != before.resources
+    (tmp_path / "db/migrate.md").unlink()
+    assert await source.rescan() is True
+    with pytest.raises(SkillNotFound):
+        await source.read(MIGRATE)
+
+
+async def test_a_command_has_no_directory_and_a_folder_must_be_one(tmp_path: Path) -> None:
+    write(tmp_path / "db/migrate.md", b"# One\n")
+    with pytest.raises(SkillNotFound):
+        await CommandFiles(tmp_path).read_directory(parse_uri("skill://db"))
+    with pytest.raises(SourceError, match="not a directory"):
+        CommandFiles(tmp_path / "db/migrate.md")
