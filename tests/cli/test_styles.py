@@ -1,0 +1,94 @@
+"""`--style`: a person sees what a model would see in another host."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skillwire.cli import main
+from trees import write_skill
+
+SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
+Run = Callable[..., tuple[int | str | None, str, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command in a directory of no meaning, with one local skill and a server that has two."""
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    write_skill(tmp_path / "work/.agents/skills/refunds")
+    write_skill(tmp_path / "work/served/refunds")
+    write_skill(tmp_path / "work/served/db/migrate", {"guide.md": b"More."})
+    monkeypatch.chdir(tmp_path / "work")
+
+    def start(command: str, *arguments: str) -> tuple[int | str | None, str, str]:
+        server = f"shop={SKILLWIRE} serve served"
+        monkeypatch.setattr(sys, "argv", ["skillwire", command, *arguments, "--server", server])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return ended.value.code, out, err
+
+    return start
+
+
+@pytest.mark.parametrize(
+    ("style", "rows"),
+    [
+        (
+            "goose",
+            [("refunds", "local · project"), ("migrate", "MCP · shop"), ("shop__refunds", "MCP · shop")],
+        ),
+        (
+            "gemini",
+            [("refunds", "local · project"), ("migrate", "[mcp:shop]"), ("shop/refunds", "[mcp:shop]")],
+        ),
+        ("wayland", [("refunds", "local · project"), ("shop:db:migrate", "<mcp:shop:db:migrate>")]),
+    ],
+)
+def test_list_has_the_names_and_marks_of_a_style(run: Run, style: str, rows: list[tuple[str, str]]) -> None:
+    code, out, _ = run("list", "--style", style)
+    assert code == 0
+    for name, mark in rows:
+        assert any(line.startswith(f"{name} ") and mark in line for line in out.splitlines()), out
+    if style == "goose":
+        assert "it can be loaded as shop__refunds" in out
+
+
+def test_catalog_prints_the_models_text_and_with_json_its_tools(run: Run) -> None:
+    code, out, _ = run("catalog", "--style", "codex")
+    assert code == 0
+    assert out.startswith("## Skills\n")
+    assert "(uri: skill://db/migrate/SKILL.md, server: shop)" in out
+    assert ".agents/skills/refunds/SKILL.md)" in out
+    code, out, _ = run("catalog", "--style", "gemini", "--json")
+    document: dict[str, Any] = json.loads(out)
+    assert document["style"] == "gemini"
+    assert [tool["name"] for tool in document["tools"]] == ["activate_skill", "read_mcp_resource"]
+    _, out, _ = run("catalog")
+    assert out.startswith("<available_skills>")
+
+
+def test_load_prints_the_skill_in_a_style_once_it_is_approved(run: Run) -> None:
+    code, _, err = run("load", "--style", "gemini", "migrate")
+    assert code == 7
+    assert "`skillwire approve migrate --style gemini`" in err
+    assert run("approve", "migrate", "--style", "gemini")[0] == 0
+    code, out, _ = run("load", "--style", "gemini", "migrate")
+    assert code == 0
+    assert '<instructions trust="untrusted">' in out
+    assert "<file>skill://db/migrate/guide.md</file>" in out
+    # An approval is for the skill, whatever a style calls it.
+    assert "More." in run("read", "--style", "wayland", "shop:db:migrate", "guide.md")[1]
+
+
+def test_a_style_that_is_not_there_is_one_line(run: Run) -> None:
+    code, out, err = run("list", "--style", "emacs")
+    assert (code, out) == (4, "")
+    assert err.startswith("skillwire: no style is called emacs: there is spec, codex, gemini, goose, wayland")
