@@ -33,11 +33,12 @@ def target_table(verdicts: Iterable[Verdict]) -> str:
             verdict.target.what,
             verdict.target.wanted,
             "" if verdict.ratio is None else figure(verdict.ratio),
+            "" if verdict.cpu_ratio is None else figure(verdict.cpu_ratio),
             verdict.word,
         )
         for verdict in verdicts
     ]
-    return table(("what", "target", "seen", ""), rows, right=[2])
+    return table(("what", "target", "seen", "by CPU", ""), rows, right=[2, 3])
 
 
 def median_table(samples: Samples) -> str:

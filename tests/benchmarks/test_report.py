@@ -40,6 +40,25 @@ def test_a_run_is_judged_target_by_target() -> None:
     ]
 
 
+def test_a_rate_and_a_time_by_processor_time_point_the_same_way() -> None:
+    spent = Samples(
+        Sample(f"{measure} cpu", who, 100, 0, value, "CPU s")
+        for measure in ("http-read c16", "start stdio")
+        for who, value in (("skillwire", 0.1), ("plain", 0.4))
+    )
+    wanted = [
+        Target("rate", OURS, PLAIN, 9, at_least=True),
+        Target(
+            "start",
+            Series("start stdio", "skillwire", 100),
+            Series("start stdio", "plain", 100),
+            0.75,
+            at_least=False,
+        ),
+    ]
+    assert [verdict.cpu_ratio for verdict in judge(spent, wanted)] == [4, 0.25]
+
+
 def test_no_target_is_there_twice() -> None:
     keys = [(each.over, each.under, each.bound) for each in all_targets()]
     assert len(keys) == len(set(keys))
