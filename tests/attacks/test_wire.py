@@ -7,6 +7,7 @@ import json
 import logging
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import anyio
@@ -302,7 +303,7 @@ async def test_a_stream_that_a_server_wants_resumed_for_ever_is_not_resumed(tmp_
     ):
         with pytest.raises(SourceError):
             await host.load("refunds")
-    assert [request.verb for request in calls if request.verb == "GET"] == []
+    assert len([request for request in calls if request.verb == "GET"]) <= 1
 
 
 async def test_one_slow_request_does_not_hold_up_or_end_the_others(tmp_path: Path) -> None:
@@ -370,3 +371,73 @@ async def test_a_server_that_forgot_the_session_is_connected_again(tmp_path: Pat
             if event.kind == "recovered":
                 break
         assert "# Refunds" in (await host.load("refunds")).text
+
+
+@pytest.mark.requirement("SEC-9")
+async def test_a_standing_stream_that_ends_at_once_is_not_opened_for_ever(tmp_path: Path) -> None:
+    async def respond(request: Call) -> None:
+        if request.method == "initialize":
+            result = {
+                "protocolVersion": "2025-11-25",
+                "capabilities": wild_stdio.CAPABILITIES,
+                "serverInfo": {"name": "wild", "version": "1"},
+            }
+            reply = json.dumps({"jsonrpc": "2.0", "id": request.message["id"], "result": result}).encode()
+            await request.send("200 OK", reply, content_type="application/json", mcp_session_id="1")
+        elif request.verb == "GET":
+            await request.send("200 OK", b"retry: 0\r\n\r\n", content_type="text/event-stream")
+        else:
+            await request.behave()
+
+    async with (
+        wild_http(respond) as (url, calls),
+        opened(tmp_path, evil=http(url, era="legacy"), host_options=SMALL) as host,
+    ):
+        for _ in range(20):
+            await host.refresh()
+        assert "# Refunds" in (await host.load("refunds")).text
+    assert len([request for request in calls if request.verb == "GET"]) == 1
+
+
+async def test_a_standing_stream_outlasts_the_time_of_a_call(tmp_path: Path) -> None:
+    listened = anyio.Event()
+    skills = [wild_stdio.ENTRY]
+
+    async def respond(request: Call) -> None:
+        reply: dict[str, object] = {"jsonrpc": "2.0", "id": request.message.get("id")}
+        if request.method == "server/discover":
+            changing = {**wild_stdio.CAPABILITIES, "resources": {"listChanged": True}}
+            found = {"supportedVersions": ["2026-07-28"], "capabilities": changing, **wild_stdio.CACHED}
+            body = json.dumps({**reply, "result": found}).encode()
+            await request.send("200 OK", body, content_type="application/json")
+        elif request.method == "skills/list":
+            body = json.dumps({**reply, "result": {"skills": skills, **wild_stdio.CACHED}}).encode()
+            await request.send("200 OK", body, content_type="application/json")
+        elif request.method == "subscriptions/listen":
+            meta = {"io.modelcontextprotocol/subscriptionId": request.message["id"]}
+            acknowledged = {"notifications": {"resourcesListChanged": True}, "_meta": meta}
+            changed = {"_meta": meta}
+            head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
+            await request.stream.send(
+                head.encode() + _event("notifications/subscriptions/acknowledged", acknowledged)
+            )
+            listened.set()
+            await anyio.sleep(1)
+            skills.clear()
+            await request.stream.send(_event("notifications/resources/list_changed", changed))
+            await anyio.sleep_forever()
+        else:
+            await request.behave()
+
+    async with wild_http(respond) as (url, _), opened(tmp_path, evil=http(url, call_seconds=0.5)) as host:
+        await listened.wait()
+        with anyio.fail_after(10):
+            async for event in host.events():
+                if event.kind == "removed":
+                    break
+        assert host.skills() == ()
+
+
+def _event(method: str, params: Mapping[str, object]) -> bytes:
+    message = json.dumps({"jsonrpc": "2.0", "method": method, "params": params})
+    return f"event: message\r\ndata: {message}\r\n\r\n".encode()

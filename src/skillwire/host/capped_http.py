@@ -11,6 +11,7 @@ import secrets
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 from typing import Any, Final
 
 import anyio
@@ -19,6 +20,9 @@ import httpx2
 _TOO_LONG: Final = "an answer of more than {:,} bytes: it is cut off"
 _TOO_LATE: Final = "no answer within {:g} s"
 _SESSION: Final = "mcp-session-id"
+_METHOD: Final = "mcp-method"
+_LISTEN: Final = "subscriptions/listen"
+_STREAM_PAUSE: Final = 30.0
 
 
 class Trouble(StrEnum):
@@ -46,6 +50,7 @@ class CappedClient(httpx2.AsyncClient):
     def __init__(self, headers: Mapping[str, str], token: str, *, limit: int, seconds: float) -> None:
         self._limit = limit
         self._seconds = seconds
+        self._stream_opened = -inf
         self._has_token = bool(token) or any(name.lower() == "authorization" for name in headers)
         self._mark = f"[{secrets.token_hex(16)}]"
         sent = {name: value for name, value in headers.items() if name.lower() != "accept-encoding"}
@@ -62,20 +67,28 @@ class CappedClient(httpx2.AsyncClient):
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request; what comes back is within the limits, or says why there is nothing."""
-        if request.method == "GET":
-            # Nobody here waits for a standing stream, and a server could have it opened again for ever.
+        standing = request.method == "GET" or request.headers.get(_METHOD) == _LISTEN
+        if request.method == "GET" and not self._may_open_stream():
             return httpx2.Response(405, request=request)
+        if standing:
+            # It says something when something changes, which may be never.
+            request.extensions["timeout"] = {**request.extensions.get("timeout", {}), "read": None}
         options["stream"] = True
         try:
             with anyio.fail_after(self._seconds):
                 response = await super().send(request, **options)
-                return await self._within_limits(response)
+                return await self._within_limits(response, standing=standing)
         except (TimeoutError, httpx2.TimeoutException):
             return self._answer(request, Trouble.LIMIT, _TOO_LATE.format(self._seconds))
         except httpx2.TransportError as error:
             return self._answer(request, Trouble.GONE, _transport_words(error))
 
-    async def _within_limits(self, response: httpx2.Response) -> httpx2.Response:
+    def _may_open_stream(self) -> bool:
+        """Not again at once: a server that ends its stream could have it opened again for ever."""
+        before, self._stream_opened = self._stream_opened, anyio.current_time()
+        return self._stream_opened - before > _STREAM_PAUSE
+
+    async def _within_limits(self, response: httpx2.Response, *, standing: bool) -> httpx2.Response:
         request = response.request
         if response.headers.get("content-encoding", "identity") != "identity":
             # An encoding could unpack to far more than arrives.
@@ -85,8 +98,9 @@ class CappedClient(httpx2.AsyncClient):
             )
         kind = response.headers.get("content-type", "").lower()
         if response.status_code < 300 and kind.startswith("text/event-stream"):
-            # It ends with the answer, so it has the limits of one.
-            response.stream = _CappedStream(response, self._limit, self._seconds, self._mark)
+            if not standing:
+                # It ends with the answer, so it has the limits of one.
+                response.stream = _CappedStream(response, self._limit, self._seconds, self._mark)
             return response
         body = bytearray()
         try:

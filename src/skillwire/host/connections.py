@@ -260,8 +260,8 @@ class Connection:
         if config.url:
             http = CappedClient(config.headers, config.token, limit=limit, seconds=config.call_seconds)
             self._http = await stack.enter_async_context(http)
-            # Of events the client counts all bytes; the SDK need not count them again.
-            return streamable_http_client(config.url, http_client=http, max_sse_event_size=None)
+            # Of a stream that stays open, each event has the limit; of any other, all of it.
+            return streamable_http_client(config.url, http_client=http, max_sse_event_size=limit)
         process = await stack.enter_async_context(
             running(config.command, env=config.env, directory=config.directory, line_bytes=limit)
         )
