@@ -38,7 +38,7 @@ class Target:
 
     @property
     def by_cpu(self) -> tuple[Series, Series]:
-        """The processor time behind the two series, so that their ratio means what that of the series does."""
+        """The processor time behind the two series, so that its ratio means what theirs does."""
         over, under = _cpu(self.over), _cpu(self.under)
         return (under, over) if self.at_least else (over, under)
 
