@@ -128,7 +128,7 @@ def test_headers_and_tokens_are_sent_and_never_shown(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         ([], "name a URL"),
-        (["http://127.0.0.1:9/mcp"], "nothing listens there"),
+        (["http://127.0.0.1:9/mcp"], "no connection"),
         (["--", sys.executable, "-c", "pass"], "the server ended"),
         (["--", "no-such-command-of-skillwire"], "is not installed"),
         (["ftp://example.org"], "not an http:// or https:// URL"),

@@ -92,6 +92,8 @@ def _manifests() -> Iterator[Defect]:
     yield _of("size-missing", "ENT-3/size-type", _item(EMAIL, drop("size")))
     yield _of("size-text", "ENT-3/size-type", _item(EMAIL, lambda i: put(size=str(i["size"]))(i)))
     yield _of("digest-wrong", "ENT-3/digest", _item(LOGO, put(digest=item["digest"])), ATLAS)
+    legend = f"{NESTED}/legend.txt"
+    yield _of("digest-wrong-inside", "ENT-3/digest", _item(legend, put(digest=item["digest"])), NESTED)
     yield _both_sizes("size-wrong", BOM)
     yield _of("nested-left-out", "FMT-8/enclosing", _without_nested, ATLAS)
 

@@ -121,6 +121,9 @@ def _gets() -> Iterator[Defect]:
     yield in_answer(
         "shown-not-had", "GET-1/unlisted", GET, refused_by(-32602), when=about(f"{INTERNAL}/SKILL.md")
     )
+    plan = about(f"{NAMED}/SKILL.md")
+    yield in_result("unlisted-bare", "GET-1/shape", GET, lambda r: {**MODERN_RESULT, **r["skill"]}, when=plan)
+    yield in_result("unlisted-entry-of-another", "GET-1/uri", GET, renamed, when=plan)
     yield in_result("bare-entry", "GET-1/shape", GET, lambda r: {**MODERN_RESULT, **r["skill"]}, when=refunds)
     yield in_result("entry-of-another", "GET-1/uri", GET, renamed, when=refunds)
     yield in_result("other-description", "GET-1/equal", GET, other, when=refunds)

@@ -139,6 +139,9 @@ async def test_only_so_many_bytes_are_taken_in() -> None:
     ("target", "message"),
     [
         ("ftp://example.org/mcp", "not an http"),
+        ("http://", "not an http"),
+        ("http://[::1/mcp", "not an http"),
+        ("http://127.0.0.1:99999/mcp", "not an http"),
         ("unclosed 'quote", "not a command line"),
         ("", "empty"),
         ([], "empty"),

@@ -16,7 +16,7 @@ import typer
 
 from skillwire.cli.output import complain, show
 from skillwire.errors import SkillwireError
-from skillwire.limits import DEFAULT_LIMITS, MIB
+from skillwire.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
     from skillwire.judge.report import Report
@@ -41,13 +41,13 @@ def verify(
     era: Annotated[EraChoice, typer.Option(help="The revisions of the protocol to speak.")] = EraChoice.BOTH,
     max_skills: Annotated[
         int, typer.Option(metavar="N", help="Read the files of at most so many skills.", min=1)
-    ] = 200,
+    ] = DEFAULT_LIMITS.judged_skills,
     max_bytes: Annotated[
         int, typer.Option(metavar="N", help="Take in at most so many bytes on each era.", min=1)
-    ] = 256 * MIB,
+    ] = DEFAULT_LIMITS.bytes_per_server,
     timeout: Annotated[
         float, typer.Option(metavar="SECONDS", help="Wait so long for an answer.", min=0.1, max=3600)
-    ] = 30,
+    ] = DEFAULT_LIMITS.call_seconds,
     header: Annotated[
         list[str] | None,
         typer.Option(metavar="'NAME: VALUE'", help="Send this HTTP header. Repeatable."),

@@ -33,6 +33,8 @@ class FileSeen:
     is_text: bool = False
     data: bytes | None = None
     hidden: tuple[HiddenText, ...] = ()
+    listed: ListedFile | None = None
+    """What it was compared with."""
     envelope: Answer | None = None
     """The answer without its contents."""
 
@@ -73,6 +75,7 @@ def see_file(answer: Answer, uri: SkillUri, listed: ListedFile | None, *, read_t
         is_text=isinstance(text, str),
         data=data if uri.endswith(f"/{SKILL_FILE}") else None,
         hidden=_hidden(uri, data) if read_text else (),
+        listed=listed,
         envelope=replace(answer, result={**(answer.result or {}), "contents": None}),
     )
 

@@ -30,18 +30,18 @@ class HttpChannel:
                 return await read_reply(
                     response.status_code, response.headers, response.aiter_raw(), self._answer_bytes
                 )
-        except httpx2.ConnectError:
-            return Reply(failure=Failure.LOST, reason="nothing listens there")
-        except httpx2.TransportError as error:
-            return Reply(failure=Failure.LOST, reason=f"the connection broke: {type(error).__name__}")
+        except httpx2.ConnectError as error:
+            return Reply(failure=Failure.LOST, reason=f"no connection: {shown(str(error), 120)}")
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            return Reply(failure=Failure.LOST, reason=f"the connection failed: {type(error).__name__}")
 
     async def tell(self, message: JsonObject, headers: Mapping[str, str]) -> None:
-        with suppress(httpx2.TransportError):
+        with suppress(httpx2.HTTPError):
             async with self._client.stream("POST", self._url, json=message, headers=headers):
                 pass
 
     async def end(self, headers: Mapping[str, str]) -> None:
-        with suppress(httpx2.TransportError):
+        with suppress(httpx2.HTTPError):
             async with self._client.stream("DELETE", self._url, headers=headers):
                 pass
 

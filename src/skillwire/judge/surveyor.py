@@ -34,7 +34,6 @@ from skillwire.wire.v1 import METHOD_GET, METHOD_LIST, METHOD_READ_DIRECTORY
 
 SIDE_BY_SIDE: Final = 32
 _AT_ONCE: Final = 8
-_NAMED_SKILLS: Final = 16
 _NO_SUCH: Final = "skillwire-verify-no-such"
 _BAD_CURSOR: Final = "skillwire-verify-no-such-cursor"
 _SKILL_URI: Final = re.compile(rf"{SCHEME}://[^\s<>\"'`()\[\]]+/{re.escape(SKILL_FILE)}")
@@ -134,7 +133,7 @@ class Surveyor:
         for directory in survey.directories.values():
             shown |= {child.uri for child in directory.children if child.uri and _is_skill_md(child.uri)}
         named: set[SkillUri] = set()
-        for text in _SKILL_URI.findall(survey.opening.instructions)[:_NAMED_SKILLS]:
+        for text in _SKILL_URI.findall(survey.opening.instructions)[: self._speaker.limits.linked_skills]:
             try:
                 named.add(parse_uri(text))
             except FormatError:

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import anyio
 import httpx2
@@ -23,8 +23,6 @@ from skillwire.judge.survey import Survey
 from skillwire.judge.surveyor import Progress, Surveyor
 from skillwire.judge.verdict import judge
 from skillwire.limits import DEFAULT_LIMITS, Limits
-
-DEFAULT_MAX_SKILLS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +52,7 @@ async def verify(
     target: str | Sequence[str] | object,
     *,
     eras: Sequence[Era] = ERAS,
-    max_skills: int = DEFAULT_MAX_SKILLS,
+    max_skills: int | None = None,
     max_bytes: int | None = None,
     headers: Mapping[str, str] | None = None,
     token: str = "",
@@ -90,7 +88,7 @@ async def verify(
                     open_channel,
                     era,
                     limits,
-                    max_skills=max_skills,
+                    max_skills=limits.judged_skills if max_skills is None else max_skills,
                     max_bytes=limits.bytes_per_server if max_bytes is None else max_bytes,
                     progress=progress or _no_progress,
                 )
@@ -112,8 +110,9 @@ def parse_target(
     """A target from what a caller gave, or a `SourceError`."""
     sent = {**headers, **({"Authorization": f"Bearer {token}"} if token else {})}
     if isinstance(target, str) and "://" in target.partition(" ")[0]:
-        if not target.lower().startswith(("http://", "https://")):
-            raise SourceError(f"{shown(target)} is not an http:// or https:// URL")
+        if not _is_http(target):
+            # Only the scheme and the host are shown: the rest may hold a secret.
+            raise SourceError(f"{Target(url=target).place} is not an http:// or https:// URL")
         return Target(url=target, headers=sent)
     if isinstance(target, str | list | tuple):
         try:
@@ -127,6 +126,14 @@ def parse_target(
     if app is None:
         raise SourceError(f"a {type(target).__name__} is no server, application, URL or command")
     return Target(app=app, path=path, headers=sent)
+
+
+def _is_http(text: str) -> bool:
+    try:
+        url = httpx2.URL(text)
+    except httpx2.InvalidURL:
+        return False
+    return url.scheme in ("http", "https") and bool(url.host) and (url.port or 0) < 65536
 
 
 Opener: TypeAlias = Callable[[], AbstractAsyncContextManager[Channel]]

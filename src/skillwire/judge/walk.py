@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from skillwire.errors import FormatError
 from skillwire.judge.answers import is_object
@@ -13,8 +13,6 @@ from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill.entries import JsonObject
 from skillwire.skill.uris import SkillUri, is_inside, parse_uri, shown_uri, split_uri
 from skillwire.wire.v1 import METHOD_READ_DIRECTORY
-
-MOST_DIRECTORIES: Final = 5_000
 
 
 class Pages(Protocol):
@@ -45,8 +43,9 @@ class DirectoryWalk:
             level |= set(ancestors(root))
         for root, file in self._files:
             level |= {up for up in ancestors(file) if is_inside(up, root)}
-        while level and len(self.seen) < MOST_DIRECTORIES:
-            await each("walking directories", sorted(level)[: MOST_DIRECTORIES - len(self.seen)], self._read)
+        most = DEFAULT_LIMITS.judged_directories
+        while level and len(self.seen) < most:
+            await each("walking directories", sorted(level)[: most - len(self.seen)], self._read)
             level = set(self._next())
 
     async def _read(self, uri: SkillUri) -> None:

@@ -66,9 +66,23 @@ def check_files(survey: Survey) -> Iterator[Fault]:
             yield Fault("RD-2/changing", "other bytes at the second read", shown_uri(uri))
     for entry in survey.checked:
         yield from _skill_md(survey, entry)
+        yield from _other_manifest(survey, entry)
     yield from _types(survey)
     yield from _resource_faults(survey)
     yield from _refusals(survey)
+
+
+def _other_manifest(survey: Survey, entry: EntryView) -> Iterator[Fault]:
+    """FMT-8: a file of a nested skill stands in two entries, and both have to be right about it."""
+    for file in entry.files.values():
+        seen = survey.files.get(file.uri)
+        if seen is None or not seen.digest or seen.listed in (None, file) or survey.changes(file.uri):
+            continue
+        if file.digest is not None and file.digest != seen.digest:
+            what = f"{seen.digest}, which the entry of {entry.place} does not say"
+            yield Fault("ENT-3/digest", what, shown_uri(file.uri), file.digest)
+        elif file.size is not None and file.size != seen.size:
+            yield Fault("ENT-3/size", f"{seen.size} bytes", shown_uri(file.uri), f"{file.size} bytes")
 
 
 def document_of(survey: Survey, uri: SkillUri | None) -> SkillDocument | None:
@@ -84,8 +98,10 @@ def document_of(survey: Survey, uri: SkillUri | None) -> SkillDocument | None:
 
 def _skill_md(survey: Survey, entry: EntryView) -> Iterator[Fault]:
     seen = survey.files.get(entry.uri) if entry.uri else None
-    if entry.uri is None or seen is None or seen.data is None or survey.changes(entry.uri):
+    if entry.uri is None or seen is None or seen.data is None:
         return
+    if survey.changes(entry.uri) and not entry.is_dynamic:
+        return  # Nobody knows which bytes the entry speaks of.
     try:
         found = parse_skill_md(seen.data).frontmatter
     except FormatError as error:

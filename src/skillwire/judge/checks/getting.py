@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from skillwire.errors import FormatError
 from skillwire.judge.answers import INVALID_PARAMS, Answer, is_object
 from skillwire.judge.checks.capability import lacks_get
 from skillwire.judge.checks.protocol import envelope_faults
 from skillwire.judge.entry_view import EntryView
 from skillwire.judge.faults import Fault, once
 from skillwire.judge.survey import Probe, Survey
-from skillwire.skill.uris import is_inside, shown_uri
+from skillwire.skill.uris import SkillUri, is_inside, parse_uri, shown_uri
 
 
 def check_getting(survey: Survey) -> Iterator[Fault]:
@@ -44,13 +45,16 @@ def _entry_faults(entry: EntryView, answer: Answer) -> Iterator[Fault]:
         yield Fault("GET-1/served", str(answer.error), entry.place)
         return
     skill = (answer.result or {}).get("skill")
+    keys: list[str] = []
     if not is_object(skill):
         yield Fault("GET-1/shape", "no object under skill", entry.place)
     elif skill.get("uri") != entry.asked:
         yield Fault("GET-1/uri", shown_uri(str(skill.get("uri"))), entry.place)
-    elif skill != entry.raw:
+    else:
         raw: Mapping[str, object] = entry.raw if is_object(entry.raw) else {}
-        keys = sorted(key for key in {*skill, *raw} if skill.get(key) != raw.get(key))
+        # `_meta` is for whoever carries the entry, and may differ each time.
+        keys = sorted(key for key in {*skill, *raw} - {"_meta"} if skill.get(key) != raw.get(key))
+    if keys:
         yield Fault("GET-1/equal", f"another {' and '.join(shown_uri(key) for key in keys[:4])}", entry.place)
 
 
@@ -58,11 +62,27 @@ def _unlisted(survey: Survey) -> Iterator[Fault]:
     """LST-3, FMT-8: a skill that is served has an entry, whether or not it is listed."""
     roots = [entry.root for entry in survey.checked if entry.root is not None]
     for candidate in survey.candidates:
+        if candidate.answer.result is not None:
+            yield from _found_faults(candidate.answer.result.get("skill"), candidate.uri)
         if candidate.answer.error is None:
             continue
         is_nested = any(is_inside(candidate.uri, root) for root in roots)
         rule = "FMT-8/nested" if is_nested and not candidate.is_named else "GET-1/unlisted"
         yield Fault(rule, str(candidate.answer.error), shown_uri(candidate.uri))
+
+
+def _found_faults(skill: object, uri: SkillUri) -> Iterator[Fault]:
+    """The entry of a skill that is not listed: no listing says how the server spells its URI."""
+    if not is_object(skill):
+        yield Fault("GET-1/shape", "no object under skill", shown_uri(uri))
+        return
+    given = skill.get("uri")
+    try:
+        is_same = isinstance(given, str) and parse_uri(given) == uri
+    except FormatError:
+        is_same = False
+    if not is_same:
+        yield Fault("GET-1/uri", shown_uri(str(given)), shown_uri(uri))
 
 
 _REFUSALS = {
