@@ -98,7 +98,8 @@ async def test_skills_made_by_functions_are_static_or_dynamic(era: str) -> None:
         assert "soup of the day" in await read(client, dynamic["uri"])
 
 
-def test_the_demo_shows_every_sample_and_the_text_of_one() -> None:
+@pytest.mark.requirement("SEC-6")
+def test_the_demo_loads_a_skill_in_its_fence_and_notices_a_change() -> None:
     environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "100"}
     demo = subprocess.run(
         [sys.executable, str(EXAMPLES / "demo.py")],
@@ -109,13 +110,16 @@ def test_the_demo_shows_every_sample_and_the_text_of_one() -> None:
         timeout=SECONDS,
         check=False,
     )
-    assert demo.returncode == 0, demo.stderr
-    assert "Serving 5 skills over stdio" in demo.stderr
+    assert (demo.returncode, demo.stderr) == (0, ""), demo.stderr
     for path in SAMPLES:
-        assert path in demo.stdout
-    for line in (EXAMPLES / "skills/git-commit-review/SKILL.md").read_text("utf-8").splitlines():
-        assert line in demo.stdout
-    assert "digest" in demo.stdout
+        assert path.rpartition("/")[2] in demo.stdout
+    fenced, changed = demo.stdout.split("<untrusted_skill_", 1)[1].split("</untrusted_skill_")
+    _, _, body = (EXAMPLES / "skills/git-commit-review/SKILL.md").read_text("utf-8").split("---\n", 2)
+    assert body.strip() in fenced
+    assert 'server="samples"' in fenced
+    assert "its approval is taken back" in changed
+    assert "changed since you approved it: skill://git-commit-review/SKILL.md" in changed
+    assert "it is not loaded" in changed
 
 
 def test_the_script_of_a_sample_skill_lists_commits(tmp_path: Path) -> None:
