@@ -101,8 +101,9 @@ class Announcer:
 
     # Who is there.
 
-    def join(self, connection: Connection) -> None:
+    async def join(self, connection: Connection) -> None:
         """A connection of the 2025 era has begun. It is forgotten when it ends."""
+        await self._begin()
         if connection not in self._sessions:
             self._sessions[connection] = _Session(connection)
             connection.exit_stack.callback(self._leave, connection)
@@ -128,6 +129,7 @@ class Announcer:
                 raise MCPError(types.INTERNAL_ERROR, "Too many streams are open; try again later")
             self._streams.add(stream)
             try:
+                await self._begin()
                 with _refusing():
                     await self._add(stream, _skill_uris(params.notifications.resource_subscriptions or ()))
                 return await serve(ctx, params)
@@ -163,6 +165,14 @@ class Announcer:
         streams = (uris for subscriber, uris in updates.items() if isinstance(subscriber, _Stream))
         for uri in sorted({uri for uris in streams for uri in uris}):
             await self.bus.publish(ResourceUpdated(uri))
+
+    async def _begin(self) -> None:
+        """Somebody is there: what differs from now on is news, though nothing was announced yet."""
+        if self._told is None:
+            try:
+                self._told = await self._library.catalogue()
+            except Exception:  # A source in trouble keeps nobody from connecting.
+                _log.debug("the skills cannot be listed now", exc_info=True)
 
     async def _add(self, subscriber: _Session | _Stream, spellings: Iterable[str]) -> None:
         wanted = tuple(spellings)

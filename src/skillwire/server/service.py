@@ -117,7 +117,7 @@ class SkillService:
         if self.announcer is not None and self.watch is not None:
             is_told = can_be_told(ctx) and self.watch.is_running
             if is_told:
-                self.announcer.join(connection_of(ctx))
+                await self.announcer.join(connection_of(ctx))
             capabilities.setdefault("resources", {})["subscribe"] = is_told
             for kind, is_ours in {"resources": True, "tools": self.tools, "prompts": self.prompts}.items():
                 if is_ours and kind in capabilities:
