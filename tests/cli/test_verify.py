@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -156,3 +157,23 @@ def test_rules_are_listed_each_with_its_level() -> None:
     for rule in RULES:
         assert f"  {rule.id} " in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
+def test_progress_shows_on_a_terminal_and_leaves_the_report_alone() -> None:
+    ours, theirs = os.openpty()
+    command = [*SKILLWIRE, "verify", "--json", *defective("clean")]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=theirs, env={**os.environ, "TERM": "xterm"}
+    ) as run:
+        os.close(theirs)
+        seen = b""
+        # Read while it runs: a terminal that nobody reads fills up.
+        with suppress(OSError):
+            while chunk := os.read(ours, 65536):
+                seen += chunk
+        assert run.stdout is not None
+        document = json.loads(run.stdout.read())
+    os.close(ours)
+    assert document["ok"] is True
+    assert b"reading" in seen
