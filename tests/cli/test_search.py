@@ -67,6 +67,11 @@ def test_one_origin_or_a_number_of_skills_can_be_asked_for(search: Search) -> No
     assert search("order", "--limit", "1")[1].count("local") == 1
 
 
+def test_names_are_those_of_a_style(search: Search) -> None:
+    code, output, _ = search("refund", "--style", "goose", "--on", "team")
+    assert (code, output.splitlines()[0]) == (0, "team__orders  local · team")
+
+
 def test_json_has_the_skills_in_order(search: Search) -> None:
     document = json.loads(search("refund", "--json")[1])
     found = [(skill["handle"], skill["snippet"], skill["partial"]) for skill in document["skills"]]

@@ -14,6 +14,7 @@ from skillwire.cli.host_options import (
     NoUsual,
     Profile,
     Servers,
+    StyleName,
     chosen,
     with_host,
 )
@@ -43,6 +44,7 @@ def search(
     no_usual: NoUsual = False,
     config: ConfigFile = None,
     profile: Profile = None,
+    style: StyleName = None,
     as_json: AsJson = False,
 ) -> None:
     """Find skills by words: in their names, descriptions, and texts that are at hand.
@@ -80,7 +82,7 @@ def search(
                 # What fits best may be on a server that could not be asked.
                 complain(event.message)
 
-    with_host(chosen(server, directory, no_usual, config, profile), action)
+    with_host(chosen(server, directory, no_usual, config, profile), action, style=style)
 
 
 def _show(found: Sequence[FoundSkill]) -> None:
