@@ -148,6 +148,13 @@ class Simulator:
         self.directories: dict[str, list[dict[str, Any]]] = {}
         self.client_capabilities: list[Any] = []
         self._answers: dict[str, Answer] = {}
+        self._honest: dict[str, Callable[[Mapping[str, Any]], Any]] = {
+            "skills/list": self._list,
+            "skills/get": self._get,
+            "resources/read": self._read,
+            "resources/list": self._list_resources,
+            "resources/directory/read": self._read_directory,
+        }
         self._declared = declare
         self.server: Server[Any] = Server("simulator", instructions=instructions)
         if declare is not None:
@@ -196,6 +203,15 @@ class Simulator:
             await anyio.sleep_forever()
 
         self._answers[method] = silence
+
+    def hold(self, method: str, until: anyio.Event) -> None:
+        """Answer only when the event has come, however late that is."""
+
+        async def late(params: Mapping[str, Any]) -> Any:
+            await until.wait()
+            return self._honest[method](params)
+
+        self._answers[method] = late
 
     def refuse(self, method: str, message: str = "no", code: int = types.INTERNAL_ERROR) -> None:
         async def refusal(params: Mapping[str, Any]) -> Any:
@@ -247,15 +263,8 @@ class Simulator:
         self.client_capabilities.append(meta or params.get("capabilities"))
         if ctx.method in self._answers:
             return await self._answers[ctx.method](params)
-        honest = {
-            "skills/list": self._list,
-            "skills/get": self._get,
-            "resources/read": self._read,
-            "resources/list": self._list_resources,
-            "resources/directory/read": self._read_directory,
-        }
-        if ctx.method in honest:
-            return honest[ctx.method](params)
+        if ctx.method in self._honest:
+            return self._honest[ctx.method](params)
         result = await call_next(ctx)
         if ctx.method == "initialize" and isinstance(result, dict) and self._declared is not None:
             # The 2025 era's schema knows no extensions, so the SDK leaves them out.
