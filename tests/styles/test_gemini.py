@@ -100,10 +100,13 @@ async def test_g3_a_gate_that_closes_empties_the_slot_at_once(tmp_path: Path, ga
         await host.load("refunds")
         await host.set_gates(gates)
         assert host.skills() == ()
-        assert host.held() == ()
-        for call in (host.load("refunds"), host.read("refunds", "a.md")):
-            with pytest.raises(SkillNotFound):
-                await call
+        with pytest.raises(SkillNotFound):
+            await host.load("refunds")
+        # Its text is in the context: it still stands against running code, and no more of it is read.
+        assert not host.may_execute("Bash").allowed
+        for path in ("a.md", "SKILL.md"):
+            with pytest.raises(ApprovalRequired):
+                await host.read("refunds", path)
         for uri in ("skill://refunds/SKILL.md", "skill://refunds/a.md"):
             with pytest.raises(ApprovalRequired):
                 await host.read_resource("demo", uri)
@@ -111,6 +114,21 @@ async def test_g3_a_gate_that_closes_empties_the_slot_at_once(tmp_path: Path, ga
         assert host.skills() == ()
         await host.set_gates(Gates())
         assert [skill.handle for skill in host.skills()] == ["refunds"]
+
+
+async def test_g3_a_load_that_is_under_way_ends_when_a_gate_closes(tmp_path: Path) -> None:
+    sim = Simulator()
+    sim.skill("refunds")
+
+    async def close_and_agree(request: object) -> bool:
+        await host.set_gates(Gates(admin=False))
+        return True
+
+    async with opened(tmp_path, host_options={"style": "gemini", "ask": close_and_agree}, demo=sim) as host:
+        with pytest.raises(ApprovalRequired):
+            await host.load("refunds")
+        assert host.held() == ()
+    assert sim.read_uris() == []
 
 
 async def test_g3_a_server_that_goes_away_leaves_an_empty_slot(tmp_path: Path) -> None:

@@ -153,19 +153,22 @@ class Discovery:
             return source.snapshot.files[skill.uri].path
         return ""
 
-    def set_gates(self, gates: Gates) -> tuple[tuple[Origin, ...], tuple[Origin, ...]]:
+    def set_gates(self, gates: Gates) -> tuple[Origin, ...]:
         """Close and open gates. The slots behind closed ones are empty when this returns.
 
-        Gives the servers behind closed gates, and those that were and are no longer.
+        Gives the servers whose gates were closed and are open now.
         """
         before, self._intake.gates = self._intake.gates, gates
-        closed = tuple(origin for origin in self._connections if gates.closed_for(origin))
-        for origin in closed:
-            self._intake.empty(origin)
-            if not before.closed_for(origin):
-                self._intake.tell(EventKind.REMARK, f"{origin}: {gates.closed_for(origin)}", origin)
-        was_closed = [origin for origin in self._connections if before.closed_for(origin)]
-        return closed, tuple(origin for origin in was_closed if origin not in closed)
+        for origin in self._connections:
+            if closed := gates.closed_for(origin):
+                self._intake.empty(origin)
+                if not before.closed_for(origin):
+                    self._intake.tell(EventKind.REMARK, f"{origin}: {closed}", origin)
+        return tuple(
+            origin
+            for origin in self._connections
+            if before.closed_for(origin) and not gates.closed_for(origin)
+        )
 
     def _peek(self, config: ServerConfig) -> Callable[[SkillEntry], bool] | None:
         """Which skills the style may peek at: of a server that nothing is taken from, none."""

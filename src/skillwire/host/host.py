@@ -37,6 +37,7 @@ from skillwire.host.places import (
     state_places,
     usual_directories,
 )
+from skillwire.host.project_trust import UntrustedServer
 from skillwire.host.reading import ReadCallback, ResourceReader
 from skillwire.host.search import FoundSkill, SkillSearch
 from skillwire.host.standing import Standing
@@ -82,6 +83,7 @@ class SkillHost:
         ask_read: ReadCallback | None = None,
         safe_tools: Collection[str] = (),
         disabled: Iterable[str] = (),
+        untrusted: Iterable[UntrustedServer] = (),
         limits: Limits = DEFAULT_LIMITS,
         cache_directory: Path | None = None,
         approvals_file: Path | None = None,
@@ -92,7 +94,8 @@ class SkillHost:
         working directory and of the user. `ask` is called before a skill of a server is loaded, `ask_read`
         before one server's skill reads from another; without them such calls raise `ApprovalRequired`.
         `safe_tools` are tools of yours that run no code. `disabled` are handles or URIs to leave out. `style`
-        makes the host treat skills as another one does: `wayland`, `gemini`, `codex` or `goose`.
+        makes the host treat skills as another one does: `wayland`, `gemini`, `codex` or `goose`. `untrusted`
+        are servers of a configuration that are not connected: each is told of as a failure.
         """
         places = state_places()
         found = usual_directories(Path.cwd(), Path.home()) if usual else []
@@ -101,6 +104,7 @@ class SkillHost:
         folders = command_directories(Path.cwd(), Path.home(), self.style.command_folders) if usual else []
         local = label_directories(found, [*directories, *folders], taken=servers or ())
         self._safe_tools = frozenset(safe_tools)
+        self._untrusted = tuple(untrusted)
         self.cache = SkillCache(cache_directory or places.cache, limits=limits)
         self.cache.refuse_inside(directory.path for directory in local)
         self.approvals = ApprovalStore(approvals_file or places.approvals)
@@ -179,17 +183,25 @@ class SkillHost:
         safe_tools: Collection[str] = (),
         style: str | Style = "spec",
         limits: Limits = DEFAULT_LIMITS,
+        unsafe_trust_project: bool = False,
     ) -> Self:
         """A host as the user's `skillwire.toml` and that of a directory, the working one by default, say.
 
         With `file`, as that file alone says. A mistake in them is a `FormatError` that names every one.
+
+        A directory may come from somebody else. Servers of its file are not connected until the user trusts
+        that file with `skillwire servers trust`; until then each is told of as a failure. With
+        `unsafe_trust_project` every command that it names is started.
         """
-        config = load_config(directory, file=file, profile=profile)
+        config = load_config(
+            directory, file=file, profile=profile, unsafe_trust_project=unsafe_trust_project
+        )
         return cls(
             servers=config.servers,
             directories=config.directories,
             usual=config.usual,
             disabled=config.disabled,
+            untrusted=config.untrusted,
             ask=ask,
             ask_read=ask_read,
             safe_tools=safe_tools,
@@ -207,6 +219,10 @@ class SkillHost:
             stack.callback(tasks.cancel_scope.cancel)
             if self.approvals.remark:
                 self._log.tell(Event(kind=EventKind.REMARK, message=self.approvals.remark))
+            for server in self._untrusted:
+                origin = Origin.mcp(server.label)
+                message = f"{origin} {server.reason}"
+                self._log.tell(Event(kind=EventKind.FAILURE, message=message, origin=server.label))
             try:
                 await self._discovery.open(tasks)
                 self._stack = stack.pop_all()
@@ -292,11 +308,11 @@ class SkillHost:
         return file_refusal(path, self.style.resource_tool)
 
     async def set_gates(self, gates: Gates) -> None:
-        """Close and open gates. The skills behind a closed one are gone at once, held ones too."""
-        closed, opened = self._discovery.set_gates(gates)
-        for origin in closed:
-            self._loader.release_server(origin)
-        for origin in opened:
+        """Close and open gates. The skills behind a closed one are gone at once.
+
+        One that is in use stays held, since its text is still in the context; no more is read of it (SEC-2).
+        """
+        for origin in self._discovery.set_gates(gates):
             await self._discovery.refresh(origin.label)
 
     # What tools ask

@@ -205,11 +205,12 @@ class Loader:
     async def _fetch(
         self, entry: CheckedEntry, origin: Origin, uri: SkillUri, *, keep: bool = False
     ) -> bytes:
+        source = self._source_of(origin)  # Refused behind a closed gate, cached or not.
         if not origin.is_local and entry.resources is not DYNAMIC:
             listed = next(resource for resource in entry.resources if resource.uri == uri)
             if (cached := self._cache.get(origin, uri, listed.digest, keep=keep)) is not None:
                 return cached
-        return await self._source_of(origin).read(uri)
+        return await source.read(uri)
 
     async def _refresh(self, skill: RegisteredSkill, error: SkillwireError) -> RegisteredSkill:
         """The skill with a fresh entry (step 6), or the error again when there is none to be had."""
