@@ -72,7 +72,8 @@ class _Stream:
 class Announcer:
     """Knows who wants to hear of what, and tells them.
 
-    `lists` says for a method of `_LIST_EVENTS` whether that list differs between two catalogues.
+    `lists` are the other lists that are made from the skills: by the notification for each, whether it
+    differs between two catalogues whose skills or metadata do.
     """
 
     def __init__(
@@ -153,8 +154,12 @@ class Announcer:
             return
         found = difference(before, after)
         changed = {*found.changed, *self._made_anew(after)}
-        lists = [RESOURCES_CHANGED] if found.is_list_changed else []
-        lists += [method for method, differs in self.lists.items() if differs(before, after)]
+        lists: list[str] = []
+        if found.is_list_changed:
+            lists = [
+                RESOURCES_CHANGED,
+                *(method for method, differs in self.lists.items() if differs(before, after)),
+            ]
         updates = self._subscriptions.concerned(changed)
         for session in self._sessions.values():
             notices: list[Notice] = [(method, None) for method in lists]

@@ -13,10 +13,11 @@ from typing import Final
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.server.catalogue import Catalogue
 from skillwire.server.cursors import Page, cut_page
+from skillwire.server.difference import has_same_metadata
 from skillwire.server.surfaces import Surfaces
 from skillwire.skill.drafts import Dialect
 from skillwire.skill.entries import DYNAMIC, SkillEntry
-from skillwire.skill.uris import SKILL_FILE, SkillUri, skill_root, split_uri
+from skillwire.skill.uris import SKILL_FILE, SkillUri, skill_root
 from skillwire.wire.index import INDEX_URI
 from skillwire.wire.index_writer import write_index
 from skillwire.wire.manifest import write_manifest
@@ -120,8 +121,13 @@ class Auxiliaries:
         )
 
     def _whole(self, catalogue: Catalogue, uri: str) -> bytes:
-        if self._made is None or self._made[0] is not catalogue:
+        if self._made is None:
             self._made = (catalogue, {})
+        elif self._made[0] is not catalogue:
+            # An edit of bytes alone changes nothing in a resource that has no digests.
+            is_kept = has_same_metadata(self._made[0], catalogue)
+            kept = {at: made for at, made in self._made[1].items() if is_kept and not self._has_digests(at)}
+            self._made = (catalogue, kept)
         made = self._made[1]
         if uri not in made:
             if uri == INDEX_URI:
@@ -130,8 +136,11 @@ class Auxiliaries:
                 made[uri] = write_prompt_xml(catalogue.listed)
         return made[uri]
 
+    def _has_digests(self, uri: str) -> bool:
+        return uri == INDEX_URI and self._surfaces.index != "d2"
+
 
 def manifest_uri(entry: SkillEntry) -> SkillUri | None:
     """Where the manifest of a skill would be; `None` for a skill whose path is more than its name."""
     root = skill_root(entry.uri)
-    return None if split_uri(root).segments else SkillUri(f"{root}/{MANIFEST}")
+    return None if "/" in root.partition("://")[2] else SkillUri(f"{root}/{MANIFEST}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from skillwire.server.catalogue import Catalogue
@@ -22,13 +22,39 @@ def difference(before: Catalogue, after: Catalogue) -> Difference:
     """What changed. An entry that is the same object is not looked at, so it costs what differs."""
     if before is after:
         return Difference(frozenset(), False)
-    old, new = before.by_uri, after.by_uri
     changed: set[SkillUri] = set()
-    for uri in old.keys() | new.keys():
-        was, now = old.get(uri), new.get(uri)
+    for was, now in _pairs(before.entries, after.entries):
+        changed.update(_files_that_differ(was, now))
+    return Difference(frozenset(changed), not has_same_metadata(before, after))
+
+
+def has_same_metadata(before: Catalogue, after: Catalogue) -> bool:
+    """Whether the same skills are listed, with the same frontmatter."""
+    if len(before.listed) != len(after.listed):
+        return False
+    return all(
+        was is now or (was.uri, was.frontmatter) == (now.uri, now.frontmatter)
+        for was, now in zip(before.listed, after.listed, strict=True)
+    )
+
+
+def _pairs(
+    before: Sequence[SkillEntry], after: Sequence[SkillEntry]
+) -> Iterator[tuple[SkillEntry | None, SkillEntry | None]]:
+    """The entries that are not the same object, old and new side by side. Both are in the order of URIs."""
+    at = to = 0
+    while at < len(before) and to < len(after):
+        was, now = before[at], after[to]
+        if was.uri <= now.uri:
+            at += 1
+        if now.uri <= was.uri:
+            to += 1
         if was is not now:
-            changed.update(_files_that_differ(was, now))
-    return Difference(frozenset(changed), _metadata(before, after))
+            yield (was if was.uri <= now.uri else None), (now if now.uri <= was.uri else None)
+    for was in before[at:]:
+        yield was, None
+    for now in after[to:]:
+        yield None, now
 
 
 def _files_that_differ(was: SkillEntry | None, now: SkillEntry | None) -> Iterator[SkillUri]:
@@ -46,12 +72,3 @@ def _digests(entry: SkillEntry | None) -> dict[SkillUri, str]:
     if entry is None or entry.resources is DYNAMIC:
         return {}
     return {file.uri: file.digest for file in entry.resources}
-
-
-def _metadata(before: Catalogue, after: Catalogue) -> bool:
-    if len(before.listed) != len(after.listed):
-        return True
-    return any(
-        was is not now and (was.uri, was.frontmatter) != (now.uri, now.frontmatter)
-        for was, now in zip(before.listed, after.listed, strict=True)
-    )

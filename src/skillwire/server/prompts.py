@@ -8,7 +8,6 @@ from mcp.shared.exceptions import MCPError
 from skillwire.errors import AmbiguousName, FormatError, SkillNotFound
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.server.answers import CacheAdvice
-from skillwire.server.catalogue import Catalogue
 from skillwire.server.cursors import cut_page
 from skillwire.server.library import SkillLibrary
 from skillwire.server.methods import Context, is_modern
@@ -69,19 +68,11 @@ class SkillPrompts:
             return True
         return True
 
-    def differs(self, before: Catalogue, after: Catalogue) -> bool:
-        """Whether the list of prompts is another one."""
-        return _told(Roll(before)) != _told(Roll(after))
-
     async def _current(self) -> Roll:
         catalogue = await self._library.catalogue()
         if self._roll is None or self._roll.catalogue is not catalogue:
             self._roll = Roll(catalogue)
         return self._roll
-
-
-def _told(roll: Roll) -> dict[str, str]:
-    return {name: entry.description for name, entry in roll.names.items()}
 
 
 def _prompt(name: str, entry: SkillEntry) -> JsonObject:

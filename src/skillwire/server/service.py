@@ -51,7 +51,8 @@ class SkillService:
             if self.tools is not None:
                 self.announcer.lists[TOOLS_CHANGED] = self.tools.differs
             if self.prompts is not None:
-                self.announcer.lists[PROMPTS_CHANGED] = self.prompts.differs
+                # Every prompt is a skill: when the skills are others, so are the prompts.
+                self.announcer.lists[PROMPTS_CHANGED] = lambda _before, _after: True
             self.watch.announcer = self.announcer
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import mcp_types as types
@@ -35,13 +36,16 @@ NAMES: Final = frozenset({LOAD, READ, SEARCH})
 _READ_ONLY: Final[JsonObject] = {"readOnlyHint": True, "openWorldHint": False}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Made:
     """What was made from one catalogue."""
 
     roll: Roll
     tools: tuple[JsonObject, ...]
-    matcher: Matcher[str]
+
+    @cached_property
+    def matcher(self) -> Matcher[str]:
+        return Matcher({name: entry.description for name, entry in self.roll.names.items()})
 
 
 class SkillTools:
@@ -95,7 +99,9 @@ class SkillTools:
 
     def differs(self, before: Catalogue, after: Catalogue) -> bool:
         """Whether the list of tools is another one."""
-        return self._tools(Roll(before)) != self._from(after).tools
+        known = self._made
+        old = known.tools if known and known.roll.catalogue is before else self._tools(Roll(before))
+        return old != self._from(after).tools
 
     async def _content(self, tool: str, arguments: Mapping[str, Any]) -> JsonObject:
         made = self._from(await self._library.catalogue())
@@ -123,25 +129,22 @@ class SkillTools:
         made = self._made
         if made is None or made.roll.catalogue is not catalogue:
             roll = Roll(catalogue)
-            texts = {name: entry.description for name, entry in roll.names.items()}
-            made = self._made = _Made(roll, self._tools(roll), Matcher(texts))
+            made = self._made = _Made(roll, self._tools(roll))
         return made
 
     def _tools(self, roll: Roll) -> tuple[JsonObject, ...]:
         if not roll.names:
             return ()
-        lines = [_line(name, entry, self._limits) for name, entry in roll.names.items()]
         what = "Load a skill: instructions for one kind of task. Do so before you start on such a task."
         room = self._limits.tool_description_chars
         tools: list[JsonObject] = []
-        # Each way takes less room than the one before it.
-        if _length(lines) <= room:
-            what = "\n".join([what, "Skills:", *lines])
-        elif _length(roll.names) <= room:
-            what = f"{what} Skills: {', '.join(roll.names)}. {SEARCH} tells what they are for."
-            tools.append(_SEARCH_TOOL)
-        else:
+        if _length(roll.names) > room:
             what = f"{what} There are {len(roll.names)}: find the right one with {SEARCH}."
+            tools.append(_SEARCH_TOOL)
+        elif _length(lines := [_line(*named, self._limits) for named in roll.names.items()]) <= room:
+            what = "\n".join([what, "Skills:", *lines])
+        else:
+            what = f"{what} Skills: {', '.join(roll.names)}. {SEARCH} tells what they are for."
             tools.append(_SEARCH_TOOL)
         load: JsonObject = {
             "name": LOAD,

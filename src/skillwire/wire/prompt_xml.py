@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 from skillwire.skill.entries import SkillEntry
@@ -13,16 +14,22 @@ PROMPT_XML_URI: Final = "skill://prompt-xml"
 
 def write_prompt_xml(entries: Iterable[SkillEntry]) -> bytes:
     """The skills as `<available_skills>`. What XML cannot hold and what hides is taken out (SEC-11)."""
-    lines = ["<available_skills>"]
-    for entry in entries:
-        lines += [
+    skills = [_skill(entry.name, entry.description, entry.uri) for entry in entries]
+    return "\n".join(["<available_skills>", *skills, "</available_skills>", ""]).encode("utf-8")
+
+
+@lru_cache(maxsize=16_384)
+def _skill(name: str, description: str, uri: str) -> str:
+    """One skill. Cleaning takes a while, and most skills are the same as the last time."""
+    return "\n".join(
+        [
             "<skill>",
-            f"<name>{_text(entry.name)}</name>",
-            f"<description>{_text(entry.description)}</description>",
-            f"<location>{_text(entry.uri)}</location>",
+            f"<name>{_text(name)}</name>",
+            f"<description>{_text(description)}</description>",
+            f"<location>{_text(uri)}</location>",
             "</skill>",
         ]
-    return "\n".join([*lines, "</available_skills>", ""]).encode("utf-8")
+    )
 
 
 def _text(text: str) -> str:

@@ -1,0 +1,78 @@
+"""What a client can tell between two moments: which files differ, and whether the list does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sample_entries import make_entry
+from skillwire.server.catalogue import Catalogue
+from skillwire.server.difference import difference
+from skillwire.skill.entries import SkillEntry
+from skillwire.sources.claims import Settled
+
+A = make_entry("skill://a/SKILL.md", {"x.txt": b"x"})
+B = make_entry("skill://b/SKILL.md")
+LIVE = make_entry("skill://live/SKILL.md", dynamic=True)
+
+
+def catalogue(*entries: SkillEntry, unlisted: tuple[SkillEntry, ...] = ()) -> Catalogue:
+    together = tuple(sorted([*entries, *unlisted], key=lambda entry: entry.uri))
+    return Catalogue((together,), Settled({}, ()), together, entries)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "changed", "is_list_changed"),
+    [
+        pytest.param(catalogue(A, B), catalogue(A, B), [], False, id="nothing"),
+        pytest.param(catalogue(A), catalogue(A, B), ["skill://b/SKILL.md"], True, id="a skill came"),
+        pytest.param(
+            catalogue(A, B), catalogue(B), ["skill://a/SKILL.md", "skill://a/x.txt"], True, id="a skill went"
+        ),
+        pytest.param(
+            catalogue(A),
+            catalogue(make_entry("skill://a/SKILL.md", {"x.txt": b"other"})),
+            ["skill://a/x.txt"],
+            False,
+            id="bytes of a file",
+        ),
+        pytest.param(
+            catalogue(A),
+            catalogue(make_entry("skill://a/SKILL.md", {"y.txt": b"x"})),
+            ["skill://a/x.txt", "skill://a/y.txt"],
+            False,
+            id="a file renamed",
+        ),
+        pytest.param(
+            catalogue(B),
+            catalogue(make_entry("skill://b/SKILL.md", description="Other words.")),
+            ["skill://b/SKILL.md"],
+            True,
+            id="metadata",
+        ),
+        pytest.param(catalogue(A, LIVE), catalogue(A), ["skill://live/SKILL.md"], True, id="a dynamic skill"),
+        pytest.param(
+            catalogue(LIVE),
+            catalogue(replace(LIVE, frontmatter={**LIVE.frontmatter, "license": "MIT"})),
+            ["skill://live/SKILL.md"],
+            True,
+            id="metadata of a dynamic skill",
+        ),
+        pytest.param(
+            catalogue(A), catalogue(A, unlisted=(B,)), ["skill://b/SKILL.md"], False, id="an unlisted skill"
+        ),
+        pytest.param(catalogue(A, B), catalogue(A, unlisted=(B,)), [], True, id="no longer listed"),
+        pytest.param(catalogue(A), catalogue(replace(A)), [], False, id="the same, told anew"),
+    ],
+)
+def test_a_difference_is_what_can_be_told(
+    before: Catalogue, after: Catalogue, changed: list[str], is_list_changed: bool
+) -> None:
+    found = difference(before, after)
+    assert (sorted(found.changed), found.is_list_changed) == (changed, is_list_changed)
+
+
+def test_a_catalogue_does_not_differ_from_itself() -> None:
+    same = catalogue(A)
+    assert difference(same, same).changed == frozenset()
