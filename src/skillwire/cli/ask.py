@@ -33,7 +33,7 @@ async def ask_person(request: ApprovalRequest) -> bool:
     screen = Screen(errors=True)
     _describe(screen, request)
     while True:
-        _drop_typed_ahead()
+        drop_typed_ahead()
         screen.line(("Load it? ", "bold"), "[y]es, show its [t]ext first, or anything else for [N]o")
         answer = (await _line()).strip().lower()
         if answer in ("t", "text"):
@@ -88,7 +88,7 @@ async def _show_text(screen: Screen, request: ApprovalRequest) -> None:
     screen.line((f"──── {remark}" if remark else "────", "bold"))
 
 
-def _drop_typed_ahead() -> None:
+def drop_typed_ahead() -> None:
     """Throw away what was typed before the question was there: nobody said yes to what they had not seen."""
     with suppress(ImportError, OSError, ValueError):
         import termios

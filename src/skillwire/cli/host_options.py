@@ -111,6 +111,7 @@ def with_host(
             directories=config.directories,
             usual=config.usual,
             disabled=config.disabled,
+            untrusted=config.untrusted,
             ask=ask,
             style=style or DEFAULT,
         )

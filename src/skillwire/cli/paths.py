@@ -17,6 +17,7 @@ def paths(as_json: AsJson = False) -> None:
         "config": places.config,
         "project": project_file(),
         "approvals": places.approvals,
+        "trusted": places.trusted,
         "cache": places.cache,
     }
     if as_json:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 
 from skillwire.cli.output import counted, printable
+from skillwire.cli.project_trust import HINT
 from skillwire.cli.screen import Screen, padded, show_json
 from skillwire.host.client_files import FoundServer
 
@@ -45,6 +46,9 @@ def show_servers(
     for number, row in enumerate(rows):
         cells = [padded(cell, width) for cell, width in zip(row, widths, strict=False)]
         screen.line(("  ".join([*cells, row[3]]).rstrip(), "" if number else "bold"))
+    if settings.untrusted:
+        screen.line()
+        screen.line(HINT)
 
 
 def show_import(
@@ -112,6 +116,8 @@ def _status(server: ConfiguredServer, states: Mapping[str, ServerState], counts:
         return "off (skills = false)"
     if not server.used:
         return "not in this profile"
+    if not server.trusted:
+        return "not trusted"
     state = states.get(server.label)
     if state is None:
         return ""
@@ -133,6 +139,7 @@ def _json(
         "approval": server.policy.value,
         "skills": server.skills,
         "used": server.used,
+        "trusted": server.trusted,
         "status": state.status.value if state else None,
         "reason": (state.reason or None) if state else None,
         "era": (state.era or None) if state else None,

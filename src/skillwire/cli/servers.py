@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from skillwire.cli.host_options import AsJson, ConfigFile, Profile, with_host
+from skillwire.cli.project_trust import HINT, found_servers, trust, trusted_files, write_project
 from skillwire.errors import FormatError, SkillNotFound
 
 if TYPE_CHECKING:
@@ -17,12 +18,15 @@ if TYPE_CHECKING:
     from skillwire.host.host_config import HostConfig
 
 app = typer.Typer(
-    help="The MCP servers that skills come from: `servers list`, `add`, `remove`, `import`.",
+    help="The MCP servers that skills come from: `servers list`, `add`, `remove`, `import`, `trust`.",
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 User = Annotated[bool, typer.Option("--user", help="In the user's file instead of the project's.")]
+
+
+app.command("trust")(trust)
 
 
 @app.callback(invoke_without_command=True)
@@ -96,7 +100,8 @@ def add(
     """
     from skillwire.cli.output import printable
     from skillwire.cli.screen import Screen, show_json
-    from skillwire.host.config_edit import with_server, write_config
+    from skillwire.host.config_edit import with_server
+    from skillwire.host.config_file import read_config
     from skillwire.host.config_text import Place, parse_config
     from skillwire.trust.approval import Policy
     from skillwire.trust.origin import Origin
@@ -123,15 +128,16 @@ def add(
     )
     file, other = _files(user)
     _refuse_twin(name, file, other)
-    text = with_server(_text(file), name, server, file=file, policy=policy)
+    before = read_config(file)
+    text = with_server(_text(before), name, server, file=file, policy=policy)
     parse_config(text, file)
-    write_config(file, text)
+    trusted = write_project(file, before, text)
     if as_json:
         show_json({"added": {"label": name, "place": server.shown, "file": str(file)}})
         return
     screen = Screen()
     screen.line(("Added ", "green"), f"{name} ({server.shown}) to {printable(str(file))}.")
-    screen.line("See its skills with: skillwire list")
+    screen.line("See its skills with: skillwire list" if trusted else HINT)
 
 
 @app.command("remove")
@@ -145,20 +151,21 @@ def remove(
     from skillwire.cli.screen import Screen, show_json
     from skillwire.host.approvals import ApprovalStore
     from skillwire.host.cache import SkillCache
-    from skillwire.host.config_edit import without_server, write_config
+    from skillwire.host.config_edit import without_server
     from skillwire.host.config_file import project_file, read_config
     from skillwire.host.places import state_places
     from skillwire.trust.origin import Origin
 
     places = state_places()
     files = [places.config] if user else [project_file(), places.config]
-    having = [file for file in files if name in _servers(read_config(file))]
+    configs = {file: read_config(file) for file in files}
+    having = [file for file in files if name in _servers(configs[file])]
     if not having:
-        known = [label for file in files for label in _servers(read_config(file))]
+        known = [label for file in files for label in _servers(configs[file])]
         there = ", ".join(dict.fromkeys(known)) or "none"
         raise SkillNotFound(f"no server is called {printable(name)} in your files; there is {there}")
     file = having[0]
-    write_config(file, without_server(_text(file), name, file=file))
+    write_project(file, configs[file], without_server(_text(configs[file]), name, file=file))
     cached = approved = 0
     if len(having) == 1:
         origin = Origin.mcp(name)
@@ -195,10 +202,10 @@ def import_servers(
     and nothing is written without --write.
     """
     from skillwire.cli.server_view import show_import
-    from skillwire.host.config_edit import with_server, write_config
+    from skillwire.host.config_edit import with_server
     from skillwire.host.config_file import read_config
 
-    found = _found()
+    found = [_if_trusted(server) for server in found_servers()]
     if only:
         unknown = [name for name in only if name not in {server.label for server in found}]
         if unknown:
@@ -208,14 +215,15 @@ def import_servers(
             )
         found = [server for server in found if server.label in only]
     file, other = _files(not project)
-    known = {label.casefold() for path in (file, other) for label in _servers(read_config(path))}
+    before = read_config(file)
+    known = {label.casefold() for config in (before, read_config(other)) for label in _servers(config)}
     new = [server for server in found if server.place is not None and server.label.casefold() not in known]
-    text = _text(file)
+    text = _text(before)
     for server in new:
         if server.place is not None:
             text = with_server(text, server.label, server.place, file=file)
     if write and new:
-        write_config(file, text)
+        write_project(file, before, text)
     show_import(found, new, file, written=write, as_json=as_json)
 
 
@@ -227,33 +235,39 @@ def with_client_servers(settings: HostConfig) -> tuple[HostConfig, tuple[str, ..
     from skillwire.cli.output import printable
     from skillwire.host.config_text import ConfigText, ServerText
     from skillwire.host.host_config import combine
+    from skillwire.host.project_trust import UntrustedServer
 
     servers = dict(settings.servers)
-    known = {server.label.casefold() for server in settings.configured} | {
-        name.casefold() for name in servers
-    }
+    # A server that is not trusted takes no name from one that is.
+    configured = [server.label for server in settings.configured if server.trusted]
+    known = {name.casefold() for name in (*configured, *servers)}
+    trusted = trusted_files()
+    untrusted = list(settings.untrusted)
     notes: list[str] = []
-    for found in _found():
+    for found in found_servers():
         who = f"{printable(found.name)} ({', '.join(found.clients)})"
         if found.place is None:
             notes.append(f"{who}: {printable(found.skipped)}")
         elif found.label.casefold() in known:
             notes.append(f"{who}: your own configuration has a server of this name")
+        elif not any(map(trusted.trusts, found.files)):
+            untrusted.append(UntrustedServer(label=found.label, file=found.file))
         else:
             text = ConfigText(file=found.file, servers={found.label: ServerText(place=found.place)})
             try:
                 servers |= combine(text, environment=os.environ).servers
             except FormatError as error:
                 notes.append(f"{who}: {printable('; '.join(issue.message for issue in error.issues))}")
-    return replace(settings, servers=servers), tuple(notes)
+    return replace(settings, servers=servers, untrusted=tuple(untrusted)), tuple(notes)
 
 
-def _found() -> list[FoundServer]:
-    import os
+def _if_trusted(found: FoundServer) -> FoundServer:
+    """A server to take over; one of a project's file that is not trusted is skipped, and stays there."""
+    from dataclasses import replace
 
-    from skillwire.host.client_files import find_servers
-
-    return list(find_servers(Path.cwd(), Path.home(), os.environ))
+    if found.place is None or any(map(trusted_files().trusts, found.files)):
+        return found
+    return replace(found, place=None, skipped="its file is not trusted: see `skillwire servers trust`")
 
 
 def _files(user: bool) -> tuple[Path, Path]:
@@ -265,11 +279,9 @@ def _files(user: bool) -> tuple[Path, Path]:
     return files if user else (files[1], files[0])
 
 
-def _text(file: Path) -> str:
-    from skillwire.host.config_file import read_config
-
-    # Read through the checks first: a file with mistakes is mended by its owner, not by us.
-    return file.read_bytes().decode("utf-8") if read_config(file) is not None else ""
+def _text(config: ConfigText | None) -> str:
+    # Read through the checks: a file with mistakes is mended by its owner, not by us.
+    return config.text if config is not None else ""
 
 
 def _servers(config: ConfigText | None) -> list[str]:

@@ -30,7 +30,9 @@ from skillwire.host.client_configs import (
 )
 from skillwire.host.config_text import Place
 from skillwire.host.jsonc import parse_jsonc
+from skillwire.host.project_trust import SeenFile
 from skillwire.limits import DEFAULT_LIMITS
+from skillwire.skill.digests import digest_of
 from skillwire.trust.origin import LOCAL_LABEL, MAX_LABEL_LENGTH
 
 _EDITORS: Final = ("Code", "Code - Insiders")
@@ -44,6 +46,8 @@ class ClientFile:
     path: Path
     parse: Callable[[str], object]
     read: Reader
+    of_project: bool
+    """Whether it comes with the project, perhaps from somebody else. What the user has as well is theirs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +57,21 @@ class FoundServer:
     label: str
     name: str
     clients: tuple[str, ...]
-    file: Path
+    files: tuple[SeenFile, ...]
+    """Every file that names it so, the user's own first."""
     place: Place | None = None
     skipped: str = ""
+
+    @property
+    def file(self) -> Path:
+        return self.files[0].path
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    client: str
+    file: SeenFile
+    server: ClientServer
 
 
 def find_servers(
@@ -63,34 +79,32 @@ def find_servers(
 ) -> tuple[FoundServer, ...]:
     """The servers of every client that is here. Reads files and starts nothing."""
     around = Surroundings(environment=environment, home=home, project=project)
-    found: list[tuple[ClientFile, ClientServer]] = []
+    found: list[_Found] = []
     for file in client_files(project, home, environment, platform=platform):
+        data = b""
         try:
-            text = _read(file.path)
-            if text is not None:
-                found += [(file, server) for server in file.read(file.parse(text), around)]
+            read = _read(file.path)
+            if read is None:
+                continue
+            data = read
+            servers = [*file.read(file.parse(_decoded(data)), around)]
         except (ValueError, OSError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
-            found.append(
-                (file, ClientServer(name=file.path.name, skipped=f"the file cannot be read: {reason}"))
-            )
-    return tuple(_labelled([(file, _anchored(server, project)) for file, server in found]))
+            servers = [ClientServer(name=file.path.name, skipped=f"the file cannot be read: {reason}")]
+        seen = SeenFile(file.path, digest_of(data), file.of_project)
+        found += [_Found(file.client, seen, _anchored(server, project)) for server in servers]
+    return tuple(_labelled(found))
 
 
 def client_files(
     project: Path, home: Path, environment: Mapping[str, str], *, platform: str = sys.platform
 ) -> list[ClientFile]:
-    """Every place to look at, those of the project first."""
+    """Every place to look at, the user's first: a project does not take a name from a server of theirs."""
     config = _config_home(home, environment, platform)
     goose = config / "Block/goose/config" if platform == "win32" else _xdg(home, environment) / "goose"
     claude = Path(environment["CLAUDE_CONFIG_DIR"]) if environment.get("CLAUDE_CONFIG_DIR") else home
     codex = Path(environment["CODEX_HOME"]) if environment.get("CODEX_HOME") else home / ".codex"
-    files = [
-        ("Claude Code", project / ".mcp.json", parse_jsonc, read_claude),
-        ("Cursor", project / ".cursor/mcp.json", parse_jsonc, read_cursor),
-        ("VS Code", project / ".vscode/mcp.json", parse_jsonc, read_vscode),
-        ("Codex", project / ".codex/config.toml", _parse_toml, read_codex),
-        ("Gemini CLI", project / ".gemini/settings.json", parse_jsonc, read_gemini),
+    users = [
         ("Claude Code", claude / ".claude.json", parse_jsonc, read_claude_code),
         ("Claude Desktop", config / "Claude/claude_desktop_config.json", parse_jsonc, read_claude_desktop),
         ("Cursor", home / ".cursor/mcp.json", parse_jsonc, read_cursor),
@@ -103,16 +117,26 @@ def client_files(
         ("Gemini CLI", home / ".gemini/settings.json", parse_jsonc, read_gemini),
         ("Goose", goose / "config.yaml", _parse_yaml, read_goose),
     ]
+    projects = [
+        ("Claude Code", project / ".mcp.json", parse_jsonc, read_claude),
+        ("Cursor", project / ".cursor/mcp.json", parse_jsonc, read_cursor),
+        ("VS Code", project / ".vscode/mcp.json", parse_jsonc, read_vscode),
+        ("Codex", project / ".codex/config.toml", _parse_toml, read_codex),
+        ("Gemini CLI", project / ".gemini/settings.json", parse_jsonc, read_gemini),
+    ]
     known: dict[Path, ClientFile] = {}
-    for client, path, parse, read in files:
-        known.setdefault(path, ClientFile(client=client, path=path, parse=parse, read=read))
+    for of_project, files in ((False, users), (True, projects)):
+        for client, path, parse, read in files:
+            file = ClientFile(client=client, path=path, parse=parse, read=read, of_project=of_project)
+            known.setdefault(path, file)
     return list(known.values())
 
 
-def _labelled(found: Iterable[tuple[ClientFile, ClientServer]]) -> list[FoundServer]:
+def _labelled(found: Iterable[_Found]) -> list[FoundServer]:
     """Each place once; two places of one name get labels of their own."""
     servers: list[FoundServer] = []
-    for file, server in found:
+    for one in found:
+        server = one.server
         label = _label(server.name)
         same = [
             other
@@ -121,10 +145,8 @@ def _labelled(found: Iterable[tuple[ClientFile, ClientServer]]) -> list[FoundSer
         ]
         if same:
             [known] = same
-            clients = tuple(dict.fromkeys((*known.clients, file.client)))
-            servers[servers.index(known)] = FoundServer(
-                label=known.label, name=known.name, clients=clients, file=known.file, place=known.place
-            )
+            clients = tuple(dict.fromkeys((*known.clients, one.client)))
+            servers[servers.index(known)] = replace(known, clients=clients, files=(*known.files, one.file))
             continue
         if server.place is not None:
             taken = {other.label.casefold() for other in servers if other.place is not None}
@@ -137,8 +159,8 @@ def _labelled(found: Iterable[tuple[ClientFile, ClientServer]]) -> list[FoundSer
             FoundServer(
                 label=label,
                 name=server.name,
-                clients=(file.client,),
-                file=file.path,
+                clients=(one.client,),
+                files=(one.file,),
                 place=server.place,
                 skipped=server.skipped,
             )
@@ -161,7 +183,7 @@ def _label(name: str) -> str:
     return f"{plain}-server" if plain.casefold() == LOCAL_LABEL else plain
 
 
-def _read(path: Path) -> str | None:
+def _read(path: Path) -> bytes | None:
     try:
         with path.open("rb") as stream:
             data = stream.read(DEFAULT_LIMITS.config_bytes + 1)
@@ -169,6 +191,10 @@ def _read(path: Path) -> str | None:
         return None
     if len(data) > DEFAULT_LIMITS.config_bytes:
         raise ValueError(f"it has more than {DEFAULT_LIMITS.config_bytes:,} bytes")
+    return data
+
+
+def _decoded(data: bytes) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:

@@ -11,6 +11,7 @@ from skillwire.errors import SourceError
 from skillwire.host.config_text import ConfigText, parse_config
 from skillwire.host.host_config import HostConfig, combine
 from skillwire.host.places import state_places
+from skillwire.host.project_trust import SeenFile, TrustedFiles
 from skillwire.limits import DEFAULT_LIMITS
 
 CONFIG_NAME: Final = "skillwire.toml"
@@ -23,11 +24,15 @@ def load_config(
     profile: str | None = None,
     environment: Mapping[str, str] | None = None,
     fill: bool = True,
+    unsafe_trust_project: bool = False,
 ) -> HostConfig:
     """The user's configuration and that of a directory, the working one by default, put together.
 
     With `file`, that file alone. No directory above is looked at: what lies there may be anybody's. Without
     `fill`, no variable is filled in and `servers` is empty: enough to show what is configured.
+
+    Servers of the directory's file are left out, as `untrusted`, unless the user trusts it as it is now. With
+    `unsafe_trust_project` nobody is asked: whoever wrote that file has their commands started.
     """
     if file is not None:
         user, project = read_config(file), None
@@ -37,12 +42,25 @@ def load_config(
         user = read_config(state_places().config)
         project = read_config(project_file(directory))
     known = os.environ if environment is None else environment
-    return combine(user, project, profile=profile, environment=known if fill else None)
+    return combine(
+        user,
+        project,
+        profile=profile,
+        environment=known if fill else None,
+        trusted=unsafe_trust_project or (project is not None and is_trusted(project)),
+    )
+
+
+def is_trusted(project: ConfigText) -> bool:
+    """Whether the user agreed to the servers of a project's file as it was read."""
+    return TrustedFiles(state_places().trusted).trusts(SeenFile(project.file, project.digest))
 
 
 def project_file(directory: Path | None = None) -> Path:
     """The file of a project, there or not."""
-    return (directory or Path.cwd()) / CONFIG_NAME
+    # One name for one place, for trust goes by it. The file itself may be a link: its own path counts, or a
+    # link to a trusted file would be trusted elsewhere.
+    return (directory or Path.cwd()).resolve() / CONFIG_NAME
 
 
 def read_config(file: Path) -> ConfigText | None:

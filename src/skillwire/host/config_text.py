@@ -15,6 +15,7 @@ from skillwire.errors import FormatError
 from skillwire.host.config import place_of
 from skillwire.host.config_table import ConfigTable
 from skillwire.issues import Issue
+from skillwire.skill.digests import Digest, digest_of
 from skillwire.trust.approval import Policy
 from skillwire.trust.origin import Origin
 
@@ -70,11 +71,22 @@ class ConfigText:
     """One file."""
 
     file: Path
+    text: str = field(default="", repr=False, compare=False)
     servers: Mapping[str, ServerText] = field(default_factory=dict[str, ServerText])
     profiles: Mapping[str, ProfileText] = field(default_factory=dict[str, ProfileText])
     directories: tuple[str, ...] = ()
     usual: bool | None = None
     disabled: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> Digest:
+        """Of the very bytes that were read: what the user trusts, or not."""
+        return digest_of(self.text.encode())
+
+    @property
+    def names_servers(self) -> bool:
+        """Whether it says where a server is, and does not only narrow."""
+        return any(server.place is not None for server in self.servers.values())
 
 
 def parse_config(text: str, file: Path) -> ConfigText:
@@ -93,6 +105,7 @@ def parse_config(text: str, file: Path) -> ConfigText:
     issues += _twin_issues(servers, file)
     config = ConfigText(
         file=file,
+        text=text,
         servers=servers,
         profiles={name: _profile(below) for name, below in table.tables("profiles").items()},
         directories=table.strings("directories") or (),

@@ -1,8 +1,9 @@
 """HostConfig: what the user's and the project's files say together, for one profile.
 
 A project's file may come from somebody else, with a repository. It adds servers and narrows; it never widens
-what the user's own file says, and it never sends a secret of the user's server to another place. Where two
-files speak of one thing, includes intersect, excludes unite, and the stricter policy holds.
+what the user's own file says, and it never sends a secret of the user's server to another place. What it adds
+is left out until the user trusts it; what it narrows is narrow at once. Where two files speak of one thing,
+includes intersect, excludes unite, and the stricter policy holds.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from skillwire.errors import FormatError, SkillwireError
 from skillwire.host.config import ServerConfig
 from skillwire.host.config_table import near
 from skillwire.host.config_text import ConfigText, Place, ProfileText, ServerText
+from skillwire.host.project_trust import UntrustedServer
 from skillwire.host.variables import Variables
 from skillwire.issues import Issue, shown
 from skillwire.limits import DEFAULT_LIMITS
@@ -27,7 +29,10 @@ _STRICTEST_FIRST: Final = (Policy.NEVER, Policy.PINNED, Policy.PROMPT, Policy.AL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfiguredServer:
-    """A server as the files say it, with no variable filled in. `used` is whether a host connects to it."""
+    """A server as the files say it, with no variable filled in.
+
+    `used` is whether it is wanted; a host connects to it when it is `trusted` as well.
+    """
 
     label: str
     file: Path
@@ -40,6 +45,7 @@ class ConfiguredServer:
     connect_seconds: float
     call_seconds: float
     used: bool
+    trusted: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +54,8 @@ class HostConfig:
 
     servers: Mapping[str, ServerConfig] = field(default_factory=dict[str, ServerConfig])
     configured: tuple[ConfiguredServer, ...] = ()
+    untrusted: tuple[UntrustedServer, ...] = ()
+    """Those that it would connect to, if the user trusted the files that name them."""
     directories: tuple[Path, ...] = ()
     usual: bool = True
     disabled: tuple[str, ...] = ()
@@ -60,9 +68,11 @@ def combine(
     *,
     profile: str | None = None,
     environment: Mapping[str, str] | None,
+    trusted: bool = False,
 ) -> HostConfig:
     """Put the files together, or raise a `FormatError` with every mistake.
 
+    `trusted` is whether the user agreed to the servers of the project's file.
     Without an environment nothing is filled in: there are no `servers` and no `directories` then.
     """
     issues: list[Issue] = []
@@ -72,7 +82,7 @@ def combine(
     for label in dict.fromkeys(label for file in files for label in file.servers):
         if user is not None and project is not None and label not in user.servers:
             issues += _twins(label, user, project)
-        server = _together(label, user, project, profiles, issues)
+        server = _together(label, user, project, profiles, issues, trusted)
         if server is not None:
             configured.append(server)
     issues += _strangers_in_profiles(files, [label for file in files for label in file.servers])
@@ -80,7 +90,9 @@ def combine(
     directories: list[Path] = []
     if environment is not None:
         for server in configured:
-            if server.used and (config := _filled_in(server, environment, issues)) is not None:
+            # What is not trusted is not even filled in: it costs only itself.
+            wanted = server.used and server.trusted
+            if wanted and (config := _filled_in(server, environment, issues)) is not None:
                 servers[server.label] = config
         directories = [path for file in files for path in _directories(file, environment, issues)]
     if issues:
@@ -89,6 +101,11 @@ def combine(
     return HostConfig(
         servers=servers,
         configured=tuple(configured),
+        untrusted=tuple(
+            UntrustedServer(label=server.label, file=server.file)
+            for server in configured
+            if server.used and not server.trusted
+        ),
         directories=tuple(dict.fromkeys(directories)),
         usual=all(part.usual is not False for part in parts),
         disabled=tuple(dict.fromkeys(name for part in parts for name in part.disabled)),
@@ -102,6 +119,7 @@ def _together(
     project: ConfigText | None,
     profiles: list[ProfileText],
     issues: list[Issue],
+    trusted: bool,
 ) -> ConfiguredServer | None:
     """One server out of what each file says about it."""
     texts = [file.servers[label] for file in (user, project) if file is not None and label in file.servers]
@@ -134,6 +152,7 @@ def _together(
         connect_seconds=_last([text.connect_seconds for text in texts], DEFAULT_LIMITS.connect_seconds),
         call_seconds=_last([text.call_seconds for text in texts], DEFAULT_LIMITS.call_seconds),
         used=skills and all(_in_profile(label, profile) for profile in profiles),
+        trusted=trusted or file is user,
     )
 
 

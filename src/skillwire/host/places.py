@@ -32,6 +32,7 @@ class StatePlaces:
 
     cache: Path
     approvals: Path
+    trusted: Path
     config: Path
 
 
@@ -40,6 +41,7 @@ def state_places() -> StatePlaces:
     return StatePlaces(
         cache=Path(platformdirs.user_cache_dir(_APP, appauthor=False)) / "files",
         approvals=Path(platformdirs.user_data_dir(_APP, appauthor=False)) / "approvals.sqlite",
+        trusted=Path(platformdirs.user_data_dir(_APP, appauthor=False)) / "trusted",
         config=Path(platformdirs.user_config_dir(_APP, appauthor=False)) / "skillwire.toml",
     )
 

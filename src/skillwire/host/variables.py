@@ -11,6 +11,11 @@ from skillwire.issues import Issue, shown
 _VARIABLE: Final = re.compile(r"\$(\$)?\{([^{}]*)\}")
 
 
+def names_in(text: str) -> list[str]:
+    """The variables that a text asks for."""
+    return [match[2] for match in _VARIABLE.finditer(text) if not match[1]]
+
+
 class Variables:
     """Fills in variables, and keeps an issue for each that is not set. No value is ever quoted."""
 

@@ -1,0 +1,100 @@
+"""TrustedFiles: which files of projects may name servers, as the user said.
+
+A file of a project may come from somebody else, with a repository, and it can name commands. Trust is for
+one path and exactly these bytes. Each trusted file has a small record of its own, put in place whole: so
+processes do not get in each other's way, and a record that is damaged trusts nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from skillwire.errors import SourceError
+from skillwire.skill.digests import Digest
+
+_LONGEST_RECORD: Final = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class SeenFile:
+    """A file as it was read. `of_project` is whether it came with the project, or is the user's own."""
+
+    path: Path
+    digest: Digest
+    of_project: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UntrustedServer:
+    """A server that is left out until the user trusts the file that names it."""
+
+    label: str
+    file: Path
+
+    @property
+    def reason(self) -> str:
+        """Why, and what to do about it."""
+        return (
+            f"is not trusted: it comes from {self.file}; "
+            "to look at it and trust it, run `skillwire servers trust` in that project"
+        )
+
+
+class TrustedFiles:
+    """The user's word on files of projects."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def trusts(self, file: SeenFile) -> bool:
+        """Whether the user agreed to this file with exactly these bytes. Their own files need no word."""
+        return not file.of_project or self._digest(file.path) == file.digest
+
+    def trust(self, file: SeenFile) -> None:
+        """Agree to a file as it was seen, in place of any earlier word on it."""
+        record = self._record(file.path)
+        text = json.dumps({"version": 1, "path": str(file.path), "digest": file.digest})
+        try:
+            record.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            # Made with mode 0600.
+            descriptor, temporary = tempfile.mkstemp(prefix=".trusted-", dir=record.parent)
+            try:
+                with os.fdopen(descriptor, "w", encoding="ascii") as stream:
+                    stream.write(text)
+                Path(temporary).replace(record)
+            except OSError:
+                with suppress(OSError):
+                    Path(temporary).unlink()
+                raise
+        except OSError as error:
+            raise SourceError(f"{record} cannot be written: {error.strerror}") from None
+
+    def forget(self, path: Path) -> bool:
+        """Take the word on a file back; false when there was none."""
+        record = self._record(path)
+        try:
+            record.unlink()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise SourceError(f"{record} cannot be removed: {error.strerror}") from None
+        return True
+
+    def _digest(self, path: Path) -> object:
+        try:
+            with self._record(path).open("rb") as stream:
+                values: Any = json.loads(stream.read(_LONGEST_RECORD))
+            return values["digest"] if values["path"] == str(path) else None
+        except (OSError, ValueError, TypeError, LookupError, RecursionError):
+            return None  # Fail closed: what cannot be read trusts nothing.
+
+    def _record(self, path: Path) -> Path:
+        name = hashlib.sha256(os.fsencode(path)).hexdigest()
+        return self._directory / f"{name}.json"
