@@ -137,8 +137,9 @@ def test_a_file_with_mistakes_is_left_alone(run: Run) -> None:
     assert PROJECT.read_text("utf-8") == "nonsense = 1\n"
 
 
-def test_servers_are_listed_without_their_secrets_or_variables(run: Run) -> None:
-    PROJECT.write_text(
+def test_servers_are_listed_without_their_secrets_or_variables(run: Run, home: Path) -> None:
+    user_file(home).parent.mkdir(parents=True)
+    user_file(home).write_text(
         f'[servers.web]\nurl = "https://w.example/{SECRET}"\ntoken = "{SECRET}"\napproval = "pinned"\n'
         f'[servers.tool]\ncommand = "npx"\nargs = ["{SECRET}"]\nenv = {{ K = "${{NOT_SET}}" }}\n'
         '[servers.off]\ncommand = "x"\nskills = false\n[profiles.p]\nservers = ["web"]',
@@ -218,6 +219,7 @@ CLIENT = json.dumps(
 
 def test_import_shows_what_it_would_write_and_writes_nothing(run: Run, home: Path) -> None:
     Path(".mcp.json").write_text(CLIENT, "utf-8")
+    run("servers", "trust", "--yes")
     ended = run("servers", "import")
     assert ended.code == 0
     assert ", 2 arguments, env KEY" in ended.out
@@ -230,6 +232,7 @@ def test_import_shows_what_it_would_write_and_writes_nothing(run: Run, home: Pat
 
 def test_import_writes_when_told_to_and_only_what_is_new(run: Run, home: Path) -> None:
     Path(".mcp.json").write_text(CLIENT, "utf-8")
+    run("servers", "trust", "--yes")
     document = run("servers", "import", "--write", "--only", "good", "--json").document
     assert (document["written"], [server["label"] for server in document["servers"]]) == (True, ["good"])
     assert places(user_file(home)) == {
@@ -251,6 +254,7 @@ def test_import_of_a_name_that_was_not_found_is_refused(run: Run) -> None:
 def test_list_from_clients_asks_them_all_and_writes_nothing(run: Run, home: Path) -> None:
     plant("served/refunds")
     Path(".mcp.json").write_text(CLIENT, "utf-8")
+    run("servers", "trust", "--yes")
     before = sorted(str(path) for path in Path().rglob("*"))
     ended = run("list", "--from-clients")
     assert "refunds  MCP · good  not approved" in ended.out

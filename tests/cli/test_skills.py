@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import re
-import select
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +12,7 @@ from typing import Any
 import pytest
 
 from skillwire.cli import main
+from terminals import Terminal
 
 SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
 SECONDS = 60
@@ -163,6 +158,7 @@ def test_skillwire_toml_says_where_skills_come_from(run: Run, work: Path) -> Non
         'exclude = ["RET*"]\n[profiles.none]\nservers = []',
         "utf-8",
     )
+    run("servers", "trust", "--yes")
     assert [skill["handle"] for skill in run("list", "--json").document["skills"]] == ["refunds"]
     assert run("list", "--json", "--profile", "none").document["servers"] == []
     # An excluded skill is not to be had by its URI either.
@@ -352,56 +348,9 @@ def test_the_cache_is_listed_and_cleared_by_server(run: Run, tmp_path: Path) -> 
 
 def test_paths_has_the_place_of_every_file(run: Run, tmp_path: Path) -> None:
     paths = run("paths", "--json").document["paths"]
-    assert set(paths) == {"config", "project", "approvals", "cache"}
+    assert set(paths) == {"config", "project", "approvals", "trusted", "cache"}
     assert all(Path(place["path"]).is_relative_to(tmp_path) for place in paths.values())
     assert "not there yet" in run("paths").out
-
-
-class Terminal:
-    """A command on a terminal of eighty columns, and a person who types."""
-
-    def __init__(self, *arguments: str) -> None:
-        self._shown = ""
-        self._mine, theirs = pty.openpty()
-        environment = {**os.environ, "COLUMNS": "80", "TERM": "xterm", "NO_COLOR": "1"}
-        self._process = subprocess.Popen(
-            [SKILLWIRE, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=environment
-        )
-        os.close(theirs)
-
-    @property
-    def screen(self) -> str:
-        """What was printed, without colours and the like."""
-        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self._shown)
-
-    def wait_for(self, text: str) -> None:
-        end = time.monotonic() + SECONDS
-        while text not in self.screen:
-            assert self._take(end), self.screen
-
-    def type(self, text: str) -> None:
-        os.write(self._mine, text.encode())
-
-    def end(self) -> int:
-        end = time.monotonic() + SECONDS
-        while self._take(end):
-            pass
-        os.close(self._mine)
-        self._process.kill()  # No effect on what has ended.
-        return self._process.wait(SECONDS)
-
-    def _take(self, end: float) -> bool:
-        """Take what is printed next; false when nothing more comes before the end."""
-        ready, _, _ = select.select([self._mine], [], [], max(end - time.monotonic(), 0))
-        if not ready:
-            return False
-        try:
-            data = os.read(self._mine, 65536)
-        except OSError:  # The other end is closed: the command is over.
-            self._process.wait(SECONDS)
-            return False
-        self._shown += data.decode("utf-8", "replace")
-        return bool(data)
 
 
 @pytest.mark.requirement("SEC-5", "SEC-7")

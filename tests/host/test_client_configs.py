@@ -309,7 +309,27 @@ def test_one_server_of_several_clients_is_found_once_and_others_get_names_of_the
         "docs-2": Place(command=("other",)),
         "local-server": Place(command=("l",)),
     }
-    assert servers["docs"].clients == ("Claude Code", "Cursor")
+    assert servers["docs"].clients == ("Cursor", "Claude Code")
+    assert [(file.path, file.of_project) for file in servers["docs"].files] == [
+        (home / ".cursor/mcp.json", False),
+        (project / ".mcp.json", True),
+    ]
+
+
+def test_a_project_takes_no_name_from_a_server_of_the_user(project: Path, home: Path) -> None:
+    write(project / ".mcp.json", '{"mcpServers": {"docs": {"command": "theirs"}}}')
+    write(home / ".gemini/settings.json", '{"mcpServers": {"docs": {"command": "mine"}}}')
+    assert places(found(project, home)) == {
+        "docs": Place(command=("mine",)),
+        "docs-2": Place(command=("theirs",)),
+    }
+
+
+def test_at_home_the_users_files_are_no_projects(home: Path) -> None:
+    write(home / ".cursor/mcp.json", '{"mcpServers": {"docs": {"command": "docs"}}}')
+    write(home / ".mcp.json", '{"mcpServers": {"other": {"command": "other"}}}')
+    servers = found(home, home)
+    assert [file.of_project for label in ("docs", "other") for file in servers[label].files] == [False, True]
 
 
 @pytest.mark.parametrize(

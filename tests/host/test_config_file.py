@@ -37,8 +37,8 @@ def test_without_files_there_is_nothing_but_the_usual_directories() -> None:
 def test_the_users_file_and_that_of_the_working_directory_are_read(home: Path) -> None:
     user_file(home, '[servers.a]\ncommand = "a"')
     Path("skillwire.toml").write_text('[servers.b]\ncommand = "b"', "utf-8")
-    assert list(load_config().servers) == ["a", "b"]
-    assert list(load_config(home).servers) == ["a"]
+    assert list(load_config(unsafe_trust_project=True).servers) == ["a", "b"]
+    assert list(load_config(home, unsafe_trust_project=True).servers) == ["a"]
 
 
 def test_a_file_above_the_working_directory_is_not_read() -> None:

@@ -19,9 +19,11 @@ PROJECT = Path("/project/skillwire.toml")
 SHOP = '[servers.shop]\nurl = "https://shop.example/mcp"\n'
 
 
-def both(user: str = "", project: str = "", *, profile: str | None = None, **environment: str) -> HostConfig:
+def both(
+    user: str = "", project: str = "", *, profile: str | None = None, trusted: bool = True, **environment: str
+) -> HostConfig:
     files: list[ConfigText] = [parse_config(user, USER), parse_config(project, PROJECT)]
-    return combine(*files, profile=profile, environment=environment)
+    return combine(*files, profile=profile, environment=environment, trusted=trusted)
 
 
 def mistakes(
@@ -48,6 +50,34 @@ def test_servers_of_both_files_are_used() -> None:
         "docs": ServerConfig(command=("docs", "--all"), directory="/project/sub"),
     }
     assert config.files == (USER, PROJECT)
+
+
+def test_what_a_project_adds_waits_for_trust_and_what_it_narrows_does_not() -> None:
+    user = SHOP + '[servers.both]\ncommand = "both"'
+    project = """
+        directories = ["skills"]
+        disabled = ["noise"]
+        [servers.shop]
+        exclude = ["returns"]
+        [servers.both]
+        command = "both"
+        [servers.added]
+        command = "${NOT_SET}"
+        [servers.off]
+        command = "off"
+        skills = false
+        """
+    config = both(user, project, trusted=False)
+    assert list(config.servers) == ["shop", "both"]
+    assert admitted(config, *NAMES) == ["refunds", "refund-all", "Secret-refunds"]
+    assert (config.directories, config.disabled) == ((PROJECT.parent / "skills",), ("noise",))
+    assert [(server.label, server.file) for server in config.untrusted] == [("added", PROJECT)]
+    assert {server.label: server.trusted for server in config.configured} == {
+        "shop": True,
+        "both": True,
+        "added": False,
+        "off": False,
+    }
 
 
 NAMES = ("refunds", "refund-all", "returns", "Secret-refunds")

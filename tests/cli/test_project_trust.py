@@ -1,0 +1,303 @@
+"""A repository's own files start nothing until the user has seen what, and agreed to those very bytes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skillwire.cli import main
+from skillwire.host.places import state_places
+from terminals import SKILLWIRE, Terminal
+
+SECRET = "s3cr3t"
+PROJECT = Path("skillwire.toml")
+STARTED = Path("started")
+EVIL = '[servers.evil]\ncommand = "touch"\nargs = ["started"]\nconnect_seconds = 5\n'
+CLIENTS = {
+    ".mcp.json": "mcpServers",
+    ".cursor/mcp.json": "mcpServers",
+    ".vscode/mcp.json": "servers",
+    ".gemini/settings.json": "mcpServers",
+}
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int | str | None
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        assert self.code == 0, self.err
+        return json.loads(self.out)
+
+
+Run = Callable[..., Ended]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("CODEX_HOME", "CLAUDE_CONFIG_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    directory = tmp_path / "home"
+    monkeypatch.setenv("HOME", str(directory))
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    return directory
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    def start(*arguments: str | Path) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["skillwire", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        assert SECRET not in out + err
+        return Ended(ended.value.code, out, err)
+
+    return start
+
+
+def plant(directory: str) -> None:
+    folder = Path(directory)
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text(
+        f"---\nname: {folder.name}\ndescription: Does it.\n---\nDo it.\n", "utf-8"
+    )
+
+
+def write(path: str, text: str) -> None:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text(text, "utf-8")
+
+
+def client_file(path: str, **servers: list[str]) -> None:
+    entries = {name: {"command": words[0], "args": words[1:]} for name, words in servers.items()}
+    write(path, json.dumps({CLIENTS[path]: entries}))
+
+
+def labels(document: dict[str, Any]) -> list[str]:
+    return [server["label"] for server in document["servers"]]
+
+
+def test_a_fresh_clone_starts_nothing_and_costs_nothing_else(run: Run, home: Path) -> None:
+    plant("served/refunds")
+    plant(".agents/skills/notes")
+    plant("more/letters")
+    PROJECT.write_text(f'directories = ["more"]\ndisabled = ["noise"]\n{EVIL}', "utf-8")
+    own = f'[servers.mine]\ncommand = "{SKILLWIRE}"\nargs = ["serve", "served"]\n'
+    write(str(home / ".config/skillwire/skillwire.toml"), own)
+    ended = run("list")
+    for skill in ("refunds  MCP · mine", "notes    local · project", "letters  local · more"):
+        assert skill in ended.out
+    [line] = [line for line in ended.out.splitlines() if "evil" in line]
+    assert "MCP server evil is not trusted: it comes from " in line
+    assert "run `skillwire servers trust`" in line
+    assert not STARTED.exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["list", "--json"],
+        ["search", "words"],
+        ["catalog"],
+        ["servers", "list", "--check"],
+        ["load", "any"],
+        ["show", "skill://any/SKILL.md", "--on", "evil"],
+    ],
+)
+def test_no_command_starts_what_is_not_trusted(run: Run, command: list[str]) -> None:
+    PROJECT.write_text(EVIL, "utf-8")
+    run(*command)
+    assert not STARTED.exists()
+    run("servers", "trust", "--yes")
+    run(*command)
+    assert STARTED.exists()
+
+
+def test_servers_list_says_what_is_not_trusted_and_what_to_do(run: Run) -> None:
+    PROJECT.write_text(EVIL, "utf-8")
+    out = run("servers").out
+    assert "evil  touch  prompt    not trusted\n" in out
+    assert out.endswith("skillwire servers trust\n")
+    assert [server["trusted"] for server in run("servers", "list", "--json").document["servers"]] == [False]
+    run("servers", "trust", "--yes")
+    assert "trust" not in run("servers").out
+
+
+@pytest.mark.parametrize("path", CLIENTS)
+def test_a_clients_file_in_the_project_needs_trust_of_its_own(run: Run, path: str) -> None:
+    client_file(path, evil=["touch", "started"])
+    ended = run("list", "--from-clients")
+    assert "MCP server evil is not trusted" in ended.out
+    assert not STARTED.exists()
+    run("servers", "trust", "--yes")
+    assert labels(run("list", "--from-clients", "--json").document) == ["evil"]
+    assert STARTED.exists()
+
+
+def test_a_clients_file_of_the_user_needs_no_trust_even_if_a_project_names_the_same(
+    run: Run, home: Path
+) -> None:
+    client_file(".cursor/mcp.json", mine=["touch", "started"])
+    write(
+        str(home / ".cursor/mcp.json"),
+        '{"mcpServers": {"mine": {"command": "touch", "args": ["started"]}}}',
+    )
+    assert labels(run("list", "--from-clients", "--json").document) == ["mine"]
+    assert STARTED.exists()
+
+
+def test_import_takes_nothing_over_from_a_file_that_is_not_trusted(run: Run) -> None:
+    client_file(".mcp.json", evil=["touch", "started"])
+    ended = run("servers", "import", "--write")
+    assert "skip  evil  its file is not trusted: see `skillwire servers trust`" in ended.out
+    assert labels(run("servers", "list", "--json").document) == []
+
+
+def test_what_the_user_names_is_the_users_own_word(run: Run) -> None:
+    PROJECT.write_text(EVIL, "utf-8")
+    assert labels(run("list", "--config", PROJECT, "--json").document) == ["evil"]
+    assert STARTED.exists()
+    # A server that is not trusted takes no name away.
+    assert labels(run("list", "--server", "evil=touch again", "--json").document) == ["evil"]
+    assert Path("again").exists()
+
+
+def test_trust_shows_all_that_would_be_started_or_sent_but_no_secret(run: Run) -> None:
+    PROJECT.write_text(
+        '[servers.run]\ncommand = "sh"\nargs = ["-c", "touch\\u001b[2K\\u202e \\n│ y"]\ndirectory = "sub"\n'
+        f'env = {{ LD_PRELOAD = "{SECRET}", KEY = "${{MY_KEY}}" }}\n'
+        f'[servers.web]\nurl = "https://u:{SECRET}@w.example/mcp?k={SECRET}"\ntoken_env = "MY_TOKEN"\n'
+        f'headers = {{ X-Key = "{SECRET}" }}\n',
+        "utf-8",
+    )
+    shown = run("servers", "trust", "--yes").err.splitlines()
+    assert shown[0] == f"{PROJECT.resolve()}  not trusted"
+    assert shown[1:9] == [
+        "  run starts",
+        "│ sh -c 'touch\\u001b[2K\\u202e \\u000a│ y'",
+        "    in sub",
+        "    sets LD_PRELOAD KEY",
+        "    reads your variables MY_KEY",
+        "  web asks",
+        "│ https://w.example/mcp?…",
+        "    sends X-Key",
+    ]
+    assert "    reads your variables MY_TOKEN" in shown
+    document = run("servers", "trust", "--yes", "--json").document
+    assert document["files"][0]["servers"][1]["url"] == "https://w.example/mcp?…"
+
+
+def test_a_long_command_is_shown_to_its_end(run: Run) -> None:
+    PROJECT.write_text(f'[servers.a]\ncommand = "a"\nargs = ["{"x" * 9000}", "evil"]\n', "utf-8")
+    assert "x evil\n" in run("servers", "trust", "--yes").err
+
+
+def test_any_change_of_the_file_takes_the_trust_back(run: Run) -> None:
+    PROJECT.write_text(EVIL, "utf-8")
+    run("servers", "trust", "--yes")
+    assert labels(run("list", "--json").document) == ["evil"]
+    PROJECT.write_text(EVIL + "# Changed.\n", "utf-8")
+    assert labels(run("list", "--json").document) == []
+    PROJECT.write_text(EVIL, "utf-8")
+    assert labels(run("list", "--json").document) == ["evil"]
+
+
+def test_trust_is_for_one_place(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    PROJECT.write_text(EVIL, "utf-8")
+    client_file(".cursor/mcp.json", other=["touch", "started"])
+    run("servers", "trust", "--yes")
+    clone = Path("clone")
+    clone.mkdir()
+    # The same bytes elsewhere, by a link or not, are not what was trusted: commands can be relative.
+    (clone / "skillwire.toml").symlink_to(PROJECT.resolve())
+    (clone / ".cursor").symlink_to(Path(".cursor").resolve())
+    monkeypatch.chdir(clone)
+    assert labels(run("list", "--from-clients", "--json").document) == []
+    assert not STARTED.exists()
+
+
+def test_forget_takes_the_trust_back(run: Run) -> None:
+    PROJECT.write_text(EVIL, "utf-8")
+    client_file(".mcp.json", other=["touch", "started"])
+    run("servers", "trust", "--yes")
+    forgotten = run("servers", "trust", "--forget", "--json").document["forgotten"]
+    assert forgotten == [str(PROJECT.resolve()), str(Path(".mcp.json").resolve())]
+    assert labels(run("list", "--from-clients", "--json").document) == []
+    assert run("servers", "trust", "--forget").out == "No file of this project was trusted.\n"
+
+
+def test_without_servers_there_is_nothing_to_trust(run: Run) -> None:
+    PROJECT.write_text('usual = false\n[profiles.p]\ndisabled = ["a"]\n', "utf-8")
+    ended = run("servers", "trust")
+    assert (ended.code, "there is nothing to trust" in ended.err) == (0, True)
+
+
+def test_where_nobody_can_be_asked_nothing_is_trusted(run: Run) -> None:
+    PROJECT.write_text(EVIL, "utf-8")
+    ended = run("servers", "trust")
+    assert (ended.code, "│ touch started" in ended.err, "add --yes" in ended.err) == (7, True, True)
+    assert labels(run("list", "--json").document) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "trusted"), [("y\n", 0, True), ("n\n", 7, False), ("\n", 7, False), ("\x04", 7, False)]
+)
+def test_on_a_terminal_only_a_yes_is_a_yes(run: Run, answer: str, code: int, trusted: bool) -> None:
+    PROJECT.write_text(EVIL, "utf-8")
+    terminal = Terminal("servers", "trust")
+    terminal.wait_for("[y/N]")
+    assert "│ touch started" in terminal.screen
+    terminal.type(answer)
+    assert terminal.end() == code
+    assert run("servers", "list", "--json").document["servers"][0]["trusted"] is trusted
+
+
+def test_a_file_that_changes_while_the_question_stands_is_not_trusted(run: Run) -> None:
+    PROJECT.write_text('[servers.good]\ncommand = "good"\n', "utf-8")
+    terminal = Terminal("servers", "trust")
+    terminal.wait_for("[y/N]")
+    PROJECT.write_text(EVIL, "utf-8")
+    terminal.type("y\n")
+    assert terminal.end() == 0
+    assert labels(run("list", "--json").document) == []
+
+
+def test_what_the_user_adds_is_trusted_in_a_file_that_was(run: Run) -> None:
+    PROJECT.write_text("usual = false\n", "utf-8")  # It names no server: nothing in it waits for trust.
+    assert "skillwire list" in run("servers", "add", "one", "--", "touch", "started").out
+    run("servers", "add", "two", "--", "touch", "started")
+    assert labels(run("list", "--json").document) == ["one", "two"]
+    run("servers", "remove", "one")
+    assert labels(run("list", "--json").document) == ["two"]
+
+
+def test_an_addition_does_not_make_the_rest_of_a_file_trusted(run: Run) -> None:
+    PROJECT.write_text(EVIL, "utf-8")
+    assert "skillwire servers trust" in run("servers", "add", "mine", "--", "touch", "started").out
+    run("servers", "remove", "mine")
+    assert labels(run("list", "--json").document) == []
+    assert not STARTED.exists()
+
+
+@pytest.mark.parametrize("damage", ["", "null", "{}", '{"path": 1, "digest": 2}', "[" * 100_000, "\udcff"])
+def test_a_damaged_record_trusts_nothing(run: Run, damage: str) -> None:
+    PROJECT.write_text(EVIL, "utf-8")
+    run("servers", "trust", "--yes")
+    [record] = state_places().trusted.iterdir()
+    assert (record.stat().st_mode & 0o777, record.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    record.write_bytes(damage.encode("utf-8", "surrogateescape"))
+    assert labels(run("list", "--json").document) == []
+    run("servers", "trust", "--yes")
+    assert labels(run("list", "--json").document) == ["evil"]

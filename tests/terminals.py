@@ -1,0 +1,62 @@
+"""Terminal: a command on a terminal, for what is said and asked only there."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
+SECONDS = 60
+
+
+class Terminal:
+    """A command on a terminal of eighty columns, and a person who types."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._shown = ""
+        self._mine, theirs = pty.openpty()
+        environment = {**os.environ, "COLUMNS": "80", "TERM": "xterm", "NO_COLOR": "1"}
+        self._process = subprocess.Popen(
+            [SKILLWIRE, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=environment
+        )
+        os.close(theirs)
+
+    @property
+    def screen(self) -> str:
+        """What was printed, without colours and the like."""
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self._shown)
+
+    def wait_for(self, text: str) -> None:
+        end = time.monotonic() + SECONDS
+        while text not in self.screen:
+            assert self._take(end), self.screen
+
+    def type(self, text: str) -> None:
+        os.write(self._mine, text.encode())
+
+    def end(self) -> int:
+        end = time.monotonic() + SECONDS
+        while self._take(end):
+            pass
+        os.close(self._mine)
+        self._process.kill()  # No effect on what has ended.
+        return self._process.wait(SECONDS)
+
+    def _take(self, end: float) -> bool:
+        """Take what is printed next; false when nothing more comes before the end."""
+        ready, _, _ = select.select([self._mine], [], [], max(end - time.monotonic(), 0))
+        if not ready:
+            return False
+        try:
+            data = os.read(self._mine, 65536)
+        except OSError:  # The other end is closed: the command is over.
+            self._process.wait(SECONDS)
+            return False
+        self._shown += data.decode("utf-8", "replace")
+        return bool(data)
