@@ -187,14 +187,14 @@ def test_trust_shows_all_that_would_be_started_or_sent_but_no_secret(run: Run) -
     assert shown[1:9] == [
         "  run starts",
         "│ sh -c 'touch\\u001b[2K\\u202e \\u000a│ y'",
-        "    in sub",
-        "    sets LD_PRELOAD KEY",
-        "    reads your variables MY_KEY",
+        "  in     sub",
+        "  sets   LD_PRELOAD, KEY",
+        "  reads  MY_KEY of your environment",
         "  web asks",
         "│ https://w.example/mcp?…",
-        "    sends X-Key",
+        "  sends  X-Key",
     ]
-    assert "    reads your variables MY_TOKEN" in shown
+    assert "  reads  MY_TOKEN of your environment" in shown
     document = run("servers", "trust", "--yes", "--json").document
     assert document["files"][0]["servers"][1]["url"] == "https://w.example/mcp?…"
 

@@ -175,15 +175,16 @@ def _describe(screen: Screen, one: _ProjectFile, *, trusted: bool) -> None:
         screen.line("  ", label, " starts" if place.command else " asks")
         line = _command_line(place) or _url(place)
         remark = screen.quoted(shown(line, len(line)))
-        for name, value in (
+        variables = _variables(place)
+        rows = [
             ("in", place.directory),
-            ("sets", " ".join(place.env)),
-            ("sends", " ".join([*place.headers, *(["a bearer token"] if place.token else [])])),
-            ("reads your variables", " ".join(_variables(place))),
+            ("sets", ", ".join(place.env)),
+            ("sends", ", ".join([*place.headers, *(["a bearer token"] if place.token else [])])),
+            ("reads", f"{', '.join(variables)} of your environment" if variables else ""),
             ("note", remark),
-        ):
-            if value:
-                screen.line("    ", (f"{name} ", "dim"), shown(value, len(value)))
+        ]
+        # A long value goes on below itself, so that none can pass for a line of ours.
+        screen.pairs((name, shown(value, len(value))) for name, value in rows)
     screen.line()
 
 
