@@ -7,7 +7,7 @@ line. Requests come from any task and end in an answer or a `SourceError`.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from enum import StrEnum
 from importlib.metadata import version
@@ -72,6 +72,7 @@ class Connection:
         *,
         limits: Limits,
         on_change: Callable[[Connection], Awaitable[None]],
+        on_followed: Callable[[Connection, Collection[str]], Awaitable[None]] | None = None,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
     ) -> None:
         self.label = label
@@ -84,6 +85,7 @@ class Connection:
         self.serves_resources = False
         self._limits = limits
         self._on_change = on_change
+        self._on_followed = on_followed
         self._sleep = sleep
         self._client: Client | None = None
         self._http: CappedClient | None = None
@@ -92,6 +94,8 @@ class Connection:
         self._outdated = anyio.Event()
         self._fault: SkillwireError | None = None
         self._calls: set[anyio.CancelScope] = set()
+        self._followed: frozenset[str] = frozenset()
+        self._refollow: Callable[[], None] = _nothing
         self._last_words: Callable[[], str] = lambda: ""
         keep_off_the_terminal()
 
@@ -181,6 +185,7 @@ class Connection:
         """One life of the connection, from the first word until it is lost."""
         self._lost = anyio.Event()
         self._outdated = anyio.Event()
+        self._refollow = _nothing
         self._fault = None
         self._http = None
         self._last_words = lambda: ""
@@ -213,12 +218,15 @@ class Connection:
             self._settled.set()
             await self._on_change(self)
             tasks.start_soon(self._keep_up)
+            resources = capabilities.resources
             if (
-                self.era >= MODERN
-                and capabilities.resources is not None
-                and capabilities.resources.list_changed
+                resources is not None
+                and self.era >= MODERN
+                and (resources.list_changed or resources.subscribe)
             ):
                 tasks.start_soon(self._listen, client)
+            elif resources is not None and resources.subscribe:
+                tasks.start_soon(self._subscribe)
             await self._lost.wait()
             tasks.cancel_scope.cancel()
         if not connected.is_set():
@@ -226,16 +234,64 @@ class Connection:
 
     async def _heard(self, message: object) -> None:
         """Note that the server's resources changed. Anything else it says unasked is of no concern here."""
-        if isinstance(message, types.ResourceListChangedNotification):
+        if isinstance(message, types.ResourceListChangedNotification | types.ResourceUpdatedNotification):
             self._outdated.set()
 
+    def follow(self, uris: Collection[str]) -> None:
+        """Hear of changes at and below these URIs, from now on and after every reconnection."""
+        if self._followed != frozenset(uris):
+            self._followed = frozenset(uris)
+            self._refollow()
+
     async def _listen(self, client: Client) -> None:
-        """On 2026-07-28 changes are told only to those who ask to hear of them."""
-        # A server that will not tell is asked again when its listing expires.
-        with suppress(MCPError, SubscriptionLost, ListenNotSupportedError, TimeoutError):
-            async with client.listen(resources_list_changed=True) as changes:
-                async for _ in changes:
-                    self._outdated.set()
+        """On 2026-07-28 changes are told only to those who ask to hear of them, on a stream of their own."""
+        heard_of: frozenset[str] = frozenset()
+        is_first = True
+        try:
+            while True:
+                wanted = self._followed
+                async with client.listen(
+                    resources_list_changed=True, resource_subscriptions=sorted(wanted)
+                ) as changes:
+                    with anyio.CancelScope() as hearing:
+                        self._refollow = hearing.cancel
+                        if is_first:
+                            self._outdated.set()  # What changed since the listing was told to nobody.
+                        is_first = False
+                        await self._tell_followed(wanted - heard_of)
+                        heard_of = wanted
+                        async for _ in changes:
+                            self._outdated.set()
+                if not hearing.cancelled_caught:
+                    return  # The server has ended the stream.
+        except SubscriptionLost:
+            self._lost.set()  # Nobody knows what was missed: connect again and catch up.
+        except (MCPError, ListenNotSupportedError, TimeoutError):
+            pass  # A server that will not tell is asked again when its listing expires.
+
+    async def _subscribe(self) -> None:
+        """On the 2025 era each URI is subscribed to by itself; what changes is told to `_heard`."""
+        subscribed: frozenset[str] = frozenset()
+        while True:
+            again = anyio.Event()
+            self._refollow = again.set
+            wanted = self._followed
+            for uri in wanted - subscribed:
+                await self._quietly("resources/subscribe", uri)
+            for uri in subscribed - wanted:
+                await self._quietly("resources/unsubscribe", uri)
+            await self._tell_followed(wanted - subscribed)
+            subscribed = wanted
+            await again.wait()
+
+    async def _tell_followed(self, uris: Collection[str]) -> None:
+        if self._on_followed is not None and uris:
+            await self._on_followed(self, uris)
+
+    async def _quietly(self, method: str, uri: str) -> None:
+        """A subscription that the server will not take costs the news, nothing else."""
+        with suppress(SkillwireError):
+            await self.request(method, {"uri": uri})
 
     async def _keep_up(self) -> None:
         """Have the server listed again when it says so, and no more often than a listing is kept."""
@@ -308,6 +364,10 @@ class Connection:
             if len(secret) >= _SHORTEST_SECRET:
                 text = text.replace(secret, "***")
         return text
+
+
+def _nothing() -> None:
+    """Nobody listens yet."""
 
 
 @asynccontextmanager

@@ -9,6 +9,7 @@ registry takes everything in at once, so that no server is first. Nothing but en
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import anyio
@@ -38,7 +39,7 @@ from skillwire.issues import shown
 from skillwire.limits import Limits
 from skillwire.skill.drafts import Dialect
 from skillwire.skill.entries import SkillEntry
-from skillwire.skill.uris import SkillUri, parse_uri
+from skillwire.skill.uris import SkillUri, parse_uri, skill_root
 from skillwire.sources.commands import CommandFiles
 from skillwire.sources.directory import DirectorySource
 from skillwire.sources.mcp import McpSource
@@ -92,7 +93,11 @@ class Discovery:
         """Connect, list and walk, side by side; ends when everybody has answered or used up their time."""
         for origin, config in self._configs.items():
             connection = Connection(
-                origin.label, config, limits=self._limits, on_change=self._connection_changed
+                origin.label,
+                config,
+                limits=self._limits,
+                on_change=self._connection_changed,
+                on_followed=self._catch_up,
             )
             self._connections[origin] = connection
             self._sources[origin] = McpSource(
@@ -227,6 +232,20 @@ class Discovery:
             skill.entry.dialect for skill in self._registry.skills(disabled=True) if skill.origin == origin
         }
         return tuple(sorted(found, reverse=True))
+
+    def follow(self, origin: Origin, uris: Collection[SkillUri]) -> None:
+        """Hear of changes to these skills while they are in use."""
+        connection = self._connections.get(origin)
+        if connection is not None:
+            connection.follow([skill_root(uri) for uri in uris])
+
+    async def _catch_up(self, connection: Connection, roots: Collection[str]) -> None:
+        """Ask again for skills whose changes are told only from now on."""
+        origin = Origin.mcp(connection.label)
+        for uri in self._registry.uris(origin):
+            if skill_root(uri) in roots:
+                with suppress(SkillwireError):  # A load will tell what is wrong with it.
+                    self._intake.take_one(origin, await self.source(origin).get_entry(uri))
 
     async def _await_listing(self, origin: Origin) -> None:
         """Wait for one server, for no longer than its own deadline: the others are not held up."""

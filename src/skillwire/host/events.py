@@ -24,6 +24,8 @@ class EventKind(StrEnum):
     FAILURE = "failure"
     RECOVERED = "recovered"
     REVOKED = "revoked"
+    OUTDATED = "outdated"
+    """A skill changed while it was in use: what the model has read of it is the old text."""
     REMARK = "remark"
 
 

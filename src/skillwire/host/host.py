@@ -128,7 +128,7 @@ class SkillHost:
             style=self.style,
             naming=naming,
             limits=limits,
-            on_changed=lambda skill: self._consent.forget_changed(skill),
+            on_changed=self._changed,
         )
         self._discovery = Discovery(
             servers=origins,
@@ -154,6 +154,7 @@ class SkillHost:
             consent=self._consent,
             cache=self.cache,
             accept=lambda verified: self.style.check(verified, limits),
+            on_held=self._follow_held,
             limits=limits,
         )
         self._finder = Finder(self._registry, self._discovery, self._loader)
@@ -193,9 +194,7 @@ class SkillHost:
         that file with `skillwire servers trust`; until then each is told of as a failure. With
         `unsafe_trust_project` every command that it names is started.
         """
-        config = load_config(
-            directory, file=file, profile=profile, unsafe_trust_project=unsafe_trust_project
-        )
+        config = load_config(directory, file=file, profile=profile, unsafe_trust_project=unsafe_trust_project)
         return cls(
             servers=config.servers,
             directories=config.directories,
@@ -450,3 +449,23 @@ class SkillHost:
         limits = replace(self._limits, catalog_chars=self._catalog_budget)
         skills = self.style.awake(self.skills(), self._working)
         return self.style.catalog(skills, replace(self._showing, limits=limits))
+
+    def _follow_held(self, origin: Origin) -> None:
+        """Hear of changes to what is in use, and to nothing else."""
+        held = [held.entry.uri for held in self._loader.held if held.origin == origin]
+        self._discovery.follow(origin, held)
+
+    def _changed(self, skill: RegisteredSkill) -> None:
+        """An entry is another one now: its approval ends, and whoever uses the skill is told."""
+        self._consent.forget_changed(skill)
+        held = self._loader.held_text(skill.key)
+        if held is not None and held.entry != skill.entry:
+            self._log.tell(
+                Event(
+                    kind=EventKind.OUTDATED,
+                    message=f"{skill.handle} from {skill.origin} changed while it is in use; load it again",
+                    origin=skill.origin.label,
+                    handle=skill.handle,
+                    uri=skill.uri,
+                )
+            )

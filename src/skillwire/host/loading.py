@@ -85,6 +85,7 @@ class Loader:
         consent: Consent,
         cache: SkillCache,
         accept: Callable[[VerifiedSkill], None],
+        on_held: Callable[[Origin], None],
         limits: Limits,
     ) -> None:
         self._registry = registry
@@ -93,6 +94,7 @@ class Loader:
         self._consent = consent
         self._cache = cache
         self._accept = accept
+        self._on_held = on_held
         self._limits = limits
         self._held: dict[SkillKey, _Held] = {}
         self._turns: dict[SkillKey, anyio.Lock] = {}
@@ -116,12 +118,15 @@ class Loader:
 
     def release(self, key: SkillKey) -> bool:
         """The skill's text has left the context; false when it was not held."""
-        return self._held.pop(key, None) is not None
+        if self._held.pop(key, None) is None:
+            return False
+        self._on_held(key.origin)
+        return True
 
     def release_server(self, origin: Origin) -> None:
         """Let go of every skill of a server."""
         for key in [key for key in self._held if key.origin == origin]:
-            del self._held[key]
+            self.release(key)
 
     async def load(self, skill: RegisteredSkill) -> VerifiedSkill:
         """Take a skill through all steps, with one refresh at most."""
@@ -182,6 +187,7 @@ class Loader:
         grants = self._consent.confirm(skill, entry, seen=seen if entry.is_dynamic else frozenset())
         held = HeldSkill(skill.origin, entry, grants)
         self._held[skill.key] = _Held(skill.handle, held, verified, seen, len(data))
+        self._on_held(skill.origin)
         # Step 7. SEC-8.
         self._cache.put(verified.file)
         return verified

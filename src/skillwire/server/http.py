@@ -93,7 +93,8 @@ class HttpServer:
 def _listen(address: Address) -> socket.socket:
     """A socket that listens: whoever reads the URL may connect at once."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    # Named by its protocol: asyncio turns off the delay of small packets only where it knows it is TCP.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if os.name == "posix":  # Elsewhere it would let two servers share a port.
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

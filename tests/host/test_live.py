@@ -1,0 +1,94 @@
+"""A host that keeps up: what changes on a server is told, on both eras, without anybody asking."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from served import SKILLWIRE, serving
+from simulator import agree, make_host
+from skillwire.errors import ApprovalRequired
+from skillwire.host.config import ServerConfig
+from skillwire.host.events import Event, EventKind
+from skillwire.host.host import SkillHost
+from skillwire.limits import Limits
+from trees import write, write_skill
+
+pytestmark = pytest.mark.anyio
+
+SWIFT = replace(Limits(), min_ttl_seconds=0.05)
+
+
+async def hear(host: SkillHost, wanted: Callable[[Event], bool]) -> Event:
+    with anyio.fail_after(30):
+        async for event in host.events():
+            if wanted(event):
+                return event
+    raise AssertionError("the host was closed")
+
+
+@pytest.fixture(params=["auto", "legacy"])
+def config(request: pytest.FixtureRequest, tmp_path: Path) -> ServerConfig:
+    era: Any = request.param
+    write_skill(tmp_path / "skills/notes", {"references/a.md": b"# A\n"})
+    command = (SKILLWIRE, "serve", str(tmp_path / "skills"))
+    return ServerConfig(command=command, era=era, connect_seconds=60)
+
+
+async def test_a_new_skill_is_there_without_a_refresh(config: ServerConfig, tmp_path: Path) -> None:
+    async with make_host(tmp_path, servers={"shop": config}, ask=agree, limits=SWIFT) as host:
+        write_skill(tmp_path / "skills/later")
+        await hear(host, lambda event: event.kind is EventKind.ADDED and event.handle == "later")
+        assert "later" in {skill.handle for skill in host.skills()}
+
+
+async def test_a_change_to_a_skill_in_use_is_told_and_takes_its_approval_back(
+    config: ServerConfig, tmp_path: Path
+) -> None:
+    async with make_host(tmp_path, servers={"shop": config}, ask=agree, limits=SWIFT) as host:
+        await host.load("notes")
+        # A supporting file: the listing of resources does not change, so only a subscription tells of it.
+        write(tmp_path / "skills/notes/references/a.md", b"# Another\n")
+        outdated = await hear(host, lambda event: event.kind is EventKind.OUTDATED)
+        assert outdated.message == "notes from MCP server shop changed while it is in use; load it again"
+        assert EventKind.REVOKED in {event.kind for event in host.events_so_far()}
+        with pytest.raises(ApprovalRequired, match="changed since it was approved"):
+            await host.read("notes", "references/a.md")
+        await host.load("notes")
+        assert "# Another" in await host.read("notes", "references/a.md")
+
+
+async def test_what_is_not_in_use_is_not_followed(config: ServerConfig, tmp_path: Path) -> None:
+    write_skill(tmp_path / "skills/other", {"b.md": b"# B\n"})
+    async with make_host(tmp_path, servers={"shop": config}, ask=agree, limits=SWIFT) as host:
+        await host.load("notes")
+        await host.load("other")
+        host.release("other")
+        write(tmp_path / "skills/other/b.md", b"# New\n")
+        write(tmp_path / "skills/notes/references/a.md", b"# New\n")
+        await hear(host, lambda event: event.kind is EventKind.OUTDATED)
+        assert [event.handle for event in host.events_so_far() if event.kind is EventKind.OUTDATED] == [
+            "notes"
+        ]
+
+
+async def test_after_a_reconnection_the_host_has_caught_up(tmp_path: Path) -> None:
+    write_skill(tmp_path / "skills/notes")
+    with serving(str(tmp_path / "skills"), "--http", "127.0.0.1:0") as first:
+        url = first.wait_until_it_says(r"(http://\S+)")[1]
+        async with make_host(tmp_path, servers={"shop": url}, ask=agree, limits=SWIFT) as host:
+            await host.load("notes")
+            first.process.kill()
+            first.process.wait()
+            write_skill(tmp_path / "skills/later")
+            write(tmp_path / "skills/notes/new.md", b"# New\n")
+            address = url.removeprefix("http://").removesuffix("/mcp")
+            with serving(str(tmp_path / "skills"), "--http", address) as second:
+                second.wait_until_it_says(r"http://")
+                await hear(host, lambda event: event.kind is EventKind.ADDED and event.handle == "later")
+                await hear(host, lambda event: event.kind is EventKind.OUTDATED)
