@@ -36,7 +36,8 @@ def search(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], 
         monkeypatch.setattr(sys, "argv", ["skillwire", "search", *arguments, *places])
         with pytest.raises(SystemExit) as ended:
             main()
-        return (ended.value.code, *capsys.readouterr())
+        out, err = capsys.readouterr()
+        return ended.value.code, out, err
 
     return run
 

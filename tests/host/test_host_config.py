@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -20,17 +21,22 @@ SHOP = '[servers.shop]\nurl = "https://shop.example/mcp"\n'
 
 
 def both(
-    user: str = "", project: str = "", *, profile: str | None = None, trusted: bool = True, **environment: str
+    user: str = "",
+    project: str = "",
+    *,
+    profile: str | None = None,
+    trusted: bool = True,
+    environment: Mapping[str, str] | None = None,
 ) -> HostConfig:
     files: list[ConfigText] = [parse_config(user, USER), parse_config(project, PROJECT)]
-    return combine(*files, profile=profile, environment=environment, trusted=trusted)
+    return combine(*files, profile=profile, environment=environment or {}, trusted=trusted)
 
 
 def mistakes(
     user: str = "", project: str = "", *, profile: str | None = None, **environment: str
 ) -> list[str]:
     with pytest.raises(FormatError) as refused:
-        both(user, project, profile=profile, **environment)
+        both(user, project, profile=profile, environment=environment)
     return [str(issue) for issue in refused.value.issues]
 
 
@@ -222,9 +228,7 @@ def test_variables_are_filled_in_everywhere() -> None:
         url = "https://c.example"
         token_env = "KEY"
         """,
-        HOST="h.example",
-        KEY="k",
-        PLACE="/opt",
+        environment={"HOST": "h.example", "KEY": "k", "PLACE": "/opt"},
     )
     assert config.servers["a"] == ServerConfig(
         url="https://h.example/mcp", headers={"X": "a k b", "Y": "${KEY}"}, token="k"
