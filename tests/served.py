@@ -108,13 +108,11 @@ def serving(*arguments: object, env: Mapping[str, str] | None = None) -> Iterato
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    try:
-        with process:
+    with process:
+        try:
             yield Served(process)
+        finally:
             process.kill()
-    except BaseException:
-        process.kill()
-        raise
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from skillwire.cli import main
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["serv", "."], "No such command 'serv'. Did you mean 'serve'?"),
+        (["lnt", "."], "No such command 'lnt'. Did you mean 'lint'?"),
         (["serve", "--nope", "."], "No such option: --nope"),
         (["serve"], "Missing argument 'PATH...'"),
         (["serve", ".", "--page-size", "0"], "Invalid value for '--page-size'"),

@@ -176,4 +176,4 @@ def test_progress_shows_on_a_terminal_and_leaves_the_report_alone() -> None:
         document = json.loads(run.stdout.read())
     os.close(ours)
     assert document["ok"] is True
-    assert b"reading" in seen
+    assert b"connecting" in seen

@@ -255,6 +255,8 @@ class Connection:
                 ) as changes:
                     with anyio.CancelScope() as hearing:
                         self._refollow = hearing.cancel
+                        if self._followed != wanted:
+                            hearing.cancel()  # Another skill was loaded while the stream was being opened.
                         if is_first:
                             self._outdated.set()  # What changed since the listing was told to nobody.
                         is_first = False
@@ -266,8 +268,11 @@ class Connection:
                     return  # The server has ended the stream.
         except SubscriptionLost:
             self._lost.set()  # Nobody knows what was missed: connect again and catch up.
-        except (MCPError, ListenNotSupportedError, TimeoutError):
-            pass  # A server that will not tell is asked again when its listing expires.
+        except MCPError as error:
+            # A server that will not tell is asked again when its listing expires; one that is gone, at once.
+            self._refusal("subscriptions/listen", error)
+        except (ListenNotSupportedError, TimeoutError):
+            pass
 
     async def _subscribe(self) -> None:
         """On the 2025 era each URI is subscribed to by itself; what changes is told to `_heard`."""
