@@ -299,6 +299,43 @@ async def test_the_lane_takes_the_common_requests_itself(folder: Path, name: str
     assert await lane.answer(request) is not None
 
 
+@pytest.mark.parametrize("name", TAKEN)
+async def test_a_request_that_was_seen_before_is_answered_under_its_own_id(folder: Path, name: str) -> None:
+    lane = SkillServer(folder)._lane  # pyright: ignore[reportPrivateUsage]
+    assert lane is not None
+
+    async def ask(identity: object) -> Any:
+        compact = json.dumps({**TAKEN[name], "id": identity}, separators=(",", ":")).encode()
+        request = lane.match(compact)
+        assert request is not None
+        answer = await lane.answer(request)
+        assert answer is not None
+        return json.loads(answer)
+
+    first, *others = [await ask(identity) for identity in (1, 2, 0, "a", 999_999)]
+    assert [answer["id"] for answer in others] == [2, 0, "a", 999_999]
+    assert all({**answer, "id": 1} == first for answer in others)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"jsonrpc":"2.0","id":7,"method":"skills/list","params":{"_meta":%s},"id":8}',
+        b'{"jsonrpc":"2.0","id":7,"method":"skills/list","params":{"_meta":%s},"id" :8}',
+        b'{"jsonrpc":"2.0","id":7,"method":"skills/list","params":{"_meta":%s},"\\u0069d":8}',
+        b'{"jsonrpc":"2.0","id":07,"method":"skills/list","params":{"_meta":%s}}',
+    ],
+)
+def test_a_body_with_two_ids_is_never_taken_for_one_that_was_seen(folder: Path, body: bytes) -> None:
+    lane = SkillServer(folder)._lane  # pyright: ignore[reportPrivateUsage]
+    assert lane is not None
+    sent = body % json.dumps(META, separators=(",", ":")).encode()
+    first = lane.match(sent)
+    again = lane.match(sent)
+    assert first == again
+    assert first is None or first.id_json == b"8"
+
+
 @pytest.mark.parametrize("watch", [True, False])
 @pytest.mark.parametrize("surfaces", [Surfaces(), ALL_OFF, Surfaces(prompts=False, tools="always")])
 async def test_the_server_says_the_same_of_itself_both_ways(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
 from skillwire.cli import approvals, cache, catalog, lint, load, paths, search, serve, servers, skills, verify
+from skillwire.version import VERSION
 
 app = typer.Typer(
     name="skillwire",
@@ -36,7 +36,7 @@ app.command("paths")(paths.paths)
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"skillwire {version('skillwire')}")
+        typer.echo(f"skillwire {VERSION}")
         raise typer.Exit
 
 

@@ -10,7 +10,6 @@ import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from enum import StrEnum
-from importlib.metadata import version
 from typing import Any, Final, cast
 
 import anyio
@@ -31,6 +30,7 @@ from skillwire.host.sdk_logs import keep_off_the_terminal
 from skillwire.issues import shown
 from skillwire.limits import Limits
 from skillwire.transport.processes import ServerProcess, running
+from skillwire.version import VERSION
 from skillwire.wire.declaration import Declaration, declaration_in
 from skillwire.wire.v1 import EXTENSION_ID
 
@@ -196,7 +196,7 @@ class Connection:
                 Client(
                     await self._transport(stack),
                     mode=self.config.era,
-                    client_info=types.Implementation(name="skillwire", version=version("skillwire")),
+                    client_info=types.Implementation(name="skillwire", version=VERSION),
                     extensions=[advertise(EXTENSION_ID)],  # CAP-4: the host advertises the extension too.
                     cache=None,
                     message_handler=self._heard,

@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib.metadata import version
 from typing import Final, Literal, TypeAlias, get_args
 
 import anyio
@@ -22,6 +21,7 @@ from skillwire.judge.answers import Answer, Failure, Reply, answer_from
 from skillwire.judge.channels import Channel
 from skillwire.limits import Limits
 from skillwire.skill.entries import JsonObject
+from skillwire.version import VERSION
 from skillwire.wire.v1 import EXTENSION_ID
 
 Era: TypeAlias = Literal["2025-11-25", "2026-07-28"]
@@ -171,7 +171,7 @@ def _hello() -> JsonObject:
 
 @cache
 def _client_info() -> JsonObject:
-    return {"name": "skillwire-verify", "version": version("skillwire")}
+    return {"name": "skillwire-verify", "version": VERSION}
 
 
 def _capabilities() -> JsonObject:

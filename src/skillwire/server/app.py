@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import nullcontext
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,6 +16,7 @@ from skillwire.server.stdio import serve_stdio
 from skillwire.server.surfaces import Surfaces
 from skillwire.sources.base import Source
 from skillwire.sources.roots import Root
+from skillwire.version import VERSION
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
@@ -66,7 +66,7 @@ class SkillServer:
         if fast:
             self._lane = FastLane(
                 self._offer.answers,
-                {"name": name, "version": version("skillwire")},
+                {"name": name, "version": VERSION},
                 discovery(instructions, self._offer.surfaces, watched=watch),
             )
 
@@ -82,9 +82,7 @@ class SkillServer:
         from skillwire.server.attach import attach
         from skillwire.server.service import SkillService
 
-        server: Server[Any] = Server(
-            self._name, version=version("skillwire"), instructions=self._instructions
-        )
+        server: Server[Any] = Server(self._name, version=VERSION, instructions=self._instructions)
         attach(server, SkillService(self._offer))
         return server
 

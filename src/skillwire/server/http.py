@@ -75,6 +75,7 @@ class HttpServer:
             lifespan="on",
             ws="none",
             server_header=False,
+            proxy_headers=False,
             timeout_graceful_shutdown=_GRACE_SECONDS,
         )
         self._uvicorn = Uvicorn(config)

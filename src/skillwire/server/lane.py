@@ -50,6 +50,9 @@ _PARAMS: Final = {
 _LARGEST_ID: Final = 2**53
 _LONGEST_ID: Final = 256
 _KEPT_ENTRIES: Final = 20_000
+_KEPT_REQUESTS: Final = 65_536
+_LONGEST_KEPT: Final = 512
+_HEAD: Final = b'{"jsonrpc":"2.0","id":'
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +97,23 @@ class FastLane:
         self._discovery = None if discovery is None else _encode(discovery)[:-1]
         # An entry's JSON is made once. The entry is kept beside it, so that a new one is never mistaken.
         self._entries: dict[str, tuple[SkillEntry, bytes]] = {}
+        self._seen: dict[bytes, LaneRequest] = {}
 
     def match(self, body: bytes) -> LaneRequest | None:
         """The request in a message, when the lane understands all of it."""
+        id_json, rest = _cut_id(body)
+        seen = self._seen.get(rest) if rest else None
+        if seen is not None:
+            return LaneRequest(seen.method, id_json, seen.uri, seen.cursor)
+        request = self._parse(body)
+        # A body that differs from this one in its number alone need not be parsed again.
+        if request is not None and rest and request.id_json == id_json:
+            if len(self._seen) >= _KEPT_REQUESTS:
+                self._seen.clear()
+            self._seen[rest] = request
+        return request
+
+    def _parse(self, body: bytes) -> LaneRequest | None:
         try:
             request: object = json.loads(body)
         except (ValueError, RecursionError):
@@ -177,6 +194,24 @@ _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 def _encode(value: JsonValue) -> bytes:
     return _compact.encode(value).encode("utf-8")
+
+
+def _cut_id(body: bytes) -> tuple[bytes, bytes]:
+    """The number that is a body's id, and what follows it; empty where the body is not of the usual form."""
+    if len(body) > _LONGEST_KEPT or not body.startswith(_HEAD):
+        return b"", b""
+    end = body.find(b",", len(_HEAD), len(_HEAD) + 16)
+    number, rest = body[len(_HEAD) : end], body[end:]
+    # No second id, in whatever spelling, may hide in what is kept.
+    if (
+        end < 0
+        or not number.isdigit()
+        or (number[:1] == b"0" and number != b"0")
+        or b'"id"' in rest
+        or b"\\" in rest
+    ):
+        return b"", b""
+    return number, rest
 
 
 def _id(value: object) -> bytes | None:

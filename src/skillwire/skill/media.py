@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mimetypes
+from functools import cache
 
 MARKDOWN = "text/markdown"
 DIRECTORY = "inode/directory"
@@ -37,7 +38,6 @@ _KNOWN = {
     ".zip": "application/zip",
     ".gz": "application/gzip",
 }
-_STANDARD = mimetypes.MimeTypes()
 
 
 def media_type(name: str) -> str:
@@ -46,4 +46,10 @@ def media_type(name: str) -> str:
     if not dot:
         return _UNKNOWN
     # By the ending alone: the standard library takes a whole name for a URL.
-    return _KNOWN.get(f".{ending.lower()}") or _STANDARD.guess_type(f"file.{ending}")[0] or _UNKNOWN
+    return _KNOWN.get(f".{ending.lower()}") or _standard().guess_type(f"file.{ending}")[0] or _UNKNOWN
+
+
+@cache
+def _standard() -> mimetypes.MimeTypes:
+    # Made when it is first needed: making it reads the system's tables.
+    return mimetypes.MimeTypes()
