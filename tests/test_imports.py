@@ -17,7 +17,8 @@ SOURCE = Path(__file__).parent.parent / "src"
 FLOORS: Mapping[str, int] = {
     "errors": 0,
     "issues": 0,
-    "limits", "version": 0,
+    "limits": 0,
+    "version": 0,
     "skill": 1,
     "transport": 1,
     "trust": 2,

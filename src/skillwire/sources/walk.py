@@ -17,8 +17,8 @@ from skillwire.limits import Limits
 from skillwire.skill.membership import belongs_to_skill
 from skillwire.skill.uris import SKILL_FILE, SkillUri, child_uri, make_uri, shown_uri
 from skillwire.sources.base import Problem
-from skillwire.sources.draft import Bench, Draft, FoundFile, FoundSkill, Known
 from skillwire.sources.files import is_passing
+from skillwire.sources.gathering import Bench, FoundFile, FoundSkill, Gathering, Known
 from skillwire.sources.roots import Root
 from skillwire.sources.snapshot import ScannedSkill
 
@@ -112,7 +112,7 @@ class Walk:
                 trail.append(_identity(os.stat(at)))
         return _Place(directory, os.path.realpath(directory, strict=True), uri, tuple(trail))
 
-    def _visit(self, place: _Place, owners: tuple[Draft, ...], *, may_be_named: bool = False) -> None:
+    def _visit(self, place: _Place, owners: tuple[Gathering, ...], *, may_be_named: bool = False) -> None:
         """Take in a directory. `owners` are the skills it lies in, the outermost first (FMT-8)."""
         self._directories += 1
         if self._directories > self._limits.directories_per_root:
@@ -146,7 +146,7 @@ class Walk:
             if may_be_named:
                 place = self._named_root(place)
             if place.uri is not None:
-                mine = Draft(SkillUri(f"{place.uri}/{SKILL_FILE}"), place.walked)
+                mine = Gathering(SkillUri(f"{place.uri}/{SKILL_FILE}"), place.walked)
                 owners = (*owners, mine)
         elif not owners:
             self._remark_misspelt(items)
@@ -187,7 +187,7 @@ class Walk:
     def _is_inside(self, path: str) -> bool:
         return path == str(self._root.path) or path.startswith(self._inside)
 
-    def _take(self, item: _Item, place: _Place, owners: tuple[Draft, ...]) -> bool:
+    def _take(self, item: _Item, place: _Place, owners: tuple[Gathering, ...]) -> bool:
         """Take in one child of a directory; false when it is no part of what is served."""
         mode = item.status.st_mode
         if not stat.S_ISDIR(mode) and not (owners and stat.S_ISREG(mode)):
@@ -207,7 +207,7 @@ class Walk:
                 owner.files.clear()  # Counted on for the report; none of it will be read.
         return True
 
-    def _enter(self, item: _Item, uri: SkillUri, place: _Place, owners: tuple[Draft, ...]) -> bool:
+    def _enter(self, item: _Item, uri: SkillUri, place: _Place, owners: tuple[Gathering, ...]) -> bool:
         identity = _identity(item.status)
         if identity in place.trail:
             return False  # a cycle of links
@@ -219,11 +219,11 @@ class Walk:
         self._visit(_Place(item.walked, item.path, uri, (*place.trail, identity)), owners)
         return True
 
-    def _finish(self, draft: Draft) -> None:
+    def _finish(self, gathering: Gathering) -> None:
         if self._on_skill is not None:
-            self._on_skill(self._bench.measure(draft))
+            self._on_skill(self._bench.measure(gathering))
             return
-        match self._bench.finish(draft):
+        match self._bench.finish(gathering):
             case Problem() as problem:
                 self.problems.append(problem)
             case skill:
@@ -234,7 +234,7 @@ class Walk:
             if item.name.lower() == SKILL_FILE.lower() and stat.S_ISREG(item.status.st_mode):
                 self._remark(item.walked, "skill-md-case", "is not spelt SKILL.md", "rename it to SKILL.md")
 
-    def _unreadable(self, owners: tuple[Draft, ...], walked: str, error: OSError) -> None:
+    def _unreadable(self, owners: tuple[Gathering, ...], walked: str, error: OSError) -> None:
         if is_passing(error):
             raise _not_now(walked, error) from None
         self._blame(owners, walked, "unreadable", f"cannot be read: {error.strerror}", "grant read access")
@@ -243,7 +243,9 @@ class Walk:
         """A problem that costs nothing but the thing itself."""
         self.problems.append(Problem(walked, (Issue(rule=rule, message=message, remedy=remedy),)))
 
-    def _blame(self, owners: tuple[Draft, ...], walked: str, rule: str, message: str, remedy: str) -> None:
+    def _blame(
+        self, owners: tuple[Gathering, ...], walked: str, rule: str, message: str, remedy: str
+    ) -> None:
         """A problem that costs every skill it lies in."""
         if not owners:
             self._remark(walked, rule, message, remedy)

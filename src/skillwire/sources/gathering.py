@@ -1,4 +1,4 @@
-"""Draft: a skill in the making. Its files are gathered first, then read once each, then judged together.
+"""Gathering: a skill in the making. Its files are gathered first, then read once each, then judged together.
 
 Nothing is read before the whole skill is known: what is too large is left out by its measures alone.
 """
@@ -69,7 +69,7 @@ class FoundSkill:
 
 
 @dataclass(slots=True)
-class Draft:
+class Gathering:
     """What has been found of a skill so far."""
 
     uri: SkillUri
@@ -92,7 +92,7 @@ class Draft:
 
 
 class Bench:
-    """Where drafts are finished: their files read and hashed, their fields judged."""
+    """Where gatherings are finished: their files read and hashed, their fields judged."""
 
     def __init__(self, root: Root, *, limits: Limits, allow_oversize: bool, known: Known) -> None:
         self._root = root
@@ -100,80 +100,82 @@ class Bench:
         self._allow_oversize = allow_oversize
         self._known = known
 
-    def is_oversize(self, draft: Draft) -> bool:
+    def is_oversize(self, gathering: Gathering) -> bool:
         """ENT-6: whether a host may decline the skill."""
         if self._allow_oversize:
             return False
         limits = self._limits
-        return draft.file_count > limits.files_per_skill or draft.byte_count > limits.bytes_per_skill
+        return gathering.file_count > limits.files_per_skill or gathering.byte_count > limits.bytes_per_skill
 
-    def measure(self, draft: Draft) -> FoundSkill:
-        """Read the whole draft and judge nothing."""
-        skill_md = self._read_skill_md(draft)
-        self._read_others(draft)
-        resources = tuple(file.record.resource for file in draft.files if file.record is not None)
-        return FoundSkill(draft.uri, draft.directory, skill_md, resources, tuple(draft.issues))
+    def measure(self, gathering: Gathering) -> FoundSkill:
+        """Read the whole gathering and judge nothing."""
+        skill_md = self._read_skill_md(gathering)
+        self._read_others(gathering)
+        resources = tuple(file.record.resource for file in gathering.files if file.record is not None)
+        return FoundSkill(gathering.uri, gathering.directory, skill_md, resources, tuple(gathering.issues))
 
-    def finish(self, draft: Draft) -> ScannedSkill | Problem:
+    def finish(self, gathering: Gathering) -> ScannedSkill | Problem:
         """The skill, or the reasons why it is none. What will not be served is not read."""
         frontmatter: Mapping[str, JsonValue] = {}
-        if not self.is_oversize(draft):
-            frontmatter = self._frontmatter(draft)
-            if not draft.issues:
-                self._read_others(draft)
+        if not self.is_oversize(gathering):
+            frontmatter = self._frontmatter(gathering)
+            if not gathering.issues:
+                self._read_others(gathering)
         # Asked again: a file may have grown while it was read.
-        if self.is_oversize(draft):
-            draft.issues.append(self._oversize(draft))
-        if draft.issues:
-            return Problem(draft.directory, tuple(draft.issues))
+        if self.is_oversize(gathering):
+            gathering.issues.append(self._oversize(gathering))
+        if gathering.issues:
+            return Problem(gathering.directory, tuple(gathering.issues))
         # ENT-2: complete, each file once; the order is that of the URIs, whatever the file system gave.
         records = sorted(
-            (file.record for file in draft.files if file.record is not None), key=lambda r: r.resource.uri
+            (file.record for file in gathering.files if file.record is not None), key=lambda r: r.resource.uri
         )
-        entry = SkillEntry(draft.uri, frontmatter, tuple(record.resource for record in records))
-        return ScannedSkill(entry, self._root, draft.directory, tuple(records), tuple(draft.empty))
+        entry = SkillEntry(gathering.uri, frontmatter, tuple(record.resource for record in records))
+        return ScannedSkill(entry, self._root, gathering.directory, tuple(records), tuple(gathering.empty))
 
-    def _frontmatter(self, draft: Draft) -> Mapping[str, JsonValue]:
+    def _frontmatter(self, gathering: Gathering) -> Mapping[str, JsonValue]:
         """The frontmatter, from last time if `SKILL.md` has not changed."""
-        before = self._known.skills.get(draft.uri)
-        for file in draft.files:
-            if before is not None and file.uri == draft.uri and (record := self._known.record(file)):
+        before = self._known.skills.get(gathering.uri)
+        for file in gathering.files:
+            if before is not None and file.uri == gathering.uri and (record := self._known.record(file)):
                 file.record = record
                 return before.entry.frontmatter
-        skill_md = self._read_skill_md(draft)
+        skill_md = self._read_skill_md(gathering)
         if skill_md is None:
             return {}
         try:
             frontmatter = parse_skill_md(skill_md, file=SKILL_FILE).frontmatter
         except FormatError as error:
-            draft.issues.extend(error.issues)
+            gathering.issues.extend(error.issues)
             return {}
-        name = draft.directory.rpartition(os.sep)[2]
+        name = gathering.directory.rpartition(os.sep)[2]
         found = field_issues(frontmatter, directory=name, file=SKILL_FILE)
-        draft.issues.extend(issue for issue in found if issue.severity is Severity.ERROR)
+        gathering.issues.extend(issue for issue in found if issue.severity is Severity.ERROR)
         return frontmatter
 
-    def _read_skill_md(self, draft: Draft) -> bytes | None:
-        for file in draft.files:
-            if file.uri == draft.uri:
+    def _read_skill_md(self, gathering: Gathering) -> bytes | None:
+        for file in gathering.files:
+            if file.uri == gathering.uri:
                 skill_md = self._hash(file, keep=True)
                 if file.record is None:
-                    self._blame(draft, file)
+                    self._blame(gathering, file)
                 return skill_md
         return None  # It has a remark already.
 
-    def _read_others(self, draft: Draft) -> None:
+    def _read_others(self, gathering: Gathering) -> None:
         """Hash what has no record yet, neither from another skill it lies in nor from last time."""
-        for file in draft.files:
-            if file.uri == draft.uri:
+        for file in gathering.files:
+            if file.uri == gathering.uri:
                 continue
             if file.record is None and not file.failure and not file.is_gone:
                 file.record = self._known.record(file)
                 if file.record is None:
                     self._hash(file, keep=False)
             if file.failure:
-                self._blame(draft, file)
-        draft.byte_count = sum(file.record.resource.size for file in draft.files if file.record is not None)
+                self._blame(gathering, file)
+        gathering.byte_count = sum(
+            file.record.resource.size for file in gathering.files if file.record is not None
+        )
 
     def _hash(self, file: FoundFile, *, keep: bool) -> bytes | None:
         try:
@@ -190,15 +192,15 @@ class Bench:
         file.record = hashed.record(file.uri, file.path)
         return hashed.data
 
-    def _blame(self, draft: Draft, file: FoundFile) -> None:
+    def _blame(self, gathering: Gathering, file: FoundFile) -> None:
         reason = file.failure or "it is gone"
-        draft.blame(file.walked, "unreadable", f"cannot be read: {reason}", "grant read access")
+        gathering.blame(file.walked, "unreadable", f"cannot be read: {reason}", "grant read access")
 
-    def _oversize(self, draft: Draft) -> Issue:
+    def _oversize(self, gathering: Gathering) -> Issue:
         limits = self._limits
         return Issue(
             rule="too-large",
-            message=f"{draft.file_count} files and {draft.byte_count:,} bytes; a host must load only "
+            message=f"{gathering.file_count} files and {gathering.byte_count:,} bytes; a host must load only "
             f"{limits.files_per_skill} files and {limits.bytes_per_skill:,} bytes",
             remedy="split the skill, or allow it with --allow-oversize",
         )
