@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from simulator import Simulator, agree, make_host, opened
-from skillwire import SkillHost, looks_like_uri
+from skillwire import SkillHost, SkillServer, looks_like_uri
 from skillwire.errors import (
     AmbiguousName,
     ApprovalRequired,
@@ -375,3 +375,10 @@ async def test_grants_of_a_loaded_skill_are_said(tmp_path: Path) -> None:
         await host.approve("refunds", grants=Grants(execute_code=True))
         assert (await host.load("refunds")).grants == Grants(execute_code=True)
         assert host.may_execute("bash", {"command": "ls"}).allowed
+
+
+async def test_a_skill_server_of_this_process_is_connected_to_as_it_is(tmp_path: Path) -> None:
+    write_skill(tmp_path / "skills/notes")
+    server = SkillServer(tmp_path / "skills", watch=False)
+    async with make_host(tmp_path, servers={"own": server}, ask=agree) as host:
+        assert "# notes" in (await host.load("notes")).text

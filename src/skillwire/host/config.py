@@ -74,7 +74,8 @@ def parse_server(given: str | ServerConfig | object) -> ServerConfig:
     if isinstance(given, ServerConfig):
         return given
     if not isinstance(given, str):
-        return ServerConfig(instance=given)
+        # A `SkillServer` is more than the SDK's server, which is what a client connects to.
+        return ServerConfig(instance=getattr(given, "low_level", given))
     if "://" in given.partition(" ")[0]:
         return ServerConfig(url=given)
     try:

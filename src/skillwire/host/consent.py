@@ -171,7 +171,7 @@ class Consent:
         self._tell(
             Event(
                 kind=EventKind.REVOKED,
-                message=f"{skill.handle} changed ({len(changes)} files): its approval is taken back",
+                message=f"{skill.handle} changed ({_files(len(changes))}): its approval is taken back",
                 origin=skill.origin.label,
                 handle=skill.handle,
                 uri=skill.uri,
@@ -210,3 +210,7 @@ class Consent:
 
     def _withdrawn(self, skill: RegisteredSkill) -> Approval | None:
         return None if skill.origin.is_local else self._approvals.withdrawn(skill.origin, skill.uri)
+
+
+def _files(count: int) -> str:
+    return "1 file" if count == 1 else f"{count} files"

@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from skillwire.issues import shown
+from skillwire.trust.acting import looks_like_uri
 
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[/\\]{2}")
 # White space and controls that a lenient reader drops or skips.
@@ -19,6 +20,7 @@ def is_uri(text: str) -> bool:
 
 def file_refusal(path: str, tool: str) -> str:
     """Why a file tool does not take this path; empty when it is a path. `tool` is the one that reads URIs."""
-    if not is_uri(path):
+    # SEC-3: `file:/x` has one slash and is a URI all the same.
+    if not looks_like_uri(path):
         return ""
     return f"{shown(path)} is a URI, not a file: read it with {tool}"
