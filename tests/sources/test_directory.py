@@ -14,7 +14,7 @@ from skillwire import DirectorySource, Limits, SkillNotFound, SourceError
 from skillwire.skill.digests import digest_of
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri
-from skillwire.sources import directory, draft
+from skillwire.sources import directory, gathering
 from skillwire.sources.files import HashedFile, hash_file
 from trees import assert_serves_what_it_lists, paths_of, rules_of, skill_md, write, write_skill
 
@@ -40,7 +40,7 @@ def read_in_walks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         read.append(Path(path).name)
         return hash_file(path, keep=keep, at_most=at_most)
 
-    monkeypatch.setattr(draft, "hash_file", record)
+    monkeypatch.setattr(gathering, "hash_file", record)
     return iter([read])
 
 

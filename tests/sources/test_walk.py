@@ -12,7 +12,7 @@ import pytest
 
 from skillwire import DirectorySource, LimitExceeded, Limits, SourceError
 from skillwire.issues import Issue
-from skillwire.sources import draft
+from skillwire.sources import gathering
 from skillwire.sources.files import hash_file
 from skillwire.sources.roots import parse_root
 from skillwire.sources.walk import FoundSkill, Walk
@@ -393,7 +393,7 @@ def test_a_skill_too_large_is_reported_and_nothing_of_it_is_read(
     write_skill(tmp_path / "large/inner", {"small.txt": b"x"})
     limits = Limits() if kind == "files" else Limits(bytes_per_skill=5000)
     read: list[str] = []
-    monkeypatch.setattr(draft, "hash_file", _recording(read))
+    monkeypatch.setattr(gathering, "hash_file", _recording(read))
     source = DirectorySource([tmp_path], limits=limits)
     assert uris(source) == ["skill://large/inner/SKILL.md"]
     assert [Path(path).parent.name for path in read] == ["inner", "inner"]
