@@ -15,7 +15,7 @@ from benchmarks.samples import Series
 from benchmarks.tree import Skill, SkillTree, digest
 
 QUIET: Final = "quiet spell + 50 ms"
-_PATIENCE_SECONDS: Final = 5
+_PATIENCE_SECONDS: Final = 15
 _PAUSE_SECONDS: Final = 0.001
 
 
@@ -39,15 +39,17 @@ def _editor(bench: Bench, contestant: Contestant, tree: SkillTree) -> Callable[[
         skill = tree.skill(tree.size // 2)
         file = tree.root / skill.path / "SKILL.md"
         before = skill.files["SKILL.md"]
-        after = before[:-20] + b"%018d.\n" % turn
         beside = file.with_suffix(".new")
+        seconds = 0.0
         with bench.serving(contestant, tree) as server:
-            time.sleep(0.5)  # A watcher that has only just begun is not what is measured.
             try:
-                beside.write_bytes(after)
-                start = time.perf_counter()
-                beside.replace(file)
-                seconds = _until_served(server, skill, digest(after), start)
+                # The first edit is not counted: a watch over thousands of directories takes seconds to begin.
+                for edit in (0, 1):
+                    after = before[:-20] + b"%018d.\n" % (2 * turn + edit)
+                    beside.write_bytes(after)
+                    start = time.perf_counter()
+                    beside.replace(file)
+                    seconds = _until_served(server, skill, digest(after), start)
             finally:
                 file.write_bytes(before)
         bench.record("edit", contestant.name, tree.size, turn, seconds, "s")
