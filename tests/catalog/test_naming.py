@@ -19,6 +19,7 @@ from skillwire.catalog.naming import (
 )
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri, parse_uri
+from skillwire.trust.sanitize import clean_line
 
 
 def named(name: object, uri: str = "skill://acme/refunds/SKILL.md") -> SkillEntry:
@@ -70,6 +71,7 @@ def test_a_skill_with_no_letter_in_its_name_or_path_has_a_name_still() -> None:
         ("skill://refunds/SKILL.md", ("refunds",)),
         ("skill://ipinfo/usage", ("ipinfo", "usage")),
         ("skill://SKILL.md", ("SKILL.md",)),
+        ("skill://caf%C3%A9/50%25/SKILL.md", ("café", "50%")),
     ],
 )
 def test_a_skills_path_leaves_out_the_file(uri: str, path: tuple[str, ...]) -> None:
@@ -94,6 +96,20 @@ def test_a_handle_is_plain_whatever_a_server_sends(name: str, spelling: str) -> 
         assert handle
         assert all(char.isalnum() or char in "-_.:/~" for char in handle)
         assert clean_handle(handle) == handle
+
+
+@pytest.mark.requirement("SEC-11")
+@given(st.text(), st.sampled_from(["-_.", "-_.:/~", "-."]))
+def test_a_handle_has_a_hyphen_for_each_character_that_it_may_not_have(text: str, marks: str) -> None:
+    kept = "".join(char if char.isalnum() or char in marks else "-" for char in clean_line(text).text)
+    while "--" in kept:
+        kept = kept.replace("--", "-")
+    assert clean_handle(text, marks=marks) == kept.strip("-_.:/~")
+
+
+@given(st.text(st.characters(codec="ascii")))
+def test_plain_handles_are_compared_as_any_others(handle: str) -> None:
+    assert fold_handle(handle) == fold_handle("Ａ" + handle)[1:]
 
 
 def test_handles_that_differ_in_case_or_width_alone_are_compared_as_one() -> None:

@@ -196,6 +196,21 @@ def test_replacing_a_listing_says_what_it_did() -> None:
     assert registry.skills() == ()
 
 
+def test_a_listing_that_says_the_same_again_changes_nothing_and_is_told_to_nobody() -> None:
+    registry = Registry()
+    first = make_entry(fields={"level": 1})
+    registry.replace_many({DEMO: [first], OTHER: [REFUNDS]})
+    before = registry.skills()
+    heard: list[Changes] = []
+    registry.watch(heard.append)
+    # To Python 1 is True, to a digest of the frontmatter it is not: the later words are those that count.
+    again = make_entry(fields={"level": True})
+    assert registry.replace(DEMO, [again]) == Changes()
+    assert heard == []
+    assert registry.skills() == before
+    assert registry.find_uri(first.uri, "demo").entry is again
+
+
 def test_a_skill_listed_twice_is_reported_when_the_two_differ() -> None:
     registry = Registry()
     newer = make_entry("skill://refunds/SKILL.md", {"new.md": b""})

@@ -247,6 +247,19 @@ def test_any_plain_path_survives_the_round_trip(path: list[str]) -> None:
 
 
 @pytest.mark.requirement("FMT-9")
+@given(st.lists(st.text(st.sampled_from("aZ0._~-"), max_size=4), min_size=1, max_size=4))
+def test_a_uri_of_plain_characters_is_taken_as_its_parts_are(path: list[str]) -> None:
+    uri = f"skill://{'/'.join(path)}"
+    try:
+        parts = split_uri(uri)
+    except FormatError:
+        with pytest.raises(FormatError):
+            parse_uri(uri)
+    else:
+        assert parse_uri(uri) == make_uri([parts.authority, *parts.segments])
+
+
+@pytest.mark.requirement("FMT-9")
 @given(st.sampled_from(["", "skill://", "skill://a/", "x://a/", "SKILL://%"]), st.text())
 def test_any_text_is_a_uri_of_plain_segments_or_refused(start: str, text: str) -> None:
     try:

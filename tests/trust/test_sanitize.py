@@ -151,6 +151,12 @@ def test_a_clean_line_is_one_line_and_stays_as_it_is(text: str, limit: int) -> N
 
 
 @pytest.mark.requirement("SEC-11")
+@given(st.one_of(TEXTS, st.text(st.characters(codec="ascii"))), st.integers(0, 20))
+def test_a_line_is_cleaned_alike_with_and_without_a_character_that_goes(text: str, limit: int) -> None:
+    assert clean_line(f"\0{text}", limit=limit).text == clean_line(text, limit=limit).text
+
+
+@pytest.mark.requirement("SEC-11")
 @given(TEXTS)
 def test_a_clean_text_stays_as_it_is(text: str) -> None:
     once = clean_text(text)

@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final, TypeAlias
 
 from skillwire.skill.digests import digest_of
@@ -76,8 +77,11 @@ def plain_name(entry: SkillEntry) -> str:
 
 def skill_path(uri: SkillUri) -> tuple[str, ...]:
     """The plain segments of a skill's path, `SKILL.md` left out."""
-    parts = split_uri(uri)
-    path = (parts.authority, *parts.segments)
+    if "%" in uri:
+        parts = split_uri(uri)
+        path = (parts.authority, *parts.segments)
+    else:
+        path = tuple(uri.partition("://")[2].split("/"))  # A canonical URI encodes nothing in another way.
     return path[:-1] if path[-1] == SKILL_FILE and len(path) > 1 else path
 
 
@@ -85,10 +89,18 @@ def clean_handle(text: str, *, marks: str = _MARKS) -> str:
     """Text as a handle may be: letters and digits, a few marks, and a hyphen for anything else."""
     # SEC-11: some invisible characters count as letters.
     seen = clean_line(text).text
-    plain = "".join(char if char.isalnum() or char in marks else "-" for char in seen)
+    plain = _others(marks).sub("-", seen)
     return _RUN_OF_HYPHENS.sub("-", plain).strip(_MARKS)
+
+
+@cache
+def _others(marks: str) -> re.Pattern[str]:
+    """Any character but letters, digits and these marks. To a pattern, `_` is a letter unless it is told."""
+    return re.compile(f"[^\\w{re.escape(marks)}]" + ("" if "_" in marks else "|_"))
 
 
 def fold_handle(handle: str) -> str:
     """A handle as handles are compared: two that differ in case or width alone are one."""
+    if handle.isascii():
+        return handle.lower()
     return unicodedata.normalize("NFKC", handle).casefold()

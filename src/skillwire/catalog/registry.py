@@ -184,10 +184,15 @@ class Registry:
             self._origins[origin.fold] = origin
 
     def _record(self, key: SkillKey, entry: SkillEntry, *, listed: bool) -> _Record:
-        return _Record(entry, listed, self._naming.handles(key, entry))
+        known = self._records.get(key)
+        handles = known.handles if known and known.entry == entry else self._naming.handles(key, entry)
+        return _Record(entry, listed, handles)
 
     def _update(self, records: dict[SkillKey, _Record], repeated: tuple[SkillKey, ...] = ()) -> Changes:
         before = self._records
+        if records == before:
+            self._records = records
+            return Changes(repeated=repeated)  # Most listings are asked for again and say nothing new.
         removed = tuple(self._skill(key) for key in before if key not in records)
         self._records = records
         clashes = self._name_all()

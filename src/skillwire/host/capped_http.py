@@ -7,10 +7,13 @@ words are never taken for a server's, nor a server's for ours.
 
 from __future__ import annotations
 
+import os
 import secrets
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from math import inf
 from typing import Any, Final
 
@@ -57,7 +60,9 @@ class CappedClient(httpx2.AsyncClient):
         sent["Accept-Encoding"] = "identity"
         if token:
             sent["Authorization"] = f"Bearer {token}"
-        super().__init__(headers=sent, timeout=httpx2.Timeout(seconds), follow_redirects=False)
+        trust = _trusted(os.environ.get("SSL_CERT_FILE", ""), os.environ.get("SSL_CERT_DIR", ""))
+        timeout = httpx2.Timeout(seconds)
+        super().__init__(headers=sent, timeout=timeout, follow_redirects=False, verify=trust)
 
     def problem_in(self, message: str) -> HttpProblem | None:
         """The problem that an error message of the SDK passes on, if it is one of ours."""
@@ -171,6 +176,12 @@ class _CappedStream(httpx2.AsyncByteStream):
     def _cut(self, words: str) -> httpx2.SSEError:
         # The SDK passes the words of this error on, to the one request that it concerns.
         return httpx2.SSEError(f"{self._mark}{Trouble.LIMIT}:{words}")
+
+
+@cache
+def _trusted(file: str, directory: str) -> ssl.SSLContext:
+    """The certificates that the system, or the user by these two variables, trusts. Read once: it is slow."""
+    return httpx2.create_ssl_context()
 
 
 def _transport_words(error: httpx2.TransportError) -> str:

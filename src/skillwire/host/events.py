@@ -46,12 +46,13 @@ class EventLog:
     def __init__(self) -> None:
         self._events: deque[Event] = deque(maxlen=_KEPT)
         self._told = 0
-        self._more = anyio.Event()
+        self._more: anyio.Event | None = None
         self._closed = False
 
     def tell(self, event: Event) -> None:
         # SEC-11: a message may quote a server.
-        self._events.append(replace(event, message=safe_line(event.message, limit=_LONGEST)))
+        message = safe_line(event.message, limit=_LONGEST)
+        self._events.append(event if message == event.message else replace(event, message=message))
         self._told += 1
         self._wake()
 
@@ -77,8 +78,11 @@ class EventLog:
                 heard = max(heard, self._told - len(self._events))
             if self._closed:
                 return
+            if self._more is None:
+                self._more = anyio.Event()
             await self._more.wait()
 
     def _wake(self) -> None:
-        self._more.set()
-        self._more = anyio.Event()
+        if self._more is not None:
+            self._more.set()
+            self._more = None

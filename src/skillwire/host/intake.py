@@ -121,9 +121,10 @@ class Intake:
         return Issue(rule="style-cap", file=shown_uri(entry.uri), message=refusal, remedy=remedy)
 
     def _report(self, changes: Changes) -> None:
-        for skill in changes.added:
+        for skill in changes.added if self._disabled else ():
             # Every name that it goes by: a collision must not switch it on again.
-            if {skill.uri, skill.handle, *self._naming.handles(skill.key, skill.entry)} & self._disabled:
+            names = {skill.uri, skill.handle, *self._naming.handles(skill.key, skill.entry)}
+            if names & self._disabled:
                 self._registry.set_enabled(skill.key, False)
         for skill in changes.changed:
             self._on_changed(skill)

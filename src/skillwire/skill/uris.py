@@ -32,6 +32,7 @@ _REG_NAME = re.compile(r"(?:[A-Za-z0-9\-._~!$&'()*+,;=]|%[0-9A-Fa-f]{2})+")
 _SAFE_IN_REG_NAME = "!$&'()*+,;="
 _SAFE_IN_SEGMENT = _SAFE_IN_REG_NAME + ":@"
 _PLAIN = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*")
+_PLAIN_URI = re.compile(rf"{SCHEME}:/(?:/{_PLAIN.pattern})+")
 _SHOWN = 200
 _REMEMBERED = 65_536
 _REMEMBERED_LENGTH = 256
@@ -89,6 +90,9 @@ def parse_uri(text: str) -> SkillUri:
 
 
 def _parse(text: str) -> SkillUri:
+    # Most URIs are in their canonical spelling already, of characters that mean nothing but themselves.
+    if len(text) <= DEFAULT_LIMITS.uri_bytes and _PLAIN_URI.fullmatch(text):
+        return SkillUri(text)
     parts = split_uri(text)
     return _join(parts.scheme, parts.authority, parts.segments)
 

@@ -47,6 +47,8 @@ _CSI: Final = re.compile("(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]")
 _LINE_END: Final = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 _SPACES: Final = re.compile(r"\s+")
 _PLAIN: Final = re.compile("[\t\n -~]*")
+# Visible ASCII with single spaces inside, as most names and descriptions are: nothing is to be done to it.
+_PLAIN_LINE: Final = re.compile("[!-~]+(?: [!-~]+)*")
 _WITH_CONTEXT: Final = re.compile(f"[{_CONTEXTUAL}]")
 # Arabic to Sinhala (with Syriac, N'Ko and the Indic scripts), Myanmar, Khmer, Mongolian.
 _JOINING_SCRIPTS: Final = ((0x0600, 0x0DFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x1800, 0x18AF))
@@ -80,6 +82,8 @@ class Cleaned:
 
 def clean_line(text: str, *, limit: int | None = None) -> Cleaned:
     """The text on one line, every run of white space one space, and no longer than `limit` characters."""
+    if (limit is None or len(text) <= limit) and _PLAIN_LINE.fullmatch(text):
+        return Cleaned(text)
     shown, removed = _visible(text)
     shown = _SPACES.sub(" ", shown).strip(" ")
     if limit is None or len(shown) <= limit:

@@ -173,7 +173,8 @@ def _issue(rule: str, message: str, remedy: str) -> Issue:
 
 
 def _is_object(value: object) -> TypeGuard[Mapping[str, object]]:
-    return isinstance(value, Mapping)
+    # What JSON gives is a dict, and to ask that is quick.
+    return isinstance(value, (dict, Mapping))
 
 
 def _is_list(value: object) -> TypeGuard[Sequence[object]]:
