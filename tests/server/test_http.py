@@ -18,7 +18,7 @@ from served import INITIALIZE, INITIALIZED, PATIENCE, serving, serving_http
 from skillwire import SkillServer, SourceError
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.server.address import Address, parse_address
-from skillwire.server.auth import BearerAuth
+from skillwire.server.auth import BearerAuth, BearerToken
 from skillwire.server.http import HttpServer
 from trees import write_skill
 
@@ -242,12 +242,12 @@ async def test_what_is_no_http_request_passes_no_guard() -> None:
     async def receive() -> Any:
         raise AssertionError("nobody reads")
 
-    guard = BearerAuth(app, TOKEN, open_paths=frozenset({"/healthz"}))
+    guard = BearerAuth(app, BearerToken(TOKEN), open_paths=frozenset({"/healthz"}))
     await guard({"type": "lifespan"}, receive, send)
     await guard({"type": "websocket", "path": "/healthz", "headers": []}, receive, send)
     assert (seen, sent) == (["lifespan"], [{"type": "websocket.close"}])
     with pytest.raises(ValueError, match="empty"):
-        BearerAuth(app, "", open_paths=frozenset())
+        BearerToken("")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

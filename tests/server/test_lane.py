@@ -1,13 +1,16 @@
 """The fast lane beside the SDK: the same requests both ways, and the same answers.
 
 Each odd request goes to a server with the lane and to one without. Status, media type and JSON must be equal.
-Which ones the lane took itself is known from the lane, so that a test of it cannot pass by its being idle.
+It goes over a connection of its own, then again and again over one that stays open, whole and in two pieces: so
+it comes by the application, by the doorway before it, and to an answer that was kept. Which ones the lane took
+itself is known from the lane, so that a test of it cannot pass by its being idle.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -190,9 +193,15 @@ ODD_HEADERS: dict[str, dict[str, str | None]] = {
 
 
 class CountingLane(FastLane):
-    """The lane itself, and how often it gave an answer."""
+    """The lane itself, and how often it gave an answer, and one that it had given before."""
 
     given = 0
+    repeated = 0
+
+    def again(self, body: bytes) -> Any:
+        found = super().again(body)
+        self.repeated += found is not None
+        return found
 
     async def answer(self, request: Any) -> bytes | None:
         answer = await super().answer(request)
@@ -214,6 +223,13 @@ async def running(folder: Path, *, fast: bool, **options: Any) -> AsyncGenerator
         await task
 
 
+@pytest.fixture
+def aged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every file looks as if it had been written ten seconds ago: one just written is never kept."""
+    now = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: now() + 10_000_000_000)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("lane")
@@ -231,11 +247,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-async def send(
-    port: int, message: Any, changes: dict[str, str | None] | None = None, *, extra: str = ""
-) -> Any:
-    """Status, media type and body of the answer to one request; the body as JSON where it is that."""
-    data = message if isinstance(message, bytes) else json.dumps(message).encode()
+def request(message: Any, changes: dict[str, str | None] | None = None, *, extra: str = "") -> bytes:
+    """A request as it goes over the wire. `changes` are headers put in place of the usual ones."""
+    data = message if isinstance(message, bytes) else json.dumps(message, separators=(",", ":")).encode()
     given = message if isinstance(message, dict) else {}
     method, params = given.get("method"), given.get("params")
     uri = params.get("uri") if isinstance(params, dict) else None
@@ -246,20 +260,65 @@ async def send(
         headers["Mcp-Name"] = uri
     headers.update(changes or {})
     lines = [f"{name}: {value}" for name, value in headers.items() if value is not None]
-    head = "\r\n".join(
-        ["POST /mcp HTTP/1.1", *lines, *([extra] if extra else []), f"Content-Length: {len(data)}"]
-    )
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(head.encode("latin-1") + b"\r\nConnection: close\r\n\r\n" + data)
-    raw = await reader.read()
-    writer.close()
-    status, _, rest = raw.partition(b"\r\n")
-    fields, _, content = rest.partition(b"\r\n\r\n")
-    media = [line for line in fields.lower().split(b"\r\n") if line.startswith(b"content-type")]
+    head = ["POST /mcp HTTP/1.1", *lines, *([extra] if extra else []), f"Content-Length: {len(data)}"]
+    return "\r\n".join(head).encode("latin-1") + b"\r\n\r\n" + data
+
+
+class Talk:
+    """A connection that stays open."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    @classmethod
+    async def open(cls, port: int) -> Talk:
+        return cls(*await asyncio.open_connection("127.0.0.1", port))
+
+    async def ask(self, raw: bytes) -> Any:
+        self.writer.write(raw)
+        return await self.answer()
+
+    async def ask_in_pieces(self, raw: bytes) -> Any:
+        """Send the head, wait until it is out, then the rest."""
+        head, _, data = raw.partition(b"\r\n\r\n")
+        self.writer.write(head + b"\r\n\r\n")
+        await self.writer.drain()
+        await asyncio.sleep(0)
+        self.writer.write(data)
+        return await self.answer()
+
+    async def answer(self) -> Any:
+        """Status, media type and body of the next answer; the body as JSON where it is that."""
+        head = (await self.reader.readuntil(b"\r\n\r\n")).lower()
+        status, *fields = head.strip().split(b"\r\n")
+        named = dict(field.split(b": ", 1) for field in fields)
+        if b"content-length" in named:
+            content = await self.reader.readexactly(int(named[b"content-length"]))
+        else:
+            content = b""
+            while (size := int(await self.reader.readline(), 16)) > 0:
+                content += await self.reader.readexactly(size)
+                await self.reader.readline()
+            await self.reader.readline()
+        media = named.get(b"content-type")
+        try:
+            return status, media, json.loads(content)
+        except ValueError:
+            return status, media, content
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+async def send(
+    port: int, message: Any, changes: dict[str, str | None] | None = None, *, extra: str = ""
+) -> Any:
+    """The answer to one request over a connection of its own."""
+    talk = await Talk.open(port)
     try:
-        return status, media, json.loads(content)
-    except ValueError:
-        return status, media, content
+        return await talk.ask(request(message, {"Connection": "close", **(changes or {})}, extra=extra))
+    finally:
+        talk.close()
 
 
 def cases() -> Iterator[tuple[str, Any, dict[str, str | None] | None, str]]:
@@ -274,19 +333,29 @@ def cases() -> Iterator[tuple[str, Any, dict[str, str | None] | None, str]]:
     yield "accept twice", LIST, None, "Accept: application/json"
 
 
-async def test_with_the_lane_and_without_it_every_answer_is_the_same(folder: Path) -> None:
+async def test_with_the_lane_and_without_it_every_answer_is_the_same(folder: Path, aged: None) -> None:
     different: list[str] = []
     async with running(folder, fast=True) as (fast, server), running(folder, fast=False) as (plain, _):
         asked = list(cases())
         assert len(asked) > 120
         for name, message, changes, extra in asked:
-            ours = await send(fast, message, changes, extra=extra)
             theirs = await send(plain, message, changes, extra=extra)
-            if ours != theirs:
-                different.append(f"{name}: {ours} instead of {theirs}")
+            raw = request(message, changes, extra=extra)
+            talk = await Talk.open(fast)
+            ours = {
+                "alone": await send(fast, message, changes, extra=extra),
+                "first": await talk.ask(raw),
+                "again": await talk.ask(raw),
+                "in pieces": await talk.ask_in_pieces(raw),
+            }
+            talk.close()
+            different += [
+                f"{name}, {how}: {got} instead of {theirs}" for how, got in ours.items() if got != theirs
+            ]
         lane: Any = server._lane  # pyright: ignore[reportPrivateUsage]
     assert different == []
     assert lane.given >= len(TAKEN)
+    assert lane.repeated >= len(TAKEN)
 
 
 @pytest.mark.parametrize("name", TAKEN)

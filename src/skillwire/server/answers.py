@@ -18,6 +18,7 @@ from urllib.parse import unquote
 from skillwire.errors import FormatError, Refusal, SkillNotFound
 from skillwire.issues import shown
 from skillwire.server.auxiliary import Auxiliaries, AuxiliaryResource
+from skillwire.server.catalogue import Catalogue
 from skillwire.server.cursors import Page
 from skillwire.server.library import SkillLibrary
 from skillwire.server.surfaces import ALL_OFF
@@ -58,6 +59,11 @@ class SkillAnswers:
         self.library = library
         self.auxiliaries = auxiliaries or Auxiliaries(ALL_OFF)
         self._cache = cache
+
+    async def catalogue(self) -> Catalogue:
+        """Every skill as it is now."""
+        with _errors():
+            return await self.library.catalogue()
 
     async def page_of_skills(self, cursor: str | None) -> Page[SkillEntry]:
         """A page of the listing."""

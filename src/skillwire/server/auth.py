@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from collections.abc import Iterable
 
 from skillwire.server.late import Asgi, Receive, Scope, Send
 
@@ -10,14 +11,28 @@ _CHALLENGE = b'Bearer realm="skillwire"'
 _INVALID = b'Bearer realm="skillwire", error="invalid_token"'
 
 
-class BearerAuth:
-    """Wants `Authorization: Bearer TOKEN` on every request but those to `open_paths`."""
+class BearerToken:
+    """A secret that whoever asks must give, as `Authorization: Bearer TOKEN`."""
 
-    def __init__(self, app: Asgi, token: str, *, open_paths: frozenset[str]) -> None:
+    def __init__(self, token: str) -> None:
         if not token:
             raise ValueError("the token is empty")
-        self._app = app
         self._token = token.encode("utf-8")
+
+    def is_in(self, fields: Iterable[tuple[bytes, bytes]]) -> bool:
+        """Whether the fields of a request, their names in lower case, hold it, and hold it once."""
+        given = [value for name, value in fields if name == b"authorization"]
+        scheme, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
+        # Constant time: how long the comparison takes says nothing about the token.
+        return scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token)
+
+
+class BearerAuth:
+    """Wants the token on every request but those to `open_paths`."""
+
+    def __init__(self, app: Asgi, token: BearerToken, *, open_paths: frozenset[str]) -> None:
+        self._app = app
+        self._token = token
         self._open_paths = open_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -28,12 +43,10 @@ class BearerAuth:
         if kind != "http":
             await send({"type": "websocket.close"})
             return
-        given = [value for name, value in scope["headers"] if name == b"authorization"]
-        scheme, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
-        # Constant time: how long the comparison takes says nothing about the token.
-        if scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token):
+        if self._token.is_in(scope["headers"]):
             await self._app(scope, receive, send)
             return
+        given = any(name == b"authorization" for name, _ in scope["headers"])
         body = b"A bearer token is required.\n"
         headers = [
             (b"www-authenticate", _INVALID if given else _CHALLENGE),

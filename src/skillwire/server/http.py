@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from skillwire.errors import SourceError
 from skillwire.server.address import Address
-from skillwire.server.auth import BearerAuth
+from skillwire.server.auth import BearerAuth, BearerToken
+from skillwire.server.doorway import Door, Doorway
 from skillwire.server.front import HttpFront
+from skillwire.server.heads import HeadRules
 from skillwire.server.lane import FastLane
-from skillwire.server.late import Asgi, LateApp, LifespanApp
+from skillwire.server.late import Asgi, LateApp, LifespanApp, Receive, Scope, Send
 from skillwire.server.streams import EventStreams
 
 if TYPE_CHECKING:
@@ -36,7 +39,7 @@ def http_app(
     allowed_hosts: Iterable[str] = (),
     token: str | None = None,
     stateless: bool = False,
-) -> Asgi:
+) -> HttpApp:
     """The application at `/mcp`, with `/healthz` beside it. From the outside in: token, fast lane, SDK.
 
     `server` gives the SDK's server when it is first needed; `around` is open as long as the application is.
@@ -48,8 +51,22 @@ def http_app(
 
         return SdkApp(server(), path=MCP_PATH, names=names, stateless=stateless)
 
-    front = HttpFront(lane, LateApp(load, around), path=MCP_PATH, health=HEALTH_PATH, hosts=names)
-    return front if token is None else BearerAuth(front, token, open_paths=frozenset({HEALTH_PATH}))
+    secret = None if token is None else BearerToken(token)
+    rules = HeadRules(path=MCP_PATH, hosts=names, token=secret)
+    front = HttpFront(lane, LateApp(load, around), rules=rules, health=HEALTH_PATH)
+    guarded = front if secret is None else BearerAuth(front, secret, open_paths=frozenset({HEALTH_PATH}))
+    return HttpApp(guarded, None if lane is None else Door(lane, rules))
+
+
+class HttpApp:
+    """An ASGI application, and the door that a server of ours may put before it."""
+
+    def __init__(self, app: Asgi, door: Door | None) -> None:
+        self._app = app
+        self.door = door
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
 
 
 class HttpServer:
@@ -57,6 +74,7 @@ class HttpServer:
 
     def __init__(self, app: Asgi, address: Address) -> None:
         import uvicorn
+        from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
         class Uvicorn(uvicorn.Server):
             """Uvicorn that leaves signals to its caller, so that ending on one is no failure."""
@@ -65,11 +83,19 @@ class HttpServer:
             def capture_signals(self) -> Generator[None]:
                 yield
 
+        door = app.door if isinstance(app, HttpApp) else None
+        make: Any = AutoHTTPProtocol
+
+        def connection(config: uvicorn.Config, server_state: Any, **more: Any) -> asyncio.Protocol:
+            behind: Any = make(config=config, server_state=server_state, **more)
+            return behind if door is None else Doorway(door, behind, server_state, config.timeout_keep_alive)
+
         self._socket = _listen(address)
         self.url = f"http://{address.shown_host}:{self._socket.getsockname()[1]}{MCP_PATH}"
         self._streams = EventStreams(app)
         config = uvicorn.Config(
             self._streams,
+            http=cast(type[asyncio.Protocol], connection),
             log_config=None,
             access_log=False,
             lifespan="on",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from typing import Final
 
@@ -22,6 +22,11 @@ class LineSplitter:
         self._limit = limit
         self._held = bytearray()
         self._dropping = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the next byte begins a line."""
+        return not self._held and not self._dropping
 
     def take(self, chunk: bytes) -> list[bytes | None]:
         """The lines that this chunk completes."""
@@ -45,15 +50,19 @@ class LineSplitter:
         return [bytes(self._held)] if self._held else []
 
 
-async def lines_from(descriptor: int) -> AsyncGenerator[list[bytes | None]]:
+async def lines_from(
+    descriptor: int, at_once: Callable[[bytes], bytes] | None = None
+) -> AsyncGenerator[list[bytes | None]]:
     """Lines as they arrive, several at a time, until the end of input.
 
+    While nothing waits, what arrives is shown to `at_once` first, which returns what it leaves.
     A pipe or a socket is watched by the event loop, which costs no thread. A file cannot be watched; a thread
     of our own reads it, not one of the pool: nobody waits for it, so a signal need not either.
     """
     loop = asyncio.get_running_loop()
     chunks: asyncio.Queue[bytes] = asyncio.Queue(_READ_AHEAD)
     splitter = LineSplitter()
+    is_idle = False
 
     def readable() -> None:
         try:
@@ -62,6 +71,10 @@ async def lines_from(descriptor: int) -> AsyncGenerator[list[bytes | None]]:
             return
         except OSError:
             chunk = b""
+        if chunk and at_once is not None and is_idle and splitter.is_empty:
+            chunk = at_once(chunk)
+            if not chunk:
+                return
         chunks.put_nowait(chunk)
         if not chunk or chunks.full():
             loop.remove_reader(descriptor)
@@ -70,7 +83,12 @@ async def lines_from(descriptor: int) -> AsyncGenerator[list[bytes | None]]:
     if not watched:
         threading.Thread(target=_read_all, args=(descriptor, chunks, loop), daemon=True).start()
     try:
-        while chunk := await chunks.get():
+        while True:
+            is_idle = chunks.empty()
+            chunk = await chunks.get()
+            is_idle = False
+            if not chunk:
+                break
             if watched and chunks.empty():
                 loop.add_reader(descriptor, readable)
             if lines := splitter.take(chunk):

@@ -17,8 +17,12 @@ from typing import Final, TypeGuard
 
 from skillwire.errors import Refusal
 from skillwire.server.answers import SkillAnswers
+from skillwire.server.catalogue import Catalogue
+from skillwire.server.shelf import Shelf
 from skillwire.server.surfaces import Surfaces
 from skillwire.skill.entries import JsonObject, JsonValue, SkillEntry
+from skillwire.skill.uris import parse_uri
+from skillwire.sources.base import Seal
 from skillwire.wire.v1 import (
     DIRECTORY_READ_SETTING,
     EXTENSION_ID,
@@ -50,19 +54,54 @@ _PARAMS: Final = {
 _LARGEST_ID: Final = 2**53
 _LONGEST_ID: Final = 256
 _KEPT_ENTRIES: Final = 20_000
-_KEPT_REQUESTS: Final = 65_536
-_LONGEST_KEPT: Final = 512
+_KEPT_REQUEST_BYTES: Final = 8 << 20
+_KEPT_ANSWER_BYTES: Final = 16 << 20
+_LONGEST_KEPT: Final = 2048
+# Where clients put the id: the Python SDK and most others first, the TypeScript SDK last.
 _HEAD: Final = b'{"jsonrpc":"2.0","id":'
+_TAIL: Final = b',"jsonrpc":"2.0","id":'
+_LONGEST_NUMBER: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class LaneRequest:
-    """A request that the lane understands. `id_json` is its id as it goes into the answer."""
+    """A request that the lane understands. `id_json` is its id as it goes into the answer.
+
+    `key` is all of it but its id, where that is known to be the only difference to the next such request.
+    `name` is what an HTTP request of this kind must have in its `Mcp-Name`; `None` when nobody looks.
+    """
 
     method: str
     id_json: bytes
     uri: str | None
     cursor: str | None
+    key: bytes = b""
+
+    @property
+    def name(self) -> bytes | None:
+        if self.method != METHOD_READ:
+            return None
+        uri = self.uri or ""
+        # No field can hold a line break, so such a request never fits its head.
+        return uri.encode("ascii") if uri.isascii() and uri.isprintable() else b"\n"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptAnswer:
+    """An answer, from what follows its id. It stands while the catalogue and the file behind it are the same.
+
+    `method` and `name` are those of `LaneRequest`, as they stand in the head of an HTTP request.
+    """
+
+    tail: bytes
+    method: bytes
+    name: bytes | None
+    catalogue: Catalogue
+    seal: Seal | None
+
+    def to(self, id_json: bytes) -> bytes:
+        """The whole answer to a request with this id."""
+        return _HEAD + id_json + self.tail
 
 
 def discovery(instructions: str, surfaces: Surfaces, *, watched: bool) -> JsonObject:
@@ -97,20 +136,40 @@ class FastLane:
         self._discovery = None if discovery is None else _encode(discovery)[:-1]
         # An entry's JSON is made once. The entry is kept beside it, so that a new one is never mistaken.
         self._entries: dict[str, tuple[SkillEntry, bytes]] = {}
-        self._seen: dict[bytes, LaneRequest] = {}
+        self._requests: Shelf[LaneRequest] = Shelf(_KEPT_REQUEST_BYTES)
+        self._kept: Shelf[KeptAnswer] = Shelf(_KEPT_ANSWER_BYTES)
+
+    def again(self, body: bytes) -> tuple[bytes, KeptAnswer] | None:
+        """The answer to a request that was answered before, if it still stands, and the id to give it.
+
+        What was kept is the lane's own answer to the same bytes, id apart. It stands while every source has
+        the same entries, and while the file behind it has the size, the times and the identity that it had
+        when it was hashed.
+        """
+        id_json, key = _cut_id(body)
+        kept = self._kept.get(key)
+        if kept is None:
+            return None
+        if kept.catalogue is self._answers.library.catalogue_now() and (
+            kept.seal is None or kept.seal.holds()
+        ):
+            return id_json, kept
+        self._kept.drop(key)
+        return None
 
     def match(self, body: bytes) -> LaneRequest | None:
         """The request in a message, when the lane understands all of it."""
-        id_json, rest = _cut_id(body)
-        seen = self._seen.get(rest) if rest else None
+        id_json, key = _cut_id(body)
+        seen = self._requests.get(key) if key else None
         if seen is not None:
-            return LaneRequest(seen.method, id_json, seen.uri, seen.cursor)
+            return LaneRequest(seen.method, id_json, seen.uri, seen.cursor, key)
         request = self._parse(body)
-        # A body that differs from this one in its number alone need not be parsed again.
-        if request is not None and rest and request.id_json == id_json:
-            if len(self._seen) >= _KEPT_REQUESTS:
-                self._seen.clear()
-            self._seen[rest] = request
+        # A body that differs from this one in its number alone need not be parsed again. No second id, in
+        # whatever spelling, may hide in what is kept.
+        if request is None or request.id_json != id_json or b'"id"' in key or b"\\" in key:
+            return request
+        request = LaneRequest(request.method, id_json, request.uri, request.cursor, key)
+        self._requests.put(key, request)
         return request
 
     def _parse(self, body: bytes) -> LaneRequest | None:
@@ -138,13 +197,31 @@ class FastLane:
 
     async def answer(self, request: LaneRequest) -> bytes | None:
         """The whole JSON-RPC answer, or `None` when it is for the SDK to give."""
+        library = self._answers.library
         try:
+            catalogue = await self._answers.catalogue()
             result = await self._result(request)
         except Refusal:
             return None
         if result is None:
             return None
-        return b'{"jsonrpc":"2.0","id":' + request.id_json + b',"result":' + result + self._stamp + b"}}"
+        tail = b',"result":' + result + self._stamp + b"}}"
+        # What changed meanwhile may or may not be in this answer.
+        if request.key and library.catalogue_now() is catalogue:
+            self._keep(request, tail, catalogue)
+        return _HEAD + request.id_json + tail
+
+    def _keep(self, request: LaneRequest, tail: bytes, catalogue: Catalogue) -> None:
+        """Keep an answer that can be known to stand. Pages are large and cut quickly: they are not kept."""
+        seal: Seal | None = None
+        if request.method == METHOD_READ:
+            seal = self._answers.library.seal(parse_uri(request.uri or ""))
+            if seal is None:
+                return
+        elif request.method not in (METHOD_GET, METHOD_DISCOVER):
+            return
+        kept = KeptAnswer(tail, request.method.encode("ascii"), request.name, catalogue, seal)
+        self._kept.put(request.key, kept, len(tail))
 
     async def _result(self, request: LaneRequest) -> bytes | None:
         """The result without its closing brace."""
@@ -197,19 +274,22 @@ def _encode(value: JsonValue) -> bytes:
 
 
 def _cut_id(body: bytes) -> tuple[bytes, bytes]:
-    """The number that is a body's id, and what follows it; empty where the body is not of the usual form."""
-    if len(body) > _LONGEST_KEPT or not body.startswith(_HEAD):
+    """The number that is a body's id, and the rest; both empty where the body is not of a usual form.
+
+    A rest that begins with a comma is of the first form, one that begins with a brace of the second, so that
+    no two bodies with different meanings have the same one.
+    """
+    if len(body) > _LONGEST_KEPT:
         return b"", b""
-    end = body.find(b",", len(_HEAD), len(_HEAD) + 16)
-    number, rest = body[len(_HEAD) : end], body[end:]
-    # No second id, in whatever spelling, may hide in what is kept.
-    if (
-        end < 0
-        or not number.isdigit()
-        or (number[:1] == b"0" and number != b"0")
-        or b'"id"' in rest
-        or b"\\" in rest
-    ):
+    if body.startswith(_HEAD):
+        end = body.find(b",", len(_HEAD), len(_HEAD) + _LONGEST_NUMBER)
+        number, rest = body[len(_HEAD) : end], body[end:]
+    else:
+        end = body.rfind(_TAIL, -len(_TAIL) - _LONGEST_NUMBER)
+        number, rest = body[end + len(_TAIL) : -1], body[:end]
+        if body[-1:] != b"}":
+            return b"", b""
+    if end < 0 or not number.isdigit() or (number[:1] == b"0" and number != b"0"):
         return b"", b""
     return number, rest
 

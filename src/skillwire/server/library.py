@@ -11,7 +11,7 @@ from skillwire.server.catalogue import Catalogue
 from skillwire.server.cursors import Page, cut_page
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri, skill_root, split_uri
-from skillwire.sources.base import DirectoryChild, Problem, Source
+from skillwire.sources.base import DirectoryChild, Problem, PromptSource, Seal, Source
 from skillwire.sources.claims import Lost, Settled, settle
 
 # GET-1, RD-1: an error names the URI whole, unless it is of a length that nobody reads.
@@ -33,6 +33,8 @@ class SkillLibrary:
         self.page_size = page_size
         self._unlisted = tuple(unlisted)
         self._catalogue: Catalogue | None = None
+        prompt = [source for source in self.sources if isinstance(source, PromptSource)]
+        self._prompt = prompt if len(prompt) == len(self.sources) else None
 
     async def list_skills(self, cursor: str | None, *, listing: str = "skills") -> Page[SkillEntry]:
         """A page of the listing, which may be partial (LST-3). `listing` is what a cursor is good for."""
@@ -109,6 +111,24 @@ class SkillLibrary:
         if kept is None or any(new is not old for new, old in zip(parts, kept.parts, strict=True)):
             kept = self._catalogue = self._merge(parts)
         return kept
+
+    def catalogue_now(self) -> Catalogue | None:
+        """The catalogue, if it is known without waiting that nothing has changed since it was made."""
+        kept = self._catalogue
+        if kept is None or self._prompt is None:
+            return None
+        for source, part in zip(self._prompt, kept.parts, strict=True):
+            if source.entries_now() is not part:
+                return None
+        return kept
+
+    def seal(self, uri: SkillUri) -> Seal | None:
+        """What tells later whether the bytes that a read of this file has just given are still those."""
+        kept = self._catalogue
+        if kept is None or self._prompt is None:
+            return None
+        owner = 0 if len(self._prompt) == 1 else kept.settled.owner_of(uri)
+        return None if owner is None else self._prompt[owner].seal(uri)
 
     def _merge(self, parts: tuple[Sequence[SkillEntry], ...]) -> Catalogue:
         if len(parts) == 1:

@@ -29,6 +29,13 @@ class Outlet:
         self._work: queue.SimpleQueue[tuple[bytes, asyncio.Future[None]]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
+    def write_at_once(self, data: bytes) -> bool:
+        """Write one message, whole, if that needs no waiting; false when nothing was written."""
+        if self._is_torn or self._turn.locked() or not self._takes_at_once(len(data)):
+            return False
+        _write_all(self._descriptor, data)
+        return True
+
     async def write(self, data: bytes) -> None:
         """Write one message, whole. Nothing is written after one that was cut off."""
         async with self._turn:

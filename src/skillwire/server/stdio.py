@@ -42,7 +42,7 @@ async def serve_stdio(lane: FastLane | None, make_backstage: BackstageMaker) -> 
     with suppress(BrokenPipeError):
         async with anyio.create_task_group() as tasks:
             conversation = _Conversation(lane, make_backstage, Outlet(wire_out), tasks)
-            async for lines in lines_from(wire_in):
+            async for lines in lines_from(wire_in, conversation.answer_at_once):
                 for line in lines:
                     await conversation.take(line)
             await conversation.end()
@@ -74,6 +74,22 @@ class _Conversation:
                 self._decide_era(line)
             if not await backstage.feed(line):
                 await self._outlet.write(_refusal(line))
+
+    def answer_at_once(self, chunk: bytes) -> bytes:
+        """Answer the requests that were answered before, from the first on; what is left is returned."""
+        start = 0
+        while self._lane is not None and (end := chunk.find(b"\n", start)) >= 0:
+            again = self._lane.again(chunk[start:end])
+            if again is None:
+                break
+            id_json, kept = again
+            try:
+                if not self._outlet.write_at_once(kept.to(id_json) + b"\n"):
+                    break
+            except BrokenPipeError:
+                break  # Whoever writes next will meet it too, where it ends the conversation.
+            start = end + 1
+        return chunk[start:] if start else chunk
 
     async def end(self) -> None:
         if self._backstage is not None:

@@ -70,3 +70,24 @@ class LiveSource(Source, Protocol):
     async def watch(self, changed: Callable[[], Awaitable[None]]) -> None:
         """Call `changed` after each change that a client could see, until cancelled."""
         ...
+
+
+class Seal(Protocol):
+    """Tells whether a file still has the bytes that it had when it was read."""
+
+    def holds(self) -> bool:
+        """False as soon as there is any doubt."""
+        ...
+
+
+@runtime_checkable
+class PromptSource(Source, Protocol):
+    """A source that can tell without waiting whether an answer that it gave before still stands."""
+
+    def entries_now(self) -> Sequence[SkillEntry]:
+        """What `list_entries` would give."""
+        ...
+
+    def seal(self, uri: SkillUri) -> Seal | None:
+        """A seal on the bytes that a read has just given; `None` when nothing can vouch for them."""
+        ...

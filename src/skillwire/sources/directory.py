@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,7 @@ from skillwire.sources.claims import Lost, settle
 from skillwire.sources.files import FileRecord, hash_file, is_passing
 from skillwire.sources.rescan import Start, concerns_skills, start_of, starts_for
 from skillwire.sources.roots import Root, parse_root
+from skillwire.sources.seal import FileSeal, seal
 from skillwire.sources.snapshot import ScannedSkill, Snapshot
 from skillwire.sources.walk import Known, Walk
 
@@ -95,6 +97,20 @@ class DirectorySource:
                 return data
             await self._mend(record)
         raise SourceError(f"{shown_uri(uri)} changes faster than it can be read; try again")
+
+    def entries_now(self) -> Sequence[SkillEntry]:
+        return self.snapshot.entries
+
+    def seal(self, uri: SkillUri) -> FileSeal | None:
+        record = self.snapshot.files.get(uri)
+        # Where files change without an event, their times come from another machine's clock.
+        return None if record is None or self._is_remote else seal(record)
+
+    @cached_property
+    def _is_remote(self) -> bool:
+        from skillwire.sources.watch import is_without_events
+
+        return any(is_without_events(root.path) for root in self._roots)
 
     async def rescan(self, paths: Iterable[str] | None = None) -> bool:
         """Walk again what a change at these paths can concern, or everything, reading only what changed.
