@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
+import mcp_types as types
 import pytest
 
 from served import SKILLWIRE, serving
-from simulator import agree, make_host
+from simulator import Simulator, agree, make_host
 from skillwire.errors import ApprovalRequired
 from skillwire.host.config import ServerConfig
 from skillwire.host.events import Event, EventKind
@@ -92,3 +94,33 @@ async def test_after_a_reconnection_the_host_has_caught_up(tmp_path: Path) -> No
                 second.wait_until_it_says(r"http://")
                 await hear(host, lambda event: event.kind is EventKind.ADDED and event.handle == "later")
                 await hear(host, lambda event: event.kind is EventKind.OUTDATED)
+
+
+async def test_a_quick_server_is_listened_to_only_when_the_slow_ones_have_answered(tmp_path: Path) -> None:
+    quick, slow, done = Simulator(), Simulator(), anyio.Event()
+    quick.skill("notes")
+    slow.skill("orders")
+    slow.hold("skills/list", done)
+    asked = anyio.Event()
+
+    async def listen(context: Any, params: Any) -> Any:
+        asked.set()
+        await anyio.sleep_forever()
+
+    quick.server.add_request_handler("subscriptions/listen", types.SubscriptionsListenRequestParams, listen)
+    servers = {label: ServerConfig(instance=sim.server) for label, sim in (("a", quick), ("b", slow))}
+    host = make_host(tmp_path, servers=servers)
+    async with anyio.create_task_group() as tasks:
+
+        async def answer_late() -> None:
+            while not (quick.asked("skills/list") and slow.asked("skills/list")):
+                await anyio.lowlevel.checkpoint()
+            await anyio.wait_all_tasks_blocked()
+            assert not asked.is_set()
+            done.set()
+
+        tasks.start_soon(answer_late)
+        async with host:
+            assert {skill.handle for skill in host.skills()} == {"notes", "orders"}
+            with anyio.fail_after(30):
+                await asked.wait()

@@ -73,6 +73,7 @@ class Connection:
         limits: Limits,
         on_change: Callable[[Connection], Awaitable[None]],
         on_followed: Callable[[Connection, Collection[str]], Awaitable[None]] | None = None,
+        listen_after: anyio.Event | None = None,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
     ) -> None:
         self.label = label
@@ -86,6 +87,7 @@ class Connection:
         self._limits = limits
         self._on_change = on_change
         self._on_followed = on_followed
+        self._listen_after = listen_after
         self._sleep = sleep
         self._client: Client | None = None
         self._http: CappedClient | None = None
@@ -245,6 +247,8 @@ class Connection:
 
     async def _listen(self, client: Client) -> None:
         """On 2026-07-28 changes are told only to those who ask to hear of them, on a stream of their own."""
+        if self._listen_after is not None:
+            await self._listen_after.wait()
         heard_of: frozenset[str] = frozenset()
         is_first = True
         try:

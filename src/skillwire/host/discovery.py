@@ -88,6 +88,9 @@ class Discovery:
         self._listed: dict[Origin, anyio.Event] = {}
         self._mentioned: dict[Origin, dict[SkillUri, SkillEntry]] = {}
         self._reasons: dict[Origin, str] = {}
+        # Servers that were quick are asked for nothing more while others still start: on a small machine
+        # they would take their time from them.
+        self._opened = anyio.Event()
 
     async def open(self, tasks: anyio.abc.TaskGroup) -> None:
         """Connect, list and walk, side by side; ends when everybody has answered or used up their time."""
@@ -98,6 +101,7 @@ class Discovery:
                 limits=self._limits,
                 on_change=self._connection_changed,
                 on_followed=self._catch_up,
+                listen_after=self._opened,
             )
             self._connections[origin] = connection
             self._sources[origin] = McpSource(
@@ -117,6 +121,7 @@ class Discovery:
             for origin in self._connections:
                 finding.start_soon(self._await_listing, origin)
         self._intake.open()
+        self._opened.set()
 
     async def refresh(self, label: str | None = None, *, expired_only: bool = False) -> None:
         """Ask the servers, or one, for their listings again; without a label, walk the directories too."""
