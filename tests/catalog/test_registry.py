@@ -345,6 +345,22 @@ def test_a_handle_is_unique_and_never_changes_its_meaning(
                 assert registry.find(handle).key == key
 
 
+def test_the_same_skills_are_given_until_something_changes() -> None:
+    registry = Registry()
+    registry.replace(DEMO, [REFUNDS])
+    first = registry.skills()
+    assert registry.skills() is first
+    registry.replace(OTHER, [INVOICES])
+    assert len(registry.skills()) == 2
+    registry.set_enabled(SkillKey(OTHER, INVOICES.uri), False)
+    assert [skill.entry for skill in registry.skills()] == [REFUNDS]
+    assert len(registry.skills(disabled=True)) == 2
+    assert (registry.uris(DEMO), registry.uris(OTHER)) == ({REFUNDS.uri}, {INVOICES.uri})
+    registry.clear(OTHER)
+    assert registry.uris(OTHER) == frozenset()
+    assert [skill.entry for skill in registry.skills(disabled=True)] == [REFUNDS]
+
+
 def test_who_watches_hears_of_every_update() -> None:
     registry = Registry()
     heard: list[Changes] = []

@@ -153,3 +153,20 @@ async def test_a_file_that_is_cached_is_not_fetched_again(tmp_path: Path) -> Non
             await host.load("refunds")
             await host.read("refunds", "a.md")
     assert len(sim.read_uris()) == 2
+
+
+@pytest.mark.anyio
+async def test_a_file_that_came_from_the_cache_is_not_written_again(tmp_path: Path) -> None:
+    sim = Simulator()
+    sim.skill("refunds", files={"a.md": b"Text of a."})
+    async with opened(tmp_path, shop=sim, host_options={"ask": agree}) as host:
+
+        async def use() -> list[int]:
+            await host.load("refunds")
+            await host.read("refunds", "a.md")
+            host.release("refunds")
+            return [file.path.stat().st_ino for file in host.cache.files()]
+
+        first = await use()
+        assert len(first) == 2
+        assert await use() == first

@@ -90,6 +90,22 @@ async def test_a_catalogue_shows_skills_with_their_origin_within_its_budget(tmp_
         assert len(small) <= len(catalog) - 10
 
 
+async def test_a_catalogue_is_written_anew_for_each_change_and_each_other_question(tmp_path: Path) -> None:
+    sim = shop_with_refunds()
+    async with opened(tmp_path, shop=sim) as host:
+        first = host.catalog()
+        assert host.catalog() is first
+        assert host.catalog(budget=len(first) - 1) != first
+        assert "search_skills" in {tool.name for tool in host.tools()}
+        assert host.catalog() == first
+        host.set_enabled("refunds", False)
+        assert host.catalog() == ""
+        host.set_enabled("refunds", True)
+        sim.skill("orders")
+        await host.refresh("shop")
+        assert "orders" in host.catalog()
+
+
 async def test_a_local_skill_needs_no_approval_and_says_where_it_is_from(tmp_path: Path) -> None:
     write_skill(tmp_path / "mine" / "notes", {"a.md": b"Mine."})
     async with opened(tmp_path, host_options={"directories": [tmp_path / "mine"]}) as host:

@@ -83,6 +83,9 @@ class Registry:
         self._origins: dict[str, Origin] = {}
         self._disabled: set[SkillKey] = set()
         self._watchers: list[Callable[[Changes], None]] = []
+        # Answers to what is asked again and again, until something changes.
+        self._listed: dict[bool, tuple[RegisteredSkill, ...]] = {}
+        self._uris: dict[Origin, frozenset[SkillUri]] = {}
 
     def watch(self, tell: Callable[[Changes], None]) -> None:
         """Tell of every update from now on, whoever makes it."""
@@ -124,19 +127,29 @@ class Registry:
 
     def set_enabled(self, key: SkillKey, enabled: bool) -> None:
         """Switch one skill off or on again, also before it is there."""
+        self._listed.clear()
         if enabled:
             self._disabled.discard(key)
         else:
             self._disabled.add(key)
 
     def skills(self, *, disabled: bool = False) -> tuple[RegisteredSkill, ...]:
-        """The skills that are switched on, or with `disabled` all; local ones first, then by label."""
-        keys = sorted(self._records)
-        return tuple(self._skill(key) for key in keys if disabled or key not in self._disabled)
+        """The skills that are switched on, or with `disabled` all; local ones first, then by label.
+
+        While nothing changes, this is the same tuple.
+        """
+        if disabled not in self._listed:
+            keys = sorted(self._records, key=lambda key: (key.origin.kind, key.origin.label, key.uri))
+            self._listed[disabled] = tuple(
+                self._skill(key) for key in keys if disabled or key not in self._disabled
+            )
+        return self._listed[disabled]
 
     def uris(self, origin: Origin) -> frozenset[SkillUri]:
         """The URIs of all skills of an origin, as `is_nested` wants them."""
-        return frozenset(key.uri for key in self._records if key.origin == origin)
+        if origin not in self._uris:
+            self._uris[origin] = frozenset(key.uri for key in self._records if key.origin == origin)
+        return self._uris[origin]
 
     def get(self, key: SkillKey) -> RegisteredSkill | None:
         """The skill of this origin and URI, switched on or off."""
@@ -190,6 +203,8 @@ class Registry:
 
     def _update(self, records: dict[SkillKey, _Record], repeated: tuple[SkillKey, ...] = ()) -> Changes:
         before = self._records
+        self._listed.clear()
+        self._uris.clear()
         if records == before:
             self._records = records
             return Changes(repeated=repeated)  # Most listings are asked for again and say nothing new.

@@ -20,6 +20,7 @@ from skillwire.skill.uris import SkillUri
 from skillwire.trust.acting import requested_tools
 from skillwire.trust.approval import (
     NO_GRANTS,
+    Allowed,
     Approval,
     Ask,
     Decision,
@@ -94,8 +95,7 @@ class Consent:
 
         `in_hand` are files of a dynamic skill that the yes will be for: the user is shown these very bytes.
         """
-        self.forget_changed(skill)
-        decision = self._decide(skill, entry, seen)
+        decision = self._decide(skill, entry, self.forget_changed(skill), seen)
         if not isinstance(decision, Ask) or self._ask is None:
             return require(decision, entry, skill.origin)
 
@@ -132,7 +132,7 @@ class Consent:
         self, skill: RegisteredSkill, entry: CheckedEntry, *, seen: ResourceSet = frozenset()
     ) -> Grants:
         """The grants as they are now, without asking: a yes may have been taken back since it was given."""
-        return require(self._decide(skill, entry, seen), entry, skill.origin)
+        return require(self._decide(skill, entry, self._kept(skill), seen), entry, skill.origin)
 
     def approve(self, skill: RegisteredSkill, grants: Grants = NO_GRANTS) -> Approval:
         """Record the user's yes to a skill as its entry is now."""
@@ -161,11 +161,11 @@ class Consent:
             del self._of_seen[key]
         return self._approvals.remove_server(origin) + len(seen)
 
-    def forget_changed(self, skill: RegisteredSkill) -> None:
-        """Take back an approval that no longer fits the entry (SEC-6)."""
-        stored = None if skill.origin.is_local else self._approvals.get(skill.origin, skill.uri)
+    def forget_changed(self, skill: RegisteredSkill) -> Approval | None:
+        """Take back an approval that no longer fits the entry (SEC-6); one that does is returned."""
+        stored = self._kept(skill)
         if stored is None or stored.resources == resource_set(skill.entry):
-            return
+            return stored
         self._approvals.withdraw(skill.origin, skill.uri)
         changes = difference(stored.resources, resource_set(skill.entry))
         self._tell(
@@ -177,36 +177,39 @@ class Consent:
                 uri=skill.uri,
             )
         )
+        return None
 
     def standing(self, skill: RegisteredSkill) -> Standing:
         """How a skill stands with the user now. Changes nothing and asks nobody."""
         return standing_of(
             skill,
             self._policy_of(skill.origin),
-            self._stored(skill),
+            self._of_seen.get(skill.key) or self._kept(skill),
             self._withdrawn(skill),
             nested=self._nested(skill),
             limits=self._limits,
         )
 
-    def _decide(self, skill: RegisteredSkill, entry: CheckedEntry, seen: ResourceSet) -> Decision:
+    def _decide(
+        self, skill: RegisteredSkill, entry: CheckedEntry, kept: Approval | None, seen: ResourceSet
+    ) -> Decision:
         decision = decide(
             entry,
             skill.origin,
             self._policy_of(skill.origin),
-            self._stored(skill),
+            self._of_seen.get(skill.key) or kept,
             nested=self._nested(skill),
             seen=seen,
         )
+        if isinstance(decision, Allowed):
+            return decision
         return since_approval(decision, entry, self._withdrawn(skill))
 
     def _nested(self, skill: RegisteredSkill) -> bool:
         return is_nested(skill.uri, self._registry.uris(skill.origin))
 
-    def _stored(self, skill: RegisteredSkill) -> Approval | None:
-        if skill.origin.is_local:
-            return None
-        return self._of_seen.get(skill.key) or self._approvals.get(skill.origin, skill.uri)
+    def _kept(self, skill: RegisteredSkill) -> Approval | None:
+        return None if skill.origin.is_local else self._approvals.get(skill.origin, skill.uri)
 
     def _withdrawn(self, skill: RegisteredSkill) -> Approval | None:
         return None if skill.origin.is_local else self._approvals.withdrawn(skill.origin, skill.uri)

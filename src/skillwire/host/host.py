@@ -18,10 +18,10 @@ from typing import Self
 import anyio
 
 from skillwire.catalog.registry import RegisteredSkill, Registry
-from skillwire.catalog.render import CatalogText
 from skillwire.errors import SkillNotFound, SkillwireError
 from skillwire.host.approvals import ApprovalStore
 from skillwire.host.cache import SkillCache
+from skillwire.host.catalogue import Catalogue
 from skillwire.host.config import ServerConfig, parse_server
 from skillwire.host.config_file import load_config
 from skillwire.host.consent import ApprovalCallback, Consent
@@ -167,8 +167,7 @@ class SkillHost:
         self._search = SkillSearch(
             registry=self._registry, source_of=self._discovery.source, cache=self.cache, limits=limits
         )
-        self._catalog_budget = limits.catalog_chars
-        self._working: tuple[str, ...] = ()
+        self._catalogue = Catalogue(self._registry, self.style, self._showing)
         self._stack: AsyncExitStack | None = None
         self._opened = False
 
@@ -254,9 +253,7 @@ class SkillHost:
 
         `working` are the paths that are worked on, for styles in which they wake skills.
         """
-        self._catalog_budget = self._limits.catalog_chars if budget is None else budget
-        self._working = tuple(working)
-        return self._render_catalog().text
+        return self._catalogue.ask(budget, working).text
 
     async def search(
         self, query: str, *, server: str | None = None, limit: int | None = None
@@ -442,13 +439,8 @@ class SkillHost:
         has no room for every skill.
         """
         return make_tools(
-            self, self.style.tools, searching=self._render_catalog().omitted > 0, limits=self._limits
+            self, self.style.tools, searching=self._catalogue.current().omitted > 0, limits=self._limits
         )
-
-    def _render_catalog(self) -> CatalogText:
-        limits = replace(self._limits, catalog_chars=self._catalog_budget)
-        skills = self.style.awake(self.skills(), self._working)
-        return self.style.catalog(skills, replace(self._showing, limits=limits))
 
     def _follow_held(self, origin: Origin) -> None:
         """Hear of changes to what is in use, and to nothing else."""

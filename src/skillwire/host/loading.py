@@ -164,7 +164,7 @@ class Loader:
         """A file for the user's eyes: verified, but neither loaded, held, cached nor approved (SEC-7)."""
         entry = check_entry(skill.entry, limits=self._limits)
         uri = skill_file(entry, path)
-        data = await self._fetch(entry, skill.origin, uri, keep=True)
+        data, _ = await self._fetch(entry, skill.origin, uri, keep=True)
         if uri == entry.uri:
             return verify_skill_md(entry, data, skill.origin, limits=self._limits).file
         return verify_file(entry, uri, data, skill.origin, limits=self._limits)
@@ -176,7 +176,7 @@ class Loader:
         if entry.resources is not DYNAMIC:
             await self._consent.obtain(skill, entry, self.preview)
         # Steps 4 and 5. SEC-8, VER-1, VER-2.
-        data = await self._fetch(entry, skill.origin, entry.uri)
+        data, is_cached = await self._fetch(entry, skill.origin, entry.uri)
         verified = verify_skill_md(entry, data, skill.origin, limits=self._limits)
         self._accept(verified)
         seen = seen_set([verified.file])
@@ -189,12 +189,13 @@ class Loader:
         self._held[skill.key] = _Held(skill.handle, held, verified, seen, len(data))
         self._on_held(skill.origin)
         # Step 7. SEC-8.
-        self._cache.put(verified.file)
+        if not is_cached:
+            self._cache.put(verified.file)
         return verified
 
     async def _read(self, key: SkillKey, held: _Held, uri: SkillUri) -> VerifiedFile:
         entry, origin = held.skill.entry, held.skill.origin
-        data = await self._fetch(entry, origin, uri)
+        data, is_cached = await self._fetch(entry, origin, uri)
         file = verify_file(entry, uri, data, origin, retrieved=held.retrieved, limits=self._limits)
         if entry.is_dynamic:
             held.retrieved += len(data)
@@ -205,18 +206,20 @@ class Loader:
             held.seen = held.seen | seen
         if self._held.get(key) is not held:
             raise SkillNotFound(f"{key.uri} was released while it was read: load it first", uri=key.uri)
-        self._cache.put(file)
+        if not is_cached:
+            self._cache.put(file)
         return file
 
     async def _fetch(
         self, entry: CheckedEntry, origin: Origin, uri: SkillUri, *, keep: bool = False
-    ) -> bytes:
+    ) -> tuple[bytes, bool]:
+        """The bytes of a file, and whether they came from the cache."""
         source = self._source_of(origin)  # Refused behind a closed gate, cached or not.
         if not origin.is_local and entry.resources is not DYNAMIC:
             listed = next(resource for resource in entry.resources if resource.uri == uri)
             if (cached := self._cache.get(origin, uri, listed.digest, keep=keep)) is not None:
-                return cached
-        return await source.read(uri)
+                return cached, True
+        return await source.read(uri), False
 
     async def _refresh(self, skill: RegisteredSkill, error: SkillwireError) -> RegisteredSkill:
         """The skill with a fresh entry (step 6), or the error again when there is none to be had."""
