@@ -1,59 +1,45 @@
 """The fast lane beside the SDK: the same requests both ways, and the same answers.
 
 Each odd request goes to a server with the lane and to one without. Status, media type and JSON must be equal.
-It goes over a connection of its own, then again and again over one that stays open, whole and in two pieces: so
-it comes by the application, by the doorway before it, and to an answer that was kept. Which ones the lane took
-itself is known from the lane, so that a test of it cannot pass by its being idle.
+It goes over a connection of its own, then several times over one that stays open, whole and in two pieces: so
+it comes to the application, to the doorway before it, and to an answer that was kept. Which ones the lane
+took itself is known from the lane, so that a test of it cannot pass by its being idle.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
-import time
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from skillwire.server.address import Address
+from lane_calls import (
+    DIRECTORY,
+    DISCOVER,
+    FILE,
+    GET,
+    LIST,
+    META,
+    READ,
+    SKILL,
+    Talk,
+    aged,
+    body,
+    folder,
+    meta,
+    request,
+    running,
+    send,
+)
 from skillwire.server.app import SkillServer
-from skillwire.server.http import HttpServer
-from skillwire.server.lane import FastLane
 from skillwire.server.surfaces import ALL_OFF, Surfaces
 from trees import skill_md, write
 
+__all__ = ["aged", "folder"]
+
 pytestmark = pytest.mark.anyio
-
-VERSION = "io.modelcontextprotocol/protocolVersion"
-CLIENT = "io.modelcontextprotocol/clientInfo"
-CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
-META: dict[str, Any] = {VERSION: "2026-07-28", CLIENT: {"name": "t", "version": "1"}, CAPABILITIES: {}}
-SKILL = "skill://acme/refunds/SKILL.md"
-FILE = "skill://acme/refunds/data/raw.bin"
-HEADERS = {
-    "Host": "127.0.0.1:80",
-    "Accept": "application/json, text/event-stream",
-    "Content-Type": "application/json",
-    "MCP-Protocol-Version": "2026-07-28",
-}
-
-
-def body(method: str, *, meta: Any = META, id: Any = 7, **params: Any) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": id, "method": method, "params": {"_meta": meta, **params}}
-
-
-def meta(**changes: Any) -> dict[str, Any]:
-    names = {"version": VERSION, "client": CLIENT, "capabilities": CAPABILITIES}
-    changed = {**META, **{names.get(key, key): value for key, value in changes.items()}}
-    return {key: value for key, value in changed.items() if value is not ...}
-
-
-LIST, GET, READ = body("skills/list"), body("skills/get", uri=SKILL), body("resources/read", uri=SKILL)
-DIRECTORY = body("resources/directory/read", uri="skill://acme/refunds")
-DISCOVER = body("server/discover")
 
 TAKEN: dict[str, Any] = {
     "list": LIST,
@@ -190,135 +176,6 @@ ODD_HEADERS: dict[str, dict[str, str | None]] = {
     "user agent": {"User-Agent": "test"},
     "unknown header": {"X-Thing": "1"},
 }
-
-
-class CountingLane(FastLane):
-    """The lane itself, and how often it gave an answer, and one that it had given before."""
-
-    given = 0
-    repeated = 0
-
-    def again(self, body: bytes) -> Any:
-        found = super().again(body)
-        self.repeated += found is not None
-        return found
-
-    async def answer(self, request: Any) -> bytes | None:
-        answer = await super().answer(request)
-        self.given += answer is not None
-        return answer
-
-
-@asynccontextmanager
-async def running(folder: Path, *, fast: bool, **options: Any) -> AsyncGenerator[tuple[int, SkillServer]]:
-    server = SkillServer(folder, fast=fast, page_size=2, **options)
-    if fast:
-        server._lane.__class__ = CountingLane  # pyright: ignore
-    http = HttpServer(server.http_app(), Address("127.0.0.1", 0))
-    task = asyncio.ensure_future(http.serve())
-    try:
-        yield int(http.url.rpartition(":")[2].partition("/")[0]), server
-    finally:
-        http.stop()
-        await task
-
-
-@pytest.fixture
-def aged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every file looks as if it had been written ten seconds ago: one just written is never kept."""
-    now = time.time_ns
-    monkeypatch.setattr(time, "time_ns", lambda: now() + 10_000_000_000)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("lane")
-    refunds = folder / "acme/refunds"
-    described = json.dumps('Pays "money" back: ü, \u2028 and <b>.', ensure_ascii=False)
-    write(refunds / "SKILL.md", skill_md("refunds", described))
-    write(refunds / "inner/SKILL.md", skill_md("inner"))
-    write(refunds / "data/raw.bin", bytes(range(256)))
-    write(refunds / "data/empty.txt", b"")
-    write(refunds / "data/bom.txt", b"\xef\xbb\xbfa\r\nb\x00")
-    write(refunds / "data/a b%.md", b"# odd")
-    (refunds / "void").mkdir()
-    for name in ("one", "two", "three"):
-        write(folder / name / "SKILL.md", skill_md(name))
-    return folder
-
-
-def request(message: Any, changes: dict[str, str | None] | None = None, *, extra: str = "") -> bytes:
-    """A request as it goes over the wire. `changes` are headers put in place of the usual ones."""
-    data = message if isinstance(message, bytes) else json.dumps(message, separators=(",", ":")).encode()
-    given = message if isinstance(message, dict) else {}
-    method, params = given.get("method"), given.get("params")
-    uri = params.get("uri") if isinstance(params, dict) else None
-    headers: dict[str, str | None] = {**HEADERS}
-    if isinstance(method, str):
-        headers["Mcp-Method"] = method
-    if isinstance(uri, str) and method == "resources/read" and uri.isascii():
-        headers["Mcp-Name"] = uri
-    headers.update(changes or {})
-    lines = [f"{name}: {value}" for name, value in headers.items() if value is not None]
-    head = ["POST /mcp HTTP/1.1", *lines, *([extra] if extra else []), f"Content-Length: {len(data)}"]
-    return "\r\n".join(head).encode("latin-1") + b"\r\n\r\n" + data
-
-
-class Talk:
-    """A connection that stays open."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader, self.writer = reader, writer
-
-    @classmethod
-    async def open(cls, port: int) -> Talk:
-        return cls(*await asyncio.open_connection("127.0.0.1", port))
-
-    async def ask(self, raw: bytes) -> Any:
-        self.writer.write(raw)
-        return await self.answer()
-
-    async def ask_in_pieces(self, raw: bytes) -> Any:
-        """Send the head, wait until it is out, then the rest."""
-        head, _, data = raw.partition(b"\r\n\r\n")
-        self.writer.write(head + b"\r\n\r\n")
-        await self.writer.drain()
-        await asyncio.sleep(0)
-        self.writer.write(data)
-        return await self.answer()
-
-    async def answer(self) -> Any:
-        """Status, media type and body of the next answer; the body as JSON where it is that."""
-        head = (await self.reader.readuntil(b"\r\n\r\n")).lower()
-        status, *fields = head.strip().split(b"\r\n")
-        named = dict(field.split(b": ", 1) for field in fields)
-        if b"content-length" in named:
-            content = await self.reader.readexactly(int(named[b"content-length"]))
-        else:
-            content = b""
-            while (size := int(await self.reader.readline(), 16)) > 0:
-                content += await self.reader.readexactly(size)
-                await self.reader.readline()
-            await self.reader.readline()
-        media = named.get(b"content-type")
-        try:
-            return status, media, json.loads(content)
-        except ValueError:
-            return status, media, content
-
-    def close(self) -> None:
-        self.writer.close()
-
-
-async def send(
-    port: int, message: Any, changes: dict[str, str | None] | None = None, *, extra: str = ""
-) -> Any:
-    """The answer to one request over a connection of its own."""
-    talk = await Talk.open(port)
-    try:
-        return await talk.ask(request(message, {"Connection": "close", **(changes or {})}, extra=extra))
-    finally:
-        talk.close()
 
 
 def cases() -> Iterator[tuple[str, Any, dict[str, str | None] | None, str]]:
