@@ -41,7 +41,8 @@ class Served:
         self.said: list[str] = []
         self._heard: queue.Queue[str | None] = queue.Queue()
         assert process.stderr is not None
-        threading.Thread(target=self._hear, args=(process.stderr,), daemon=True).start()
+        self._hearing = threading.Thread(target=self._hear, args=(process.stderr,), daemon=True)
+        self._hearing.start()
 
     def listen(self) -> None:
         """Take in standard output, line by line."""
@@ -79,6 +80,12 @@ class Served:
         """Send a signal; the exit code."""
         self.process.send_signal(number)
         return self.process.wait(PATIENCE)
+
+    def all_it_said(self) -> str:
+        """Standard error to its end, once the process has ended."""
+        self.process.wait(PATIENCE)
+        self._hearing.join(PATIENCE)
+        return "".join(self.said)
 
     def _drain(self, stream: IO[bytes]) -> None:
         for line in stream:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from skillwire.cli.app import app
+from skillwire.cli.app import app_for
 from skillwire.errors import SkillwireError
 
 ROOT = Path(__file__).parent.parent
@@ -26,7 +26,7 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 
-CLI = typer.main.get_command(app)
+CLI = typer.main.get_command(app_for())
 COMMANDS: dict[str, Any] = dict(CLI.commands)  # type: ignore[attr-defined]
 GROUPS = {name: command.commands for name, command in COMMANDS.items() if hasattr(command, "commands")}
 SINGLE = {name: command for name, command in COMMANDS.items() if name not in GROUPS}

@@ -16,19 +16,18 @@ def main() -> None:
 
 
 def _run() -> int:
-    import typer
-
-    from skillwire.cli.app import app
     from skillwire.cli.output import complain
+    from skillwire.cli.quick import read_quickly
     from skillwire.errors import SkillwireError
 
+    words = sys.argv[1:]
     try:
-        code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
-    except typer.Abort:
-        return 130
-    except typer.TyperException as error:
-        complain(f"{error.format_message()} Try 'skillwire --help'.")
-        return error.exit_code
+        options = read_quickly(words)
+        if options is None:
+            return _run_typer(words)
+        from skillwire.cli.serve import serve
+
+        serve(options)
     except SkillwireError as error:
         complain(str(error))
         return error.exit_code
@@ -36,6 +35,23 @@ def _run() -> int:
         # The reader of our output went away, as `head` does. Nothing more can be said to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 141
+    return 0
+
+
+def _run_typer(words: list[str]) -> int:
+    # Imported here: with all that it brings along, it takes longer than a server needs to start.
+    import typer
+
+    from skillwire.cli.app import app_for
+    from skillwire.cli.output import complain
+
+    try:
+        code = app_for(words)(words or ["--help"], standalone_mode=False)
+    except typer.Abort:
+        return 130
+    except typer.TyperException as error:
+        complain(f"{error.format_message()} Try 'skillwire --help'.")
+        return error.exit_code
     return code if isinstance(code, int) else 0
 
 

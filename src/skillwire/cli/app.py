@@ -1,37 +1,55 @@
-"""The commands of `skillwire`."""
+"""The commands of `skillwire`. The module of a command is imported when the command is asked for."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Annotated, Final
 
 import typer
 
-from skillwire.cli import approvals, cache, catalog, lint, load, paths, search, serve, servers, skills, verify
 from skillwire.version import VERSION
 
-app = typer.Typer(
-    name="skillwire",
-    help="Serve Agent Skills over MCP, and take them in again.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    add_completion=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command("serve")(serve.serve)
-app.command("lint")(lint.lint)
-app.command("verify")(verify.verify)
-app.command("list")(skills.list_skills)
-app.command("show")(skills.show)
-app.command("search")(search.search)
-app.command("catalog")(catalog.catalog)
-app.command("load")(load.load)
-app.command("read")(load.read)
-app.command("approve")(approvals.approve)
-app.command("revoke")(approvals.revoke)
-app.add_typer(servers.app, name="servers")
-app.add_typer(cache.app, name="cache")
-app.command("paths")(paths.paths)
+COMMANDS: Final = {
+    "serve": "serve_command:serve_command",
+    "lint": "lint:lint",
+    "verify": "verify:verify",
+    "list": "skills:list_skills",
+    "show": "skills:show",
+    "search": "search:search",
+    "catalog": "catalog:catalog",
+    "load": "load:load",
+    "read": "load:read",
+    "approve": "approvals:approve",
+    "revoke": "approvals:revoke",
+    "servers": "servers:app",
+    "cache": "cache:app",
+    "paths": "paths:paths",
+}
+"""Where each command is: its module here, and its name there. Help lists them in this order."""
+
+
+def app_for(words: Iterable[str] = ()) -> typer.Typer:
+    """The application for a command line: with the command that it names alone, or with all of them."""
+    app = typer.Typer(
+        name="skillwire",
+        help="Serve Agent Skills over MCP, and take them in again.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        add_completion=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(options)
+    first = next(iter(words), "")
+    for name in (first,) if first in COMMANDS else COMMANDS:
+        module, _, attribute = COMMANDS[name].partition(":")
+        command = getattr(import_module(f"skillwire.cli.{module}"), attribute)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name)(command)
+    return app
 
 
 def _print_version(wanted: bool) -> None:
@@ -40,7 +58,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def options(
     show_version: Annotated[
         bool,

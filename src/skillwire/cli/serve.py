@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import os
 import signal
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from skillwire.cli.output import counted, human_size, log_to_stderr, printable, say
+from skillwire.cli.serve_options import TOKEN_VARIABLE, ServeOptions
 from skillwire.errors import FormatError, SourceError
 from skillwire.issues import Issue
 
@@ -24,90 +21,10 @@ if TYPE_CHECKING:
     from skillwire.server.app import SkillServer
     from skillwire.sources.directory import DirectorySource
 
-TOKEN_VARIABLE = "SKILLWIRE_TOKEN"  # noqa: S105 - the name of a variable, not a token
 _PROBLEMS_SHOWN = 20
-_YEAR = 365 * 24 * 3600
 
 
-class CacheScope(StrEnum):
-    PUBLIC = "public"
-    PRIVATE = "private"
-
-
-class IndexShape(StrEnum):
-    D2 = "d2"
-    D3 = "d3"
-    D4 = "d4"
-    OFF = "off"
-
-
-class ToolsMode(StrEnum):
-    AUTO = "auto"
-    ALWAYS = "always"
-    NEVER = "never"
-
-
-def serve(
-    paths: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="PATH...", help="Directories of skills; PREFIX=PATH puts a prefix before them."
-        ),
-    ],
-    http: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Serve Streamable HTTP at /mcp instead of stdio.")
-    ] = None,
-    allow_host: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Accept this Host and Origin too. Repeatable.")
-    ] = None,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help=f"Bearer token; {TOKEN_VARIABLE} in the environment works too."),
-    ] = None,
-    unsafe_no_auth: Annotated[
-        bool, typer.Option("--unsafe-no-auth", help="Listen on a public address without a token.")
-    ] = False,
-    stateless: Annotated[bool, typer.Option("--stateless", help="Keep no sessions over HTTP.")] = False,
-    ttl: Annotated[
-        float, typer.Option(metavar="SECONDS", help="How long clients may keep an answer.", min=0, max=_YEAR)
-    ] = 60,
-    cache_scope: Annotated[
-        CacheScope | None,
-        typer.Option(help="Who may share a kept answer. Private by default when there is a token."),
-    ] = None,
-    page_size: Annotated[
-        int, typer.Option(metavar="N", help="Skills per page of a listing.", min=1, max=1000)
-    ] = 100,
-    unlisted: Annotated[
-        list[str] | None,
-        typer.Option(metavar="GLOB", help="Serve but do not list skills of this path. Repeatable."),
-    ] = None,
-    allow_oversize: Annotated[
-        bool, typer.Option("--allow-oversize", help="Serve skills that hosts may decline as too large.")
-    ] = False,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Refuse to start when anything has a problem.")
-    ] = False,
-    watch: Annotated[
-        bool, typer.Option("--watch/--no-watch", help="Follow changes on disk, and tell clients of them.")
-    ] = True,
-    index: Annotated[
-        IndexShape, typer.Option(help="The shape of skill://index.json, for clients of older drafts.")
-    ] = IndexShape.D2,
-    manifests: Annotated[
-        bool, typer.Option("--manifests/--no-manifests", help="Serve skill://NAME/_manifest, for FastMCP.")
-    ] = True,
-    prompt_xml: Annotated[
-        bool, typer.Option("--prompt-xml/--no-prompt-xml", help="Serve the catalogue at skill://prompt-xml.")
-    ] = True,
-    tools: Annotated[
-        ToolsMode,
-        typer.Option(help="Offer load_skill and its like; auto hides them from who knows the extension."),
-    ] = ToolsMode.AUTO,
-    prompts: Annotated[
-        bool, typer.Option("--prompts/--no-prompts", help="Offer each skill as a prompt, a slash command.")
-    ] = True,
-) -> None:
+def serve(options: ServeOptions) -> None:
     """Serve skills over MCP.
 
     \b
@@ -116,36 +33,32 @@ def serve(
     skillwire serve acme=./skills ~/more-skills       two directories, one with a prefix
     """
     log_to_stderr()
-    if http is None:
-        given = {"--token-file": token_file, "--allow-host": allow_host, "--stateless": stateless}
-        _refuse_without_http([name for name, value in given.items() if value])
-    if not math.isfinite(ttl):
-        raise typer.BadParameter("a number of seconds is wanted", param_hint="--ttl")
-    token = _token(token_file) if http is not None else None
-    address = None if http is None else _address(http, token, unsafe_no_auth=unsafe_no_auth)
+    token = address = None
+    if options.http is not None:
+        token = _token(options.token_file)
+        address = _address(options.http, token, unsafe_no_auth=options.unsafe_no_auth)
 
     # Imported here: the checks above need none of it, and their message comes at once.
     from skillwire.server.app import SkillServer
     from skillwire.server.surfaces import Surfaces
     from skillwire.sources.directory import DirectorySource
 
-    source = DirectorySource(paths, allow_oversize=allow_oversize)
-    _summarise(source, strict=strict)
-    scope = cache_scope or (CacheScope.PRIVATE if token else CacheScope.PUBLIC)
+    source = DirectorySource(options.paths, allow_oversize=options.allow_oversize)
+    _summarise(source, strict=options.strict)
     server = SkillServer(
         source,
-        ttl_ms=round(ttl * 1000),
-        cache_scope=scope.value,
-        page_size=page_size,
-        unlisted=unlisted or (),
+        ttl_ms=round(options.ttl * 1000),
+        cache_scope=options.cache_scope or ("private" if token else "public"),
+        page_size=options.page_size,
+        unlisted=options.unlisted or (),
         surfaces=Surfaces(
-            index=index.value,
-            manifests=manifests,
-            prompt_xml=prompt_xml,
-            tools=tools.value,
-            prompts=prompts,
+            index=options.index,
+            manifests=options.manifests,
+            prompt_xml=options.prompt_xml,
+            tools=options.tools,
+            prompts=options.prompts,
         ),
-        watch=watch,
+        watch=options.watch,
     )
     count = counted(len(source.snapshot.entries), "skill")
     if address is None:
@@ -154,8 +67,9 @@ def serve(
             say("An MCP client is meant to start this command. To serve over HTTP, add --http 127.0.0.1:8000")
         _run(lambda: server.run_stdio())
     else:
-        hosts = [*(allow_host or ()), address.shown_host]
-        _run_http(server, address, f"Serving {count} at", hosts=hosts, token=token, stateless=stateless)
+        hosts = [*(options.allow_host or ()), address.shown_host]
+        banner = f"Serving {count} at"
+        _run_http(server, address, banner, hosts=hosts, token=token, stateless=options.stateless)
 
 
 def _run_http(
@@ -217,12 +131,6 @@ def _loop_factory(*, fast: bool) -> Callable[[], AbstractEventLoop] | None:
     except ImportError:
         return None
     return uvloop.new_event_loop
-
-
-def _refuse_without_http(options: list[str]) -> None:
-    """Somebody who asks for protection must not believe to have it."""
-    if options:
-        raise typer.BadParameter("this needs --http", param_hint=", ".join(options))
 
 
 def _address(text: str, token: str | None, *, unsafe_no_auth: bool) -> Address:
