@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import array
 import base64
+import fcntl
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
+import termios
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +21,7 @@ import pytest
 from mcp import StdioServerParameters
 
 from clients import both_eras, call, connected
+from lane_calls import body
 from served import INITIALIZE, INITIALIZED, PATIENCE, SKILLWIRE, Served, environment, serving, serving_stdio
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill.digests import digest_of
@@ -98,6 +104,36 @@ def test_on_the_2026_era_the_wire_says_how_long_an_answer_holds(folder: Path) ->
                 250,
                 "private",
             )
+
+
+def test_requests_that_come_again_are_answered_in_their_order_under_their_own_ids(folder: Path) -> None:
+    kinds = [body("skills/get", uri="skill://alpha/SKILL.md"), body("skills/list"), body("server/discover")]
+    asked = [{**kinds[number % 3], "id": number} for number in range(300)]
+    with serving_stdio(folder, handshake=False) as served:
+        served.send(*asked[:3])
+        first = [served.receive() for _ in range(3)]
+        served.send(b"\n".join(json.dumps(message, separators=(",", ":")).encode() for message in asked))
+        answers = [served.receive() for _ in asked]
+    assert [answer["id"] for answer in answers] == list(range(300))
+    assert all(answer["result"] == first[answer["id"] % 3]["result"] for answer in answers)
+
+
+def test_a_client_that_reads_late_loses_nothing_that_was_answered_at_once(folder: Path) -> None:
+    message = body("skills/get", uri="skill://alpha/SKILL.md")
+    lines = [json.dumps({**message, "id": number}, separators=(",", ":")) for number in range(1000)]
+    sent = "\n".join(lines).encode()
+    with serving(folder) as served:
+        process = served.process
+        assert process.stdout is not None
+        sending = threading.Thread(target=lambda: served.send(sent))
+        sending.start()
+        # It has written what the pipe takes, and more is to come.
+        waiting = array.array("i", [0])
+        while waiting[0] < select.PIPE_BUF:
+            fcntl.ioctl(process.stdout.fileno(), termios.FIONREAD, waiting)
+        answers = [json.loads(process.stdout.readline()) for _ in lines]
+        sending.join(PATIENCE)
+    assert [answer["id"] for answer in answers] == list(range(1000))
 
 
 @pytest.mark.parametrize(
