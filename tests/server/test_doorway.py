@@ -26,7 +26,14 @@ from trees import skill_md, write
 __all__ = ["aged", "folder"]
 
 ERROR = body("skills/get", uri="skill://none/SKILL.md")
+BIG = body("resources/read", uri="skill://big/SKILL.md")
 KEEP_ALIVE = 0.02
+
+
+@pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
+    """Both event loops that `skillwire serve --http` may run on: their transports are not the same."""
+    return "asyncio", {"use_uvloop": request.param}
 
 
 class Behind:
@@ -220,27 +227,47 @@ async def test_an_idle_connection_is_closed_and_a_busy_one_is_not(folder: Path) 
         assert state.connections == set()
 
 
+@asynccontextmanager
+async def choked(tmp_path: Path) -> AsyncGenerator[tuple[Talk, State, int]]:
+    """A doorway whose client has not read its answers, and how many there are."""
+    write(tmp_path / "big/SKILL.md", skill_md("big") + b"x" * 200_000)
+    async with doorway(tmp_path) as (talk, state):
+        transport: Any = talk.writer.transport
+        await talk.ask(request(BIG))
+        transport.pause_reading()
+        sent = 0
+        while not state.behind[0].is_paused.is_set():
+            talk.writer.write(request({**BIG, "id": sent}))
+            sent += 1
+            await asyncio.sleep(0.001)  # Two at once would be uvicorn's.
+        yield talk, state, sent
+
+
 @pytest.mark.anyio
 async def test_a_client_that_does_not_read_is_not_read_from_and_loses_nothing(
     tmp_path: Path, aged: None
 ) -> None:
-    write(tmp_path / "big/SKILL.md", skill_md("big") + b"x" * 200_000)
-    message = body("resources/read", uri="skill://big/SKILL.md")
-    async with doorway(tmp_path) as (talk, state):
-        transport: Any = talk.writer.transport
-        await talk.ask(request(message))
-        transport.pause_reading()
-        sent = 0
-        while not state.behind[0].is_paused.is_set():
-            talk.writer.write(request({**message, "id": sent}))
-            sent += 1
-            await asyncio.sleep(0.001)  # Two at once would be uvicorn's.
-        assert state.behind[0].is_resumed.is_set() is False
-        transport.resume_reading()
+    async with choked(tmp_path) as (talk, state, sent):
+        assert not state.behind[0].is_resumed.is_set()
+        talk.writer.transport.resume_reading()  # pyright: ignore
         assert [(await talk.answer())[2]["id"] for _ in range(sent)] == list(range(sent))
-        assert (await talk.ask(request({**message, "id": sent})))[2]["id"] == sent
+        assert (await talk.ask(request({**BIG, "id": sent})))[2]["id"] == sent
         assert state.behind[0].is_resumed.is_set()
         assert state.behind[0].taken == b""
+
+
+@pytest.mark.anyio
+async def test_a_client_that_reads_only_after_the_stop_still_gets_what_was_answered(
+    tmp_path: Path, aged: None
+) -> None:
+    async with choked(tmp_path) as (talk, state, sent):
+        [connection] = state.connections
+        assert isinstance(connection, Doorway)
+        connection.shutdown()
+        talk.writer.transport.resume_reading()  # pyright: ignore
+        assert [(await talk.answer())[2]["id"] for _ in range(sent)] == list(range(sent))
+        assert await talk.reader.read() == b""
+        await state.behind[0].is_lost.wait()
 
 
 class SlowSource:
