@@ -18,9 +18,9 @@ from lane_calls import DISCOVER, GET, LIST, READ, Talk, aged, body, folder, requ
 from skillwire.server.address import Address
 from skillwire.server.app import SkillServer
 from skillwire.server.auth import BearerToken
-from skillwire.server.doorway import Door, Doorway
+from skillwire.server.doorway import VISIT, Door, Doorway
 from skillwire.server.heads import HeadRules
-from skillwire.server.http import HttpServer
+from skillwire.server.http import HttpApp, HttpServer
 from trees import skill_md, write
 
 __all__ = ["aged", "folder"]
@@ -42,7 +42,7 @@ class Behind:
     def __init__(self, state: State) -> None:
         self.state = state
         self.taken = b""
-        self.is_paused, self.is_resumed, self.is_lost = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.is_lost = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         self.transport = transport
@@ -51,45 +51,64 @@ class Behind:
     def data_received(self, data: bytes) -> None:
         self.taken += data
         self.transport.write(b"aside")
+        if self.state.is_done_at_once and (visit := VISIT.get()) is not None:
+            visit.is_answered()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.is_lost.set()
-        self.state.connections.discard(self)
+        self.is_lost = True
 
     def eof_received(self) -> None: ...
-
-    def pause_writing(self) -> None:
-        self.is_paused.set()
-
-    def resume_writing(self) -> None:
-        self.is_resumed.set()
+    def pause_writing(self) -> None: ...
+    def resume_writing(self) -> None: ...
 
     def shutdown(self) -> None:
         self.transport.close()
 
 
 class State:
-    """In place of what uvicorn's connections share."""
+    """In place of what uvicorn's connections share. `is_done_at_once`: requests given away are answered."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_done_at_once: bool) -> None:
         self.connections: set[object] = set()
         self.default_headers = [(b"date", b"today")]
         self.behind: list[Behind] = []
+        self.is_done_at_once = is_done_at_once
+        self.is_choked, self.is_lost = asyncio.Event(), asyncio.Event()
+
+    def make(self) -> Behind:
+        self.behind.append(Behind(self))
+        return self.behind[-1]
+
+
+class SeenDoorway(Doorway):
+    """A doorway that says when the client does not read, and when it is gone."""
+
+    seen: State
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self.seen.is_choked.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.seen.is_lost.set()
 
 
 @asynccontextmanager
 async def doorway(
-    *sources: Any, token: str | None = None, keep_alive: float = 60
+    *sources: Any, token: str | None = None, keep_alive: float = 60, is_done_at_once: bool = False
 ) -> AsyncGenerator[tuple[Talk, State]]:
     """A doorway over a real socket, with a stranger behind it."""
     lane = SkillServer(*sources)._lane  # pyright: ignore[reportPrivateUsage]
     assert lane is not None
     secret = None if token is None else BearerToken(token)
-    door, state = Door(lane, HeadRules(path="/mcp", hosts=["127.0.0.1"], token=secret)), State()
+    door = Door(lane, HeadRules(path="/mcp", hosts=["127.0.0.1"], token=secret))
+    state = State(is_done_at_once=is_done_at_once)
 
     def connection() -> Doorway:
-        state.behind.append(Behind(state))
-        return Doorway(door, state.behind[-1], state, keep_alive)
+        made = SeenDoorway(door, state.make, state, keep_alive)
+        made.seen = state
+        return made
 
     server = await asyncio.get_running_loop().create_server(connection, "127.0.0.1", 0)
     talk = await Talk.open(server.sockets[0].getsockname()[1])
@@ -110,7 +129,7 @@ async def test_an_ordinary_request_never_gets_past_the_doorway(
         first = await talk.ask(request(message))
         again = await talk.ask(request({**message, "id": 8}))
         pieces = await talk.ask_in_pieces(request({**message, "id": 9}))
-        assert state.behind[0].taken == b""
+        assert state.behind == []
     assert first[:2] == (b"http/1.1 200 ok", b"application/json")
     assert [got[2]["id"] for got in (first, again, pieces)] == [7, 8, 9]
     assert first[2]["result"] == again[2]["result"] == pieces[2]["result"]
@@ -177,6 +196,55 @@ async def test_whatever_is_odd_reaches_uvicorn_byte_for_byte(folder: Path, aged:
         assert state.behind[0].taken == sent + RAW
 
 
+PLAIN_TO_SEE = [
+    "GET",
+    "another path",
+    "a query",
+    "an absolute target",
+    "an origin",
+    "another host",
+    "another method in the head",
+    "an error to be told",
+    "a method of the SDK",
+]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", ODD_BYTES)
+async def test_the_connection_comes_back_where_it_is_plain_that_the_request_has_ended(
+    folder: Path, aged: None, name: str
+) -> None:
+    async with doorway(folder, is_done_at_once=True) as (talk, state):
+        for _ in range(2):
+            talk.writer.write(ODD_BYTES[name])
+            assert await talk.reader.readexactly(5) == b"aside"
+            # Who had it cannot reach it any more, not even by a timer that it forgot to stop.
+            if name in PLAIN_TO_SEE:
+                state.behind[-1].transport.write(b"late")
+                state.behind[-1].transport.close()
+            talk.writer.write(RAW)
+            came_back = await talk.reader.readexactly(5) == b"HTTP/"
+            assert came_back is (name in PLAIN_TO_SEE)
+            if not came_back:
+                return
+            await talk.answer()
+        assert len(state.behind) == 2
+
+
+@pytest.mark.anyio
+async def test_what_comes_while_another_answers_is_for_that_one(folder: Path) -> None:
+    odd = ODD_BYTES["a method of the SDK"]
+    async with doorway(folder) as (talk, state):
+        talk.writer.write(odd)
+        assert await talk.reader.readexactly(5) == b"aside"
+        talk.writer.write(RAW)
+        assert await talk.reader.readexactly(5) == b"aside"
+        assert [behind.taken for behind in state.behind] == [odd + RAW]
+        talk.close()
+        await state.is_lost.wait()
+        assert state.behind[0].is_lost
+
+
 @pytest.mark.anyio
 async def test_a_kept_answer_is_not_given_to_a_head_that_names_another_file(folder: Path, aged: None) -> None:
     odd = request(READ, {"Mcp-Name": "skill://other"})
@@ -208,7 +276,7 @@ async def test_without_the_token_nothing_is_answered_here(
         talk.writer.write(request(LIST, {"Authorization": field}))
         beginning = await talk.reader.readexactly(5)
         assert beginning == (b"HTTP/" if is_let_in else b"aside")
-        assert (state.behind[0].taken == b"") is is_let_in
+        assert (state.behind == []) is is_let_in
 
 
 @pytest.mark.anyio
@@ -223,7 +291,7 @@ async def test_an_idle_connection_is_closed_and_a_busy_one_is_not(folder: Path) 
         talk.writer.write(data)
         assert (await talk.answer())[0] == b"http/1.1 200 ok"
         assert await talk.reader.read() == b""
-        await state.behind[0].is_lost.wait()
+        await state.is_lost.wait()
         assert state.connections == set()
 
 
@@ -236,7 +304,7 @@ async def choked(tmp_path: Path) -> AsyncGenerator[tuple[Talk, State, int]]:
         await talk.ask(request(BIG))
         transport.pause_reading()
         sent = 0
-        while not state.behind[0].is_paused.is_set():
+        while not state.is_choked.is_set():
             talk.writer.write(request({**BIG, "id": sent}))
             sent += 1
             await asyncio.sleep(0.001)  # Two at once would be uvicorn's.
@@ -248,12 +316,10 @@ async def test_a_client_that_does_not_read_is_not_read_from_and_loses_nothing(
     tmp_path: Path, aged: None
 ) -> None:
     async with choked(tmp_path) as (talk, state, sent):
-        assert not state.behind[0].is_resumed.is_set()
         talk.writer.transport.resume_reading()  # pyright: ignore
         assert [(await talk.answer())[2]["id"] for _ in range(sent)] == list(range(sent))
         assert (await talk.ask(request({**BIG, "id": sent})))[2]["id"] == sent
-        assert state.behind[0].is_resumed.is_set()
-        assert state.behind[0].taken == b""
+        assert state.behind == []
 
 
 @pytest.mark.anyio
@@ -267,7 +333,7 @@ async def test_a_client_that_reads_only_after_the_stop_still_gets_what_was_answe
         talk.writer.transport.resume_reading()  # pyright: ignore
         assert [(await talk.answer())[2]["id"] for _ in range(sent)] == list(range(sent))
         assert await talk.reader.read() == b""
-        await state.behind[0].is_lost.wait()
+        await state.is_lost.wait()
 
 
 class SlowSource:
@@ -320,7 +386,7 @@ async def test_what_comes_before_its_turn_waits_for_it() -> None:
         await talk.writer.drain()
         source.go.set()
         assert [(await talk.answer())[2]["id"] for _ in range(2)] == [7, 8]
-        assert state.behind[0].taken == b""
+        assert state.behind == []
 
 
 @pytest.mark.anyio
@@ -330,18 +396,33 @@ async def test_a_client_that_goes_away_meanwhile_is_forgotten() -> None:
         talk.writer.write(request(READ))
         await source.asked.wait()
         talk.close()
-        await state.behind[0].is_lost.wait()
+        await state.is_lost.wait()
         assert state.connections == set()
 
 
 @pytest.mark.anyio
-async def test_requests_of_every_kind_follow_each_other_on_one_connection(folder: Path, aged: None) -> None:
-    async with running(folder, fast=True) as (port, _), running(folder, fast=False) as (plain, _):
-        ours, theirs = await Talk.open(port), await Talk.open(plain)
-        for message in (LIST, GET, GET, ERROR, GET, body("tools/list"), READ, READ):
-            assert await ours.ask(request(message)) == await theirs.ask(request(message))
-        ours.close()
-        theirs.close()
+async def test_requests_of_every_kind_follow_each_other_on_one_connection(
+    folder: Path, aged: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached: list[str] = []
+    call = HttpApp.__call__
+
+    async def noting(self: HttpApp, scope: Any, receive: Any, send: Any) -> None:
+        reached.append(scope["type"])
+        await call(self, scope, receive, send)
+
+    messages = [LIST, GET, GET, ERROR, GET, body("tools/list"), READ, READ, ERROR, LIST]
+    async with running(folder, fast=False) as (port, _):
+        talk = await Talk.open(port)
+        theirs = [await talk.ask(request(message)) for message in messages]
+        talk.close()
+    monkeypatch.setattr(HttpApp, "__call__", noting)
+    async with running(folder, fast=True) as (port, _):
+        talk = await Talk.open(port)
+        ours = [await talk.ask(request(message)) for message in messages]
+        talk.close()
+        assert reached == ["lifespan", "http", "http", "http"]  # two errors, and the SDK's method
+    assert ours == theirs
 
 
 HOSTS = HeadRules(path="/mcp", hosts=["127.0.0.1"], token=None)
@@ -353,16 +434,18 @@ def test_a_head_that_is_taken_means_the_same_to_an_http_library(at: int, cut: in
     raw = HEAD[:at] + put + HEAD[at + cut :] + b"\r\n\r\n"
     head = HOSTS.read(raw)
     if head is None:
-        return
+        return  # Then nothing is assumed of it.
     parser = h11.Connection(h11.SERVER)
     parser.receive_data(raw)
     event = parser.next_event()
     assert isinstance(event, h11.Request)
-    assert (event.method, event.target, event.http_version) == (b"POST", b"/mcp", b"1.1")
     fields = {bytes(name): bytes(value) for name, value in event.headers}
-    assert int(fields[b"content-length"]) == head.length
-    assert (fields.get(b"mcp-method", b""), fields.get(b"mcp-name", b"")) == (head.method, head.name)
+    assert event.http_version == b"1.1"
+    assert int(fields.get(b"content-length", b"0")) == head.length
     assert parser.trailing_data == (b"", False)
+    if head.is_for_lane:
+        assert (event.method, event.target) == (b"POST", b"/mcp")
+        assert (fields.get(b"mcp-method", b""), fields.get(b"mcp-name", b"")) == (head.method, head.name)
 
 
 EDITS: dict[str, Callable[[Path], object]] = {

@@ -1,4 +1,4 @@
-"""Which HTTP requests the fast lane may take, by their head alone.
+"""Heads of HTTP requests: where a request ends, and whether the fast lane may take it.
 
 Two doors ask: the one before uvicorn, which has a head as bytes, and the ASGI application, which has its
 fields. Both are strict. A field that is not known here may mean something to the SDK, so the request is its.
@@ -19,6 +19,7 @@ Fields: TypeAlias = list[tuple[bytes, bytes]]
 MOST_BODY: Final = 65_536
 END_OF_HEAD: Final = b"\r\n\r\n"
 # Stricter than HTTP on purpose: one blank after the colon, none at the end, printable ASCII alone.
+_FIRST_LINE: Final = re.compile(rb"(POST|GET|DELETE|HEAD|OPTIONS) [!-~]+ HTTP/1\.1")
 _FIELD: Final = re.compile(rb"([A-Za-z][A-Za-z0-9-]*): ([!-~](?:[ -~]*[!-~])?)")
 _ACCEPTED: Final = frozenset(
     {
@@ -55,15 +56,20 @@ _CHECKED: Final = frozenset(
     }
 )
 _UNDERSTOOD: Final = _HARMLESS | _CHECKED
+# Fields after which a length does not tell where the request ends, or what follows it.
+_UNSETTLING: Final = frozenset(
+    {b"expect", b"http2-settings", b"te", b"trailer", b"transfer-encoding", b"upgrade"}
+)
 
 
 @dataclass(frozen=True, slots=True)
 class RequestHead:
-    """The head of a request that the lane may take: the length of its body, and what it says of it."""
+    """The head of a request: the length of its body, and what it says of it, when it is for the lane."""
 
     length: int
-    method: bytes
-    name: bytes
+    method: bytes = b""
+    name: bytes = b""
+    is_for_lane: bool = False
 
     def fits(self, method: bytes, name: bytes | None) -> bool:
         """Whether it says of the body what is in there. A `name` of `None` may be any."""
@@ -80,24 +86,23 @@ class HeadRules:
         self._token = token
 
     def read(self, head: bytes) -> RequestHead | None:
-        """The head of a request to be answered on a connection that stays open, from its bytes."""
+        """The head from its bytes. `None` when they do not say plainly where the request ends."""
         first, *lines = head.removesuffix(END_OF_HEAD).split(b"\r\n")
-        if first != self._first_line:
-            return None
         fields: Fields = []
         for line in lines:
             field = _FIELD.fullmatch(line)
             if field is None:
                 return None
             fields.append((field[1].lower(), field[2]))
-        stays_open = all(value.lower() == b"keep-alive" for name, value in fields if name == b"connection")
-        # The token is a matter of the application elsewhere; here nothing else stands before the lane.
-        if not stays_open or (self._token is not None and not self._token.is_in(fields)):
+        length = _plain_length(fields)
+        if length is None or not _FIRST_LINE.fullmatch(first):
             return None
-        return self.check(fields)
+        # The token is a matter of the application elsewhere; here nothing else stands before the lane.
+        may_pass = first == self._first_line and (self._token is None or self._token.is_in(fields))
+        return (self.check(fields) if may_pass else None) or RequestHead(length)
 
     def check(self, fields: Fields) -> RequestHead | None:
-        """The head from its fields, or `None` when the request is the SDK's."""
+        """The head of a request that the lane may take, from its fields, or `None` when it is the SDK's."""
         known = dict(fields)
         if len(known) != len(fields) or not _UNDERSTOOD.issuperset(known):
             return None
@@ -113,4 +118,18 @@ class HeadRules:
             or get(b"host", b"").rpartition(b":")[0] not in self._hosts
         ):
             return None
-        return RequestHead(int(length), get(b"mcp-method", b""), get(b"mcp-name", b""))
+        return RequestHead(int(length), get(b"mcp-method", b""), get(b"mcp-name", b""), is_for_lane=True)
+
+
+def _plain_length(fields: Fields) -> int | None:
+    """The length of a request's body; `None` when it is not plain, or the connection ends with it."""
+    names = [name for name, _ in fields]
+    if not _UNSETTLING.isdisjoint(names):
+        return None
+    if any(value.lower() != b"keep-alive" for name, value in fields if name == b"connection"):
+        return None
+    lengths = [value for name, value in fields if name == b"content-length"]
+    if not lengths:
+        return 0
+    is_plain = len(lengths) == 1 and lengths[0].isdigit() and len(lengths[0]) <= 6
+    return int(lengths[0]) if is_plain and int(lengths[0]) <= MOST_BODY else None

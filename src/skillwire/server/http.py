@@ -7,16 +7,17 @@ import os
 import socket
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from skillwire.errors import SourceError
 from skillwire.server.address import Address
 from skillwire.server.auth import BearerAuth, BearerToken
-from skillwire.server.doorway import Door, Doorway
+from skillwire.server.doorway import VISIT, Door, Doorway
 from skillwire.server.front import HttpFront
 from skillwire.server.heads import HeadRules
 from skillwire.server.lane import FastLane
-from skillwire.server.late import Asgi, LateApp, LifespanApp, Receive, Scope, Send
+from skillwire.server.late import Asgi, LateApp, LifespanApp, Message, Receive, Scope, Send
 from skillwire.server.streams import EventStreams
 
 if TYPE_CHECKING:
@@ -66,7 +67,20 @@ class HttpApp:
         self.door = door
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app(scope, receive, send)
+        visit = VISIT.get()
+        if visit is None or scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        is_answered = False
+
+        async def send_and_see(message: Message) -> None:
+            nonlocal is_answered
+            await send(message)
+            is_answered = message["type"] == "http.response.body" and not message.get("more_body", False)
+
+        await self._app(scope, receive, send_and_see)
+        if is_answered:
+            visit.is_answered()
 
 
 class HttpServer:
@@ -84,11 +98,10 @@ class HttpServer:
                 yield
 
         door = app.door if isinstance(app, HttpApp) else None
-        make: Any = AutoHTTPProtocol
 
         def connection(config: uvicorn.Config, server_state: Any, **more: Any) -> asyncio.Protocol:
-            behind: Any = make(config=config, server_state=server_state, **more)
-            return behind if door is None else Doorway(door, behind, server_state, config.timeout_keep_alive)
+            make: Any = partial(AutoHTTPProtocol, config=config, server_state=server_state, **more)
+            return make() if door is None else Doorway(door, make, server_state, config.timeout_keep_alive)
 
         self._socket = _listen(address)
         self.url = f"http://{address.shown_host}:{self._socket.getsockname()[1]}{MCP_PATH}"
