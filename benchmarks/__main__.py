@@ -8,6 +8,7 @@ import os
 import shlex
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -16,8 +17,8 @@ from benchmarks import measure_edit, measure_host, measure_load, measure_start
 from benchmarks.bench import Bench, say
 from benchmarks.contestants import EVERYBODY, find_contestants
 from benchmarks.machine import look
-from benchmarks.report import median_table, page, target_table
-from benchmarks.targets import judge
+from benchmarks.report import beside_table, median_table, page, summary, target_table
+from benchmarks.targets import beside_defaults, judge
 from benchmarks.tree import write_tree
 
 MEASURES: Final = (
@@ -37,7 +38,7 @@ RESULTS: Final = Path(__file__).parent / "RESULTS.md"
 
 def main() -> None:
     options = _parse()
-    load_before = os.getloadavg()[0]
+    load_before, started = os.getloadavg()[0], time.monotonic()
     contestants, notes = find_contestants(tuple(options.contestants))
     with tempfile.TemporaryDirectory(prefix="skillwire-bench-") as work:
         place = options.trees or Path(work) / "trees"
@@ -61,10 +62,14 @@ def main() -> None:
                 run()
         except KeyboardInterrupt:
             bench.samples.note("the run was cut short")
-    machine = look(pinned=bench.cores.are_apart, load_before=load_before)
+    minutes = (time.monotonic() - started) / 60
+    machine = look(pinned=bench.cores.are_apart, load_before=load_before, minutes=minutes)
     verdicts = judge(bench.samples)
     seen = verdicts if options.all_targets else [each for each in verdicts if each.ratio is not None]
-    print(f"\n{target_table(seen)}\n\n{median_table(bench.samples)}\n")
+    print(f"\n{target_table(seen)}\n{summary(seen)}\n")
+    if beside := beside_defaults(bench.samples):
+        print(f"Against plain-defaults, no target:\n{beside_table(beside)}\n")
+    print(f"{median_table(bench.samples)}\n")
     print("\n".join([*bench.samples.notes, *machine.lines()]))
     if options.json:
         kept = {"machine": machine.lines(), "notes": bench.samples.notes, "samples": bench.samples.as_json()}
@@ -109,7 +114,7 @@ def _parse() -> argparse.Namespace:
     add("--only", type=listed(str, MEASURES), default=[*MEASURES], metavar="A,B", help=", ".join(MEASURES))
     add("--sizes", type=listed(int), default=[100, 1000, 10_000], metavar="N,M", help="skills in the trees")
     add("--rounds", type=int, default=5, help="rounds in which everybody takes a turn")
-    add("--seconds", type=float, default=1.0, help="length of one turn under load")
+    add("--seconds", type=float, default=0.8, help="length of one turn under load")
     add("--connections", type=listed(int), default=[1, 16, 64], metavar="N,M", help="HTTP connections")
     add("--windows", type=listed(int), default=[1, 16], metavar="N,M", help="requests under way over stdio")
     add("--contestants", type=listed(str, EVERYBODY), default=[*EVERYBODY], metavar="A,B")

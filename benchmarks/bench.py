@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from benchmarks.calls import WrongAnswer, check_entry, check_read, get_call, list_call, read_call, result_of
-from benchmarks.contestants import Contestant
+from benchmarks.contestants import SKILLWIRE, Contestant
 from benchmarks.http_load import Connection
 from benchmarks.processes import Cores, ServerFailed, ServerProcess, TooSlow
 from benchmarks.samples import Sample, Samples, Series
@@ -19,7 +20,11 @@ from benchmarks.stdio_load import Wire
 from benchmarks.tree import SkillTree
 
 T = TypeVar("T")
-PATIENCE_SECONDS: Final = 60
+PATIENCE_SECONDS: Final = 30
+# Sixty-four connections of a server that takes this long for an answer would hold up everybody else.
+CRAWL_SECONDS: Final = 0.25
+# Whoever takes this long for one turn has shown what there is to see, and the others have waited enough.
+_LONG_TURN_SECONDS: Final = 40
 _CHECKED: Final = 5
 
 
@@ -36,15 +41,20 @@ class Bench:
     work: Path
     cores: Cores = field(default_factory=Cores)
     samples: Samples = field(default_factory=Samples)
-    too_slow: set[tuple[str, int]] = field(default_factory=set)
+    too_slow: set[tuple[str, int, str]] = field(default_factory=set)
 
-    def entrants(self) -> list[tuple[Contestant, SkillTree]]:
-        """Every contestant with every tree, but for those that were too slow on one of that size before."""
+    def entrants(self, transport: str, *, under_load: bool = False) -> list[tuple[Contestant, SkillTree]]:
+        """Every contestant with every tree, but for those that were too slow over this transport before.
+
+        Those that differ under load alone take part there, on the smallest tree.
+        """
+        smallest = min(self.trees)
         return [
             (contestant, tree)
             for tree in self.trees.values()
             for contestant in self.contestants
-            if (contestant.name, tree.size) not in self.too_slow
+            if (contestant.name, tree.size, transport) not in self.too_slow
+            and (not contestant.only_http_load or (under_load and tree.size == smallest))
         ]
 
     def record(self, measure: str, contestant: str, size: int, turn: int, value: float, unit: str) -> None:
@@ -62,41 +72,58 @@ class Bench:
         for turn in range(rounds or self.rounds):
             for heat in heats:
                 for entrant in rotated([each for each in left if (each.measure, each.size) == heat], turn):
+                    start = time.perf_counter()
                     try:
                         left[entrant](turn)
                     except (ServerFailed, WrongAnswer, OSError) as error:
                         del left[entrant]
                         self.give_up(entrant, error)
+                        continue
+                    seconds = time.perf_counter() - start
+                    if seconds > _LONG_TURN_SECONDS and entrant.contestant != SKILLWIRE:
+                        del left[entrant]
+                        self.give_up(entrant, ServerFailed(f"one turn took {seconds:.0f} seconds"))
 
     def give_up(self, entrant: Series, error: Exception) -> None:
         """Note who takes no further part, and why."""
         if isinstance(error, TooSlow):
-            self.too_slow.add((entrant.contestant, entrant.size))
+            transport = "stdio" if "stdio" in entrant.measure else "http"
+            self.too_slow.add((entrant.contestant, entrant.size, transport))
+        self.note_of(entrant, error)
+
+    def note_of(self, entrant: Series, error: Exception) -> None:
+        """Tell the readers of the table what happened."""
         reason = " ".join(str(error).split())[:400]
         text = f"{entrant.contestant} gave up {entrant.measure} at {entrant.size:,} skills: {reason}"
         self.samples.note(text)
         say(f"  {text}")
 
     @contextmanager
-    def serving(self, contestant: Contestant, tree: SkillTree) -> Iterator[ServerProcess]:
+    def serving(
+        self, contestant: Contestant, tree: SkillTree, *, check: bool = True
+    ) -> Iterator[ServerProcess]:
         """A contestant over HTTP, up and with right answers."""
         command = contestant.http(tree.root)
         with ServerProcess(
             command, over_http=True, cores=self.cores, environment=self.fresh_homes()
         ) as server:
             server.await_url(PATIENCE_SECONDS)
-            check_http(server, tree)
+            if check:
+                check_http(server, tree)
             yield server
 
     @contextmanager
-    def wired(self, contestant: Contestant, tree: SkillTree) -> Iterator[tuple[ServerProcess, Wire]]:
+    def wired(
+        self, contestant: Contestant, tree: SkillTree, *, check: bool = True
+    ) -> Iterator[tuple[ServerProcess, Wire]]:
         """A contestant over stdio, up and with right answers."""
         command = contestant.stdio(tree.root)
         with ServerProcess(
             command, over_http=False, cores=self.cores, environment=self.fresh_homes()
         ) as server:
             wire = Wire(server, PATIENCE_SECONDS)
-            check_stdio(wire, tree)
+            if check:
+                check_stdio(wire, tree)
             yield server, wire
 
     def fresh_homes(self) -> dict[str, str]:

@@ -21,9 +21,10 @@ from interop.peers import (  # noqa: E402 # pyright: ignore[reportMissingImports
 
 SKILLWIRE: Final = "skillwire"
 PLAIN: Final = "plain"
+PLAIN_DEFAULTS: Final = "plain-defaults"
 FASTMCP: Final = "fastmcp"
 TYPESCRIPT: Final = "typescript"
-EVERYBODY: Final = (SKILLWIRE, PLAIN, FASTMCP, TYPESCRIPT)
+EVERYBODY: Final = (SKILLWIRE, PLAIN, PLAIN_DEFAULTS, FASTMCP, TYPESCRIPT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +36,16 @@ class Contestant:
     http: Callable[[Path], list[str]]
     sees_edits: bool = False
     """Whether it means to notice that a file was changed while it runs."""
+    keeps_index: bool = False
+    """Whether it keeps something from one start to the next."""
+    only_http_load: bool = False
+    """Whether it differs from another one in how it answers over HTTP alone."""
 
 
 def find_contestants(names: tuple[str, ...] = EVERYBODY) -> tuple[list[Contestant], list[str]]:
     """Those of the named contestants that can run here, and a word on each that cannot."""
-    found = [each for each in (_skillwire(), _plain(), _fastmcp()) if each.name in names]
+    ours = (_skillwire(), _plain(), _plain_defaults(), _fastmcp())
+    found = [each for each in ours if each.name in names]
     notes: list[str] = []
     if TYPESCRIPT in names:
         try:
@@ -61,6 +67,7 @@ def _skillwire() -> Contestant:
         lambda folder: [program, "serve", str(folder)],
         lambda folder: [program, "serve", str(folder), "--http", "127.0.0.1:0"],
         sees_edits=True,
+        keeps_index=True,
     )
 
 
@@ -69,6 +76,15 @@ def _plain() -> Contestant:
         PLAIN,
         lambda folder: script("plain_server", folder),
         lambda folder: script("plain_server", folder, "--http", 0),
+    )
+
+
+def _plain_defaults() -> Contestant:
+    return Contestant(
+        PLAIN_DEFAULTS,
+        lambda folder: script("plain_server", folder),
+        lambda folder: script("plain_server", folder, "--http", 0, "--defaults"),
+        only_http_load=True,
     )
 
 

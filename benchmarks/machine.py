@@ -37,6 +37,7 @@ class Machine:
     python: str
     packages: tuple[str, ...]
     busy: str
+    minutes: float
 
     def lines(self) -> list[str]:
         apart = "client and server on a core each" if self.pinned else "client and server share the cores"
@@ -44,11 +45,11 @@ class Machine:
             f"{self.processor}, {self.cores} cores; {apart}",
             f"{self.system}; {self.python}",
             ", ".join(self.packages),
-            f"load average before and after the run: {self.busy}",
+            f"load average before and after the run: {self.busy}; it took {self.minutes:.0f} minutes",
         ]
 
 
-def look(*, pinned: bool, load_before: float) -> Machine:
+def look(*, pinned: bool, load_before: float, minutes: float) -> Machine:
     return Machine(
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         processor=_processor(),
@@ -58,6 +59,7 @@ def look(*, pinned: bool, load_before: float) -> Machine:
         python=f"{platform.python_implementation()} {platform.python_version()}",
         packages=tuple(f"{name} {_version(name)}" for name in _PACKAGES),
         busy=f"{load_before:.2f}, {os.getloadavg()[0]:.2f}",
+        minutes=minutes,
     )
 
 

@@ -22,7 +22,7 @@ _PAUSE_SECONDS: Final = 0.001
 def edits(bench: Bench, quiet_seconds: float) -> None:
     """Change one `SKILL.md`, and ask for its entry until it has the new digest."""
     runners: dict[Series, Callable[[int], None]] = {}
-    for contestant, tree in bench.entrants():
+    for contestant, tree in bench.entrants("http"):
         if contestant.sees_edits:
             runners[Series("edit", contestant.name, tree.size)] = _editor(bench, contestant, tree)
     for size in bench.trees:

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.bench import Bench
+from benchmarks.calls import list_call, make_call, result_of
 from benchmarks.contestants import script
+from benchmarks.http_load import Connection
 from benchmarks.processes import ServerFailed, ServerProcess
 from benchmarks.samples import Series
 from benchmarks.tree import write_tree
@@ -21,6 +23,7 @@ SKILLS: Final = 100
 DELAY_SECONDS: Final = 2.0
 ALL: Final = "20 servers"
 SLOWEST: Final = "the slowest alone"
+BARE: Final = "a bare client"
 _PATIENCE_SECONDS: Final = 300
 _ROOT: Final = Path(__file__).parent.parent
 
@@ -42,14 +45,29 @@ def host(bench: Bench) -> None:
             )
             for number in range(SERVERS)
         ]
-        for server in servers:
+        for number, server in enumerate(servers):
             server.await_url(_PATIENCE_SECONDS)
+            record(trees / f"{number:02}").write_text(json.dumps(_answers(server)))
         _run(bench, trees, [f"{server.url}/mcp" for server in servers])
 
 
 def delay(number: int) -> float:
     """How long a server takes for its listing: the first one is slow."""
     return DELAY_SECONDS if number == 0 else 0
+
+
+def record(tree: Path) -> Path:
+    """Where the answers are that a recorded server of this tree gives."""
+    return tree.with_suffix(".json")
+
+
+def _answers(server: ServerProcess) -> dict[str, object]:
+    host = server.url.removeprefix("http://")
+    connection = Connection(server.address)
+    calls = {"server/discover": make_call("server/discover", {}), "skills/list": list_call()}
+    answers = {method: result_of(connection.ask(call.over_http(host))) for method, call in calls.items()}
+    connection.close()
+    return dict(answers)
 
 
 def _run(bench: Bench, trees: Path, urls: list[str]) -> None:
@@ -72,17 +90,9 @@ def _run(bench: Bench, trees: Path, urls: list[str]) -> None:
         if done.returncode:
             raise ServerFailed(f"the host failed: {done.stderr[-300:]}")
         for line in done.stdout.splitlines():
-            value = json.loads(line)
-            if "note" in value:
-                bench.samples.note(value["note"])
-            else:
-                bench.record(
-                    value["measure"],
-                    value["contestant"],
-                    SERVERS * SKILLS,
-                    turn,
-                    value["value"],
-                    value["unit"],
-                )
+            said = json.loads(line)
+            bench.record(
+                said["measure"], said["contestant"], SERVERS * SKILLS, turn, said["value"], said["unit"]
+            )
 
     bench.take_turns({Series("host", "skillwire", SERVERS * SKILLS): run})

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Final, TypeAlias
 
-from benchmarks.bench import PATIENCE_SECONDS, Bench
+from benchmarks.bench import CRAWL_SECONDS, PATIENCE_SECONDS, Bench
 from benchmarks.calls import Call, WrongAnswer, get_call, read_call
 from benchmarks.contestants import Contestant, script
 from benchmarks.http_load import Connection, Load, drive
-from benchmarks.processes import ServerFailed, ServerProcess
+from benchmarks.processes import ServerFailed, ServerProcess, TooSlow
 from benchmarks.samples import Series
 from benchmarks.stdio_load import Wire
 from benchmarks.tree import Skill, SkillTree
@@ -23,8 +23,6 @@ RATE: Final = "requests/s"
 CPU: Final = "CPU s per 1,000"
 _DISTINCT: Final = 100
 _ONCE: Final = 1000
-# Sixty-four connections of such a server would hold up everybody else.
-_CRAWL_SECONDS: Final = 0.25
 
 Runners: TypeAlias = dict[Series, Callable[[int], None]]
 
@@ -34,17 +32,14 @@ def http(bench: Bench, kinds: Sequence[str]) -> None:
     with ExitStack() as stack:
         runners: Runners = {}
         sizes: list[int] = []
-        for contestant, tree in bench.entrants():
+        for contestant, tree in bench.entrants("http", under_load=True):
             try:
                 server = stack.enter_context(bench.serving(contestant, tree))
+                _refuse_crawl(server, tree)
             except (ServerFailed, WrongAnswer, OSError) as error:
                 bench.give_up(Series("http", contestant.name, tree.size), error)
                 continue
             host = server.url.removeprefix("http://")
-            if (seconds := _one_answer(server, read_call(tree.skill(0)).over_http(host))) > _CRAWL_SECONDS:
-                crawling = ServerFailed(f"one answer takes {seconds:.2f} s")
-                bench.give_up(Series("http", contestant.name, tree.size), crawling)
-                continue
             if not sizes:
                 sizes = _answer_sizes(server, tree)
             calls = {kind: [call.over_http(host) for call in _calls(kind, tree)] for kind in kinds}
@@ -66,7 +61,9 @@ def first_reads(bench: Bench) -> None:
 
     def runner(who: Contestant, tree: SkillTree) -> Callable[[int], None]:
         def run(turn: int) -> None:
-            with bench.serving(who, tree) as server:
+            with bench.serving(who, tree, check=turn == 0) as server:
+                if turn == 0:
+                    _refuse_crawl(server, tree)
                 host = server.url.removeprefix("http://")
                 calls = [read_call(skill).over_http(host) for skill in tree.spread(_ONCE)]
                 load = drive(
@@ -82,7 +79,10 @@ def first_reads(bench: Bench) -> None:
         return run
 
     bench.take_turns(
-        {Series("http-first c16", who.name, tree.size): runner(who, tree) for who, tree in bench.entrants()}
+        {
+            Series("http-first c16", who.name, tree.size): runner(who, tree)
+            for who, tree in bench.entrants("http", under_load=True)
+        }
     )
 
 
@@ -91,7 +91,7 @@ def stdio(bench: Bench, kinds: Sequence[str]) -> None:
     with ExitStack() as stack:
         runners: Runners = {}
         sizes: list[int] = []
-        for contestant, tree in bench.entrants():
+        for contestant, tree in bench.entrants("stdio"):
             try:
                 _, wire = stack.enter_context(bench.wired(contestant, tree))
             except (ServerFailed, WrongAnswer, OSError) as error:
@@ -113,12 +113,15 @@ def _calls(kind: str, tree: SkillTree) -> list[Call]:
     return [KINDS[kind](skill) for skill in tree.spread(_DISTINCT)]
 
 
-def _one_answer(server: ServerProcess, call: Call) -> float:
+def _refuse_crawl(server: ServerProcess, tree: SkillTree) -> None:
+    """Raise when one client alone has to wait for long."""
+    call = read_call(tree.skill(0)).over_http(server.url.removeprefix("http://"))
     connection = Connection(server.address, PATIENCE_SECONDS)
     start = time.perf_counter()
     connection.ask(call)
     connection.close()
-    return time.perf_counter() - start
+    if (seconds := time.perf_counter() - start) > CRAWL_SECONDS:
+        raise TooSlow(f"one answer takes {seconds:.2f} s")
 
 
 def _answer_sizes(server: ServerProcess, tree: SkillTree) -> list[int]:

@@ -2,6 +2,8 @@
 
 plain_server.py FOLDER                 over stdio
 plain_server.py FOLDER --http 0        over HTTP
+plain_server.py FOLDER --http 0 --defaults
+                                       the same as somebody gets it who installs the SDK and sets nothing
 plain_server.py FOLDER --delay 2       answers `skills/list` late, for the host's benchmark
 """
 
@@ -102,6 +104,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder")
     parser.add_argument("--http", type=int, metavar="PORT")
+    parser.add_argument("--defaults", action="store_true")
     parser.add_argument("--delay", type=float, default=0)
     options = parser.parse_args()
     server = make_server(Catalog(options.folder), options.delay)
@@ -110,8 +113,16 @@ def main() -> None:
     else:
         import uvicorn
 
-        app = server.streamable_http_app(json_response=True)
-        uvicorn.run(app, host="127.0.0.1", port=options.http, access_log=False)
+        # Nobody writes a log of every request here: it would be measured, and is not what is compared.
+        if options.defaults:
+            # The SDK streams its answers, and brings uvicorn without a faster loop or parser.
+            app = server.streamable_http_app()
+            uvicorn.run(
+                app, host="127.0.0.1", port=options.http, access_log=False, loop="asyncio", http="h11"
+            )
+        else:
+            app = server.streamable_http_app(json_response=True)
+            uvicorn.run(app, host="127.0.0.1", port=options.http, access_log=False)
 
 
 if __name__ == "__main__":

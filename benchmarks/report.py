@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from benchmarks.contestants import EVERYBODY
 from benchmarks.machine import Machine
 from benchmarks.samples import Samples
-from benchmarks.targets import Verdict
+from benchmarks.targets import Beside, Verdict, beside_defaults
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[int] = ()) -> str:
@@ -30,15 +30,46 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable
 def target_table(verdicts: Iterable[Verdict]) -> str:
     rows = [
         (
+            "**not met**" if verdict.word == "not met" else verdict.word,
             verdict.target.what,
             verdict.target.wanted,
             "" if verdict.ratio is None else figure(verdict.ratio),
             "" if verdict.cpu_ratio is None else figure(verdict.cpu_ratio),
-            verdict.word,
         )
         for verdict in verdicts
     ]
-    return table(("what", "target", "seen", "by CPU", ""), rows, right=[2, 3])
+    return table(("", "what", "target", "seen", "by CPU"), rows, right=[3, 4])
+
+
+def summary(verdicts: Sequence[Verdict]) -> str:
+    """How many targets were met, in a sentence, and which were not."""
+    parts: list[str] = []
+    for is_stretch, noun in ((False, "targets"), (True, "stretch targets")):
+        some = [verdict for verdict in verdicts if verdict.target.is_stretch is is_stretch]
+        counts = {
+            word: sum(each.word == word for each in some) for word in ("met", "not met", "not measured")
+        }
+        said = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+        if some:
+            parts.append(f"Of {len(some)} {noun}: {said}.")
+    return " ".join(parts)
+
+
+def beside_table(rows: Iterable[Beside]) -> str:
+    return table(
+        ("what", "skillwire", "by CPU", "plain, tuned", "by CPU"),
+        [
+            (
+                row.what,
+                *(
+                    "" if value is None else f"{figure(value)} ×"
+                    for value in (row.ours, row.ours_by_cpu, row.plain, row.plain_by_cpu)
+                ),
+            )
+            for row in rows
+        ],
+        right=[1, 2, 3, 4],
+    )
 
 
 def median_table(samples: Samples) -> str:
@@ -60,7 +91,9 @@ def median_table(samples: Samples) -> str:
         )
         for (measure, size), cells in sorted(rows.items())
     ]
-    return table(("measure", "skills", "unit", *EVERYBODY, "limits"), lines, right=[1, 3, 4, 5, 6])
+    return table(
+        ("measure", "skills", "unit", *EVERYBODY, "limits"), lines, right=[1, *range(3, 3 + len(EVERYBODY))]
+    )
 
 
 def figure(value: float) -> str:
@@ -75,6 +108,7 @@ def page(
 ) -> str:
     """RESULTS.md: the last honest table."""
     notes = [f"- {note}" for note in samples.notes]
+    beside = beside_defaults(samples)
     return "\n".join(
         [
             "# Results",
@@ -85,8 +119,21 @@ def page(
             "",
             "## Targets",
             "",
+            summary(verdicts),
+            "",
             target_table(verdicts),
             "",
+            *(
+                [
+                    "No target, for comparison: the same against `plain-defaults`, the plain server with what"
+                    " installing the SDK brings.",
+                    "",
+                    beside_table(beside),
+                    "",
+                ]
+                if beside
+                else []
+            ),
             *(["Of this run:", "", *notes, ""] if notes else []),
             "## Medians",
             "",

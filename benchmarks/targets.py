@@ -6,15 +6,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from benchmarks.contestants import PLAIN, PLAIN_DEFAULTS, TYPESCRIPT
+from benchmarks.contestants import SKILLWIRE as _US
 from benchmarks.measure_edit import QUIET
-from benchmarks.measure_host import ALL, SERVERS, SKILLS, SLOWEST
+from benchmarks.measure_host import ALL, BARE, SERVERS, SKILLS, SLOWEST
 from benchmarks.measure_load import BARE_HTTP
 from benchmarks.measure_start import DUMPS
 from benchmarks.samples import Samples, Series
 
 _SMALL: Final = 100
 _LARGE: Final = 10_000
-_US: Final = "skillwire"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,34 @@ def judge(samples: Samples, targets: Iterable[Target] | None = None) -> list[Ver
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Skillwire and the tuned plain server beside the plain one with the SDK's defaults. No target."""
+
+    what: str
+    ours: float | None
+    ours_by_cpu: float | None
+    plain: float | None
+    plain_by_cpu: float | None
+
+
+def beside_defaults(samples: Samples) -> list[Beside]:
+    """What the same comparison looks like against a server that sets nothing, where it took part."""
+    found: list[Beside] = []
+    for target in _serving():
+        if target.under.contestant != PLAIN:
+            continue
+        defaults = _against(target.over, PLAIN_DEFAULTS)
+        ratios = [
+            ratio
+            for one in (target.over, target.under)
+            for ratio in (samples.ratio(one, defaults), samples.ratio(_cpu(defaults), _cpu(one)))
+        ]
+        if ratios[0] is not None:
+            found.append(Beside(target.what, *ratios))
+    return found
+
+
 def all_targets() -> list[Target]:
     return [*_serving(), *_flatness(), *_stdio(), *_starting(), *_rest()]
 
@@ -79,7 +108,7 @@ def _serving() -> Iterator[Target]:
         for kind in ("read", "get"):
             what = f"HTTP {kind}, {connections} connection{'s' if connections > 1 else ''}"
             ours = Series(f"http-{kind} c{connections}", _US, _SMALL)
-            yield Target(what, ours, _against(ours, "plain"), over_plain, at_least=True)
+            yield Target(what, ours, _against(ours, PLAIN), over_plain, at_least=True)
             yield Target(what, ours, _against(ours, BARE_HTTP), of_bare, at_least=True)
 
 
@@ -95,16 +124,16 @@ def _stdio() -> Iterator[Target]:
         for window in (1, 16):
             ours = Series(f"stdio-{kind} w{window}", _US, _SMALL)
             what = f"stdio {kind}, {window} under way"
-            yield Target(what, ours, _against(ours, "plain"), 2, at_least=True)
-            yield Target(what, ours, _against(ours, "plain"), 3.3, at_least=True, is_stretch=True)
+            yield Target(what, ours, _against(ours, PLAIN), 2, at_least=True)
+            yield Target(what, ours, _against(ours, PLAIN), 3.3, at_least=True, is_stretch=True)
 
 
 def _starting() -> Iterator[Target]:
     for transport in ("stdio", "http"):
         ours = Series(f"start {transport}", _US, _SMALL)
         what = f"start to first page over {transport}, N = 100"
-        yield Target(what, ours, _against(ours, "plain"), 0.75, at_least=False)
-        yield Target(what, ours, _against(ours, "typescript"), 1, at_least=False, is_stretch=True)
+        yield Target(what, ours, _against(ours, PLAIN), 0.75, at_least=False)
+        yield Target(what, ours, _against(ours, TYPESCRIPT), 1, at_least=False, is_stretch=True)
     first, again = Series("start stdio", _US, _LARGE), Series("start-again stdio", _US, _LARGE)
     scan = Series("start stdio", "imports + scan", _LARGE)
     stat = Series("start stdio", "imports + stat", _LARGE)
@@ -120,13 +149,16 @@ def _rest() -> Iterator[Target]:
     for transport in ("stdio", "http"):
         ours = Series(f"memory {transport}", _US, _LARGE)
         what = f"peak memory over {transport}, N = 10,000"
-        yield Target(what, ours, _against(ours, "typescript"), 0.2, at_least=False)
+        yield Target(what, ours, _against(ours, TYPESCRIPT), 0.2, at_least=False)
     ours = Series("edit", _US, _LARGE)
     yield Target("an edit visible, N = 10,000", ours, _against(ours, QUIET), 1, at_least=False)
-    for kind in ("http", "stdio"):
+    for kind, what, slowest in (
+        ("http", "host: 20 servers over http, one late", SLOWEST),
+        ("stdio", "host: 20 servers over stdio, one late", SLOWEST),
+        ("start", "host: 20 servers started at once", BARE),
+    ):
         every = Series(f"host-discovery {kind}", ALL, SERVERS * SKILLS)
-        what = f"host: 20 servers over {kind}"
-        yield Target(what, every, _against(every, SLOWEST), 1.1, at_least=False)
+        yield Target(what, every, _against(every, slowest), 1.1, at_least=False)
 
 
 def _cpu(series: Series) -> Series:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from benchmarks.bench import rotated
 from benchmarks.machine import look
-from benchmarks.report import figure, median_table, page, table, target_table
+from benchmarks.report import figure, median_table, page, summary, table, target_table
 from benchmarks.samples import Sample, Samples, Series
-from benchmarks.targets import Target, Verdict, all_targets, judge
+from benchmarks.targets import Beside, Target, Verdict, all_targets, beside_defaults, judge
 
 OURS = Series("http-read c16", "skillwire", 100)
 PLAIN = Series("http-read c16", "plain", 100)
@@ -93,12 +93,34 @@ def test_a_figure_has_three_that_count(value: float, text: str) -> None:
 def test_the_page_says_what_was_not_measured_and_what_to_know() -> None:
     samples = run()
     samples.note("fastmcp gave up")
-    machine = look(pinned=True, load_before=0.5)
+    machine = look(pinned=True, load_before=0.5, minutes=29.6)
     text = page(samples, judge(samples), machine, rounds=5, command="python -m benchmarks --write")
     assert "`python -m benchmarks --write`" in text
     assert "- fastmcp gave up" in text
     assert "not measured" in text
+    assert "it took 30 minutes" in text
+    assert "for comparison" not in text
     assert all(line in text for line in machine.lines())
+
+
+def test_what_was_met_is_counted_and_stretch_targets_apart() -> None:
+    stretch = Target("x", OURS, PLAIN, 10, at_least=True, is_stretch=True)
+    verdicts = [*judge(run())[:3], *judge(run(), [stretch])]
+    said = "Of 3 targets: 1 met, 1 not met, 1 not measured. Of 1 stretch targets: 1 not met."
+    assert summary(verdicts) == said
+    assert "| **not met**  | HTTP read, 16 connections" in target_table(verdicts)
+
+
+def test_the_servers_are_shown_beside_one_with_the_sdks_defaults() -> None:
+    rates = {"skillwire": 9000.0, "plain": 1000.0, "plain-defaults": 500.0}
+    samples = Samples(
+        Sample(f"http-read c16{measure}", who, 100, 0, value, "")
+        for who, rate in rates.items()
+        for measure, value in (("", rate), (" cpu", 1000 / rate))
+    )
+    assert beside_defaults(samples) == [Beside("HTTP read, 16 connections", 18, 18, 2, 2)]
+    text = page(samples, judge(samples), look(pinned=True, load_before=0, minutes=1), rounds=1, command="")
+    assert "| HTTP read, 16 connections |      18 × |   18 × |" in text
 
 
 def test_a_target_table_leaves_out_a_ratio_that_there_is_not() -> None:
