@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Final
@@ -28,14 +29,14 @@ _LITTER_PATTERNS: Final = (
     ".*.kate-swp",
 )
 # Most names are plain; these marks are the only way into a pattern above.
-_MARKS: Final = ("~", ".sw", "#", "._", ".py", ".kate")
+_MARK: Final = re.compile(r"[~#]|\.(?:sw|_|py[co]|kate)")
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def belongs_to_skill(name: str) -> bool:
     """Whether a file or directory of this name is part of the skill that it lies in."""
     if name in _NEVER:
         return False
-    if any(mark in name for mark in _MARKS):
+    if _MARK.search(name):
         return not any(fnmatchcase(name, pattern) for pattern in _LITTER_PATTERNS)
     return True

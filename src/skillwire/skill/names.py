@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NewType
+import re
+from typing import Final, NewType
 
 from skillwire.errors import FormatError
 from skillwire.issues import Issue
@@ -11,11 +12,15 @@ SkillName = NewType("SkillName", str)
 """A string that `parse_name` accepted."""
 
 MAX_NAME_LENGTH = 64
+# Good at a glance, as most names are.
+_USUAL: Final = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*+")
 
 
 def name_issues(name: str) -> list[Issue]:
     """Everything that is wrong with a name (FMT-2); empty when it is good."""
     issues: list[Issue] = []
+    if len(name) <= MAX_NAME_LENGTH and _USUAL.fullmatch(name):
+        return issues
 
     def remark(rule: str, message: str, remedy: str) -> None:
         issues.append(Issue(rule=rule, message=message, remedy=remedy))

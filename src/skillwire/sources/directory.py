@@ -24,6 +24,7 @@ from skillwire.skill.membership import belongs_to_skill
 from skillwire.skill.uris import SkillUri, is_inside, path_below, shown_uri, skill_root
 from skillwire.sources.base import DirectoryChild, Problem
 from skillwire.sources.claims import Lost, settle
+from skillwire.sources.collector import collector_paused
 from skillwire.sources.files import FileRecord, hash_file, is_passing
 from skillwire.sources.rescan import Start, concerns_skills, start_of, starts_for
 from skillwire.sources.roots import Root, parse_root
@@ -155,7 +156,7 @@ class DirectorySource:
         """Walk again what holds this file, unless somebody else has done so since it was read."""
         async with self._scanning:
             uri = stale.resource.uri
-            if self.snapshot.files.get(uri) is stale:
+            if self.snapshot.files.get(uri) == stale:
                 await self._walk_again(self.snapshot.skills_around(uri)[0], distrusted=stale.path)
 
     async def _look_for(self, uri: SkillUri) -> None:
@@ -198,13 +199,13 @@ class DirectorySource:
             self._roots,
             limits=self._limits,
             allow_oversize=self._allow_oversize,
-            known=Known(before.files, before.skills),
+            known=Known(before.skills, before.files),
             before=before,
         )
 
     def _scan_from(self, before: Snapshot, starts: Sequence[Start], distrusted: str = "") -> Snapshot:
         """The next snapshot after walking directories that no skill encloses, and nothing else."""
-        known = Known(before.files, before.skills, distrusted)
+        known = Known(before.skills, before.files, distrusted)
         gone: dict[SkillUri, ScannedSkill] = {}
         come: list[ScannedSkill] = []
         problems = before.problems
@@ -239,6 +240,13 @@ def scan(
 
     A root that was there `before` and is gone holds nothing until it is back.
     """
+    with collector_paused():
+        return _scan(roots, limits, allow_oversize, known, before)
+
+
+def _scan(
+    roots: Sequence[Root], limits: Limits, allow_oversize: bool, known: Known | None, before: Snapshot | None
+) -> Snapshot:
     walks = [Walk(root, limits=limits, allow_oversize=allow_oversize, known=known) for root in roots]
     problems: list[Problem] = []
     for root, walk in zip(roots, walks, strict=True):

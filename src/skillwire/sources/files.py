@@ -6,9 +6,9 @@ import errno
 import hashlib
 import os
 import stat
+import struct
 import time
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple, NewType
 
 from skillwire.skill.digests import Digest
 from skillwire.skill.entries import SkillResource
@@ -29,50 +29,58 @@ _TICK_NS: Final = 50_000_000
 _PASSING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR})
 
 
-@dataclass(frozen=True, slots=True)
-class FileRecord:
-    """A file that was hashed. `modified`, `changed` and `inode` tell whether it may be another one by now.
+_STAMP: Final = struct.Struct("<qqQ")
 
-    `is_settled` is false for a file that was hashed right after a change: its times prove nothing.
-    """
+Stamp = NewType("Stamp", bytes)
+"""When a file was modified and changed, and its inode, packed: tens of thousands of them are held."""
+STAMP_BYTES: Final = _STAMP.size
+UNSETTLED: Final = Stamp(bytes(STAMP_BYTES))
+"""In place of a stamp: the file was hashed right after a change, and its times prove nothing."""
+
+
+class FileRecord(NamedTuple):
+    """A file that was hashed. The stamp tells whether it may be another one by now."""
 
     resource: SkillResource
     path: str
-    modified: int
-    changed: int
-    inode: int
-    is_settled: bool
+    stamp: Stamp
+
+    @property
+    def modified(self) -> int:
+        return _STAMP.unpack(self.stamp)[0]
+
+    @property
+    def changed(self) -> int:
+        return _STAMP.unpack(self.stamp)[1]
 
     def is_unchanged(self, status: os.stat_result) -> bool:
-        return self.is_settled and (self.resource.size, self.modified, self.changed, self.inode) == (
-            status.st_size,
-            status.st_mtime_ns,
-            status.st_ctime_ns,
-            status.st_ino,
-        )
+        return is_as_stamped(self.resource.size, self.stamp, status)
 
 
-@dataclass(frozen=True, slots=True)
-class HashedFile:
+class HashedFile(NamedTuple):
     """The digest of the bytes that were read, their number, and the bytes themselves where they were kept."""
 
     digest: Digest
     size: int
-    status: os.stat_result
-    is_settled: bool
+    stamp: Stamp
     data: bytes | None
 
     def record(self, uri: SkillUri, path: str) -> FileRecord:
         """What to remember of it."""
-        seen = self.status
-        return FileRecord(
-            SkillResource(uri, self.digest, self.size),
-            path,
-            seen.st_mtime_ns,
-            seen.st_ctime_ns,
-            seen.st_ino,
-            self.is_settled,
-        )
+        return FileRecord(SkillResource(uri, self.digest, self.size), path, self.stamp)
+
+
+def stamp_of(status: os.stat_result) -> Stamp:
+    """What the status of a file says about its times and its identity."""
+    try:
+        return Stamp(_STAMP.pack(status.st_mtime_ns, status.st_ctime_ns, status.st_ino))
+    except struct.error:  # A time beyond the year 2262, or an inode of 128 bits.
+        return UNSETTLED
+
+
+def is_as_stamped(size: int, stamp: bytes, status: os.stat_result) -> bool:
+    """Whether a file that had this size and stamp has them still."""
+    return size == status.st_size and stamp != UNSETTLED and stamp == stamp_of(status)
 
 
 def hash_file(path: str, *, keep: bool, at_most: int | None = None) -> HashedFile:
@@ -87,25 +95,25 @@ def hash_file(path: str, *, keep: bool, at_most: int | None = None) -> HashedFil
         if not stat.S_ISREG(status.st_mode):
             raise OSError(None, "not a regular file", path)
         is_settled = max(status.st_mtime_ns, status.st_ctime_ns) < time.time_ns() - _TICK_NS
-        hasher = hashlib.sha256()
-        size = 0
-        kept: list[bytes] = []
         # One byte more than there should be: a file that did not grow is read in one go.
         wanted = min(status.st_size + 1, _CHUNK)
-        while chunk := os.read(descriptor, wanted):
+        chunk = os.read(descriptor, wanted)
+        hasher = hashlib.sha256(chunk)
+        size = len(chunk)
+        kept = [chunk]
+        # Of a regular file, a short read is the last.
+        while len(chunk) == wanted and (at_most is None or size <= at_most):
+            wanted = _CHUNK
+            chunk = os.read(descriptor, wanted)
             hasher.update(chunk)
             size += len(chunk)
             if keep:
                 kept.append(chunk)
-            if at_most is not None and size > at_most:
-                break
-            if len(chunk) < wanted:
-                break  # Of a regular file, a short read is the last.
-            wanted = _CHUNK
     finally:
         os.close(descriptor)
     digest = Digest("sha256:" + hasher.hexdigest())
-    return HashedFile(digest, size, status, is_settled, b"".join(kept) if keep else None)
+    stamp = stamp_of(status) if is_settled else UNSETTLED
+    return HashedFile(digest, size, stamp, b"".join(kept) if keep else None)
 
 
 def is_passing(error: OSError) -> bool:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Final, NamedTuple
 
 from skillwire.errors import FormatError, LimitExceeded, SourceError
 from skillwire.issues import Issue
@@ -24,9 +25,11 @@ from skillwire.sources.snapshot import ScannedSkill
 
 __all__ = ["FoundSkill", "Known", "Walk"]
 
+_SKILL_FILE_LOWER: Final = SKILL_FILE.lower()
+_name_of: Final = attrgetter("name")
 
-@dataclass(frozen=True, slots=True)
-class _Item:
+
+class _Item(NamedTuple):
     """A child of a directory. `walked` is its path as the walk came, `path` the real one."""
 
     name: str
@@ -34,9 +37,12 @@ class _Item:
     path: str
     status: os.stat_result
 
+    @property
+    def is_file(self) -> bool:
+        return stat.S_ISREG(self.status.st_mode)
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+
+class _Place(NamedTuple):
     """Where the walk stands: a directory, its URI and the identities of the directories that led here."""
 
     walked: str
@@ -122,31 +128,40 @@ class Walk:
             )
         try:
             with os.scandir(place.path) as entries:
-                found = sorted((e for e in entries if belongs_to_skill(e.name)), key=lambda e: e.name)
+                found = [entry for entry in entries if belongs_to_skill(entry.name)]
         except OSError as error:
             self._unreadable(owners, place.walked, error)
             return
+        found.sort(key=_name_of)
         # 1. Look at every child, links resolved.
         items: list[_Item] = []
         failed: list[tuple[str, OSError]] = []
+        is_real = place.walked == place.path
+        is_skill = False
         for entry in found:
-            walked = os.path.join(place.walked, entry.name)
+            name, path = entry.name, entry.path
+            walked = path if is_real else os.path.join(place.walked, name)
             try:
-                item = self._look(entry, walked)
+                if entry.is_symlink():
+                    path = self._resolve(path, walked)
+                    if path is None:
+                        continue
+                item = _Item(name, walked, path, os.stat(path, follow_symlinks=False))
             except FileNotFoundError:
                 continue  # Deleted since the directory was listed.
             except OSError as error:
                 failed.append((walked, error))
                 continue
-            if item is not None:
-                items.append(item)
+            items.append(item)
+            if name == SKILL_FILE and item.is_file:
+                is_skill = True
         # 2. A directory with a SKILL.md is a skill (FMT-1).
         mine = None
-        if any(item.name == SKILL_FILE and stat.S_ISREG(item.status.st_mode) for item in items):
+        if is_skill:
             if may_be_named:
                 place = self._named_root(place)
             if place.uri is not None:
-                mine = Gathering(SkillUri(f"{place.uri}/{SKILL_FILE}"), place.walked)
+                mine = Gathering(SkillUri(f"{place.uri}/{SKILL_FILE}"), place.walked, is_nested=bool(owners))
                 owners = (*owners, mine)
         elif not owners:
             self._remark_misspelt(items)
@@ -164,25 +179,23 @@ class Walk:
     def _named_root(self, place: _Place) -> _Place:
         """A root that is itself a skill has its own name as the last segment of the skill path."""
         try:
-            return replace(place, uri=place.uri_of(self._root.path.name, self._limits))
+            return place._replace(uri=place.uri_of(self._root.path.name, self._limits))
         except FormatError as error:
             self._remark(place.walked, "file-name", error.issues[0].message, error.issues[0].remedy)
-            return replace(place, uri=None)
+            return place._replace(uri=None)
 
-    def _look(self, entry: os.DirEntry[str], walked: str) -> _Item | None:
-        """What an entry is; `None` and a remark for a link that leaves the root or leads nowhere."""
-        path = entry.path
-        if entry.is_symlink():
-            try:
-                path = os.path.realpath(path, strict=True)
-            except OSError:
-                self._remark(walked, "link-dangling", "is a link that leads nowhere", "mend or remove it")
-                return None
-            if not self._is_inside(path):
-                message = "is a link that leaves the directory served"
-                self._remark(walked, "link-leaves-root", message, "copy the file in")
-                return None
-        return _Item(entry.name, walked, path, os.stat(path, follow_symlinks=False))
+    def _resolve(self, path: str, walked: str) -> str | None:
+        """What a link leads to; `None` and a remark when that is nothing, or lies outside the root."""
+        try:
+            path = os.path.realpath(path, strict=True)
+        except OSError:
+            self._remark(walked, "link-dangling", "is a link that leads nowhere", "mend or remove it")
+            return None
+        if not self._is_inside(path):
+            message = "is a link that leaves the directory served"
+            self._remark(walked, "link-leaves-root", message, "copy the file in")
+            return None
+        return path
 
     def _is_inside(self, path: str) -> bool:
         return path == str(self._root.path) or path.startswith(self._inside)
@@ -190,7 +203,8 @@ class Walk:
     def _take(self, item: _Item, place: _Place, owners: tuple[Gathering, ...]) -> bool:
         """Take in one child of a directory; false when it is no part of what is served."""
         mode = item.status.st_mode
-        if not stat.S_ISDIR(mode) and not (owners and stat.S_ISREG(mode)):
+        is_directory = stat.S_ISDIR(mode)
+        if not is_directory and not (owners and stat.S_ISREG(mode)):
             return False  # a file of no skill, a device, a pipe, a socket
         try:
             uri = place.uri_of(item.name, self._limits)
@@ -198,13 +212,13 @@ class Walk:
             issue = error.issues[0]
             self._blame(owners, item.walked, "file-name", issue.message, issue.remedy)
             return True
-        if stat.S_ISDIR(mode):
+        if is_directory:
             return self._enter(item, uri, place, owners)
         file = FoundFile(uri, item.path, item.walked, item.status)
         for owner in owners:
             owner.add(file)
             if self._bench.is_oversize(owner):
-                owner.files.clear()  # Counted on for the report; none of it will be read.
+                owner.forget_files()  # Counted on for the report; none of it will be read.
         return True
 
     def _enter(self, item: _Item, uri: SkillUri, place: _Place, owners: tuple[Gathering, ...]) -> bool:
@@ -214,7 +228,7 @@ class Walk:
         if len(place.trail) > self._limits.directory_depth:
             self._blame(owners, item.walked, "too-deep", "lies too deep", "move it nearer to the top")
             return False
-        if not owners and item.path != os.path.join(place.path, item.name):
+        if not owners and not self.has_outer_links and item.path != os.path.join(place.path, item.name):
             self.has_outer_links = True
         self._visit(_Place(item.walked, item.path, uri, (*place.trail, identity)), owners)
         return True
@@ -231,7 +245,7 @@ class Walk:
 
     def _remark_misspelt(self, items: list[_Item]) -> None:
         for item in items:
-            if item.name.lower() == SKILL_FILE.lower() and stat.S_ISREG(item.status.st_mode):
+            if item.name.lower() == _SKILL_FILE_LOWER and item.is_file:
                 self._remark(item.walked, "skill-md-case", "is not spelt SKILL.md", "rename it to SKILL.md")
 
     def _unreadable(self, owners: tuple[Gathering, ...], walked: str, error: OSError) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,11 +20,19 @@ import anyio.from_thread
 import anyio.to_thread
 
 QUIET_MS: Final = 100
-"""A batch ends when nothing has happened for so long: whoever saves a file in steps is done by then."""
+"""The longest that one change waits for others: whoever saves a file in steps is done by then."""
 LONGEST_MS: Final = 400
 """A batch ends after so long, however busy it is."""
+# `watchfiles` looks every so often, at times of its own. A change waits for the next look, and a batch ends
+# at the first look after it that finds nothing new: between one step and two.
+_STEP_MS: Final = QUIET_MS // 2
 _TICK_MS: Final = 250
 _RETRY_SECONDS: Final = 1.0
+# To begin takes a second where there are thousands of directories, and nothing else runs meanwhile. First
+# answers go first: it waits for a moment in which the process has next to nothing to do, within reason.
+_LULL_SECONDS: Final = 0.1
+_LULL_SHARE: Final = 0.2
+_LULLS_AWAITED: Final = 30
 # In a burst of this size events get lost: the kernel's queue is finite.
 _BURST: Final = 2000
 # Polling takes at most a tenth of one processor.
@@ -46,9 +55,10 @@ async def watch_directories(
 ) -> None:
     """Call `take` after every change below the directories that `cares` about, until cancelled.
 
-    It is called once at the start, for what changed before anybody watched. `poll` looks again and again
-    instead of waiting for events; by default only where there are none.
+    It begins when the process has a moment, and calls once then, for what changed before anybody watched.
+    `poll` looks again and again instead of waiting for events; by default only where there are none.
     """
+    await _lull()
     if poll is None:
         poll = any(map(is_without_events, directories))
     if not poll:
@@ -72,6 +82,14 @@ def is_without_events(directory: Path, *, mounts: Path = _MOUNTS) -> bool:
         if inside.startswith(at) and len(at) >= len(best):
             best, kind = at, found
     return kind in _WITHOUT_EVENTS or kind.startswith("fuse.")
+
+
+async def _lull() -> None:
+    for _ in range(_LULLS_AWAITED):
+        before = time.process_time()
+        await anyio.sleep(_LULL_SECONDS)
+        if time.process_time() - before < _LULL_SHARE * _LULL_SECONDS:
+            return
 
 
 async def _poll(take: Take) -> None:
@@ -161,7 +179,7 @@ class _Feed:
                 for changes in watchfiles.watch(
                     *self._directories,
                     watch_filter=is_wanted,
-                    step=QUIET_MS,
+                    step=_STEP_MS,
                     debounce=LONGEST_MS,
                     rust_timeout=_TICK_MS,
                     yield_on_timeout=True,
