@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Awaitable, Callable
@@ -94,6 +95,10 @@ def _run_http(
 def _run(task: Callable[[], Awaitable[None]], *, stop: Callable[[], None] | None = None) -> None:
     """Run until the task ends or a signal asks for it; either way it is a clean end."""
     import asyncio
+
+    # The start is over. What it made is never looked through for garbage, so no answer waits for that.
+    gc.freeze()
+    gc.enable()
 
     async def main() -> None:
         running = asyncio.ensure_future(task())
