@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -76,3 +77,18 @@ def test_a_difference_is_what_can_be_told(
 def test_a_catalogue_does_not_differ_from_itself() -> None:
     same = catalogue(A)
     assert difference(same, same).changed == frozenset()
+
+
+def test_wherever_skills_come_go_and_change_their_files_and_no_others_differ() -> None:
+    versions = [
+        (None, *(make_entry(f"skill://{name}/SKILL.md", {"x.txt": text}) for text in (b"1", b"2")))
+        for name in "abcd"
+    ]
+    for before, after in product(product(*versions), repeat=2):
+        wanted = set[str]()
+        for was, now in zip(before, after, strict=True):
+            if was is not now:
+                root = (was or now or A).uri.removesuffix("/SKILL.md")
+                wanted |= {f"{root}/x.txt"} if was and now else {f"{root}/x.txt", f"{root}/SKILL.md"}
+        found = difference(catalogue(*filter(None, before)), catalogue(*filter(None, after)))
+        assert found.changed == wanted

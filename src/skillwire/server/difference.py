@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import is_
 
 from skillwire.server.catalogue import Catalogue
 from skillwire.skill.entries import DYNAMIC, SkillEntry
@@ -42,6 +43,11 @@ def _pairs(
     before: Sequence[SkillEntry], after: Sequence[SkillEntry]
 ) -> Iterator[tuple[SkillEntry | None, SkillEntry | None]]:
     """The entries that are not the same object, old and new side by side. Both are in the order of URIs."""
+    # Most changes are in one place among thousands: what is the same before it and after it is left out.
+    start = _same(before, after)
+    before, after = before[start:], after[start:]
+    end = _same(before[::-1], after[::-1])
+    before, after = before[: len(before) - end], after[: len(after) - end]
     at = to = 0
     while at < len(before) and to < len(after):
         was, now = before[at], after[to]
@@ -55,6 +61,12 @@ def _pairs(
         yield was, None
     for now in after[to:]:
         yield None, now
+
+
+def _same(before: Sequence[SkillEntry], after: Sequence[SkillEntry]) -> int:
+    """How many entries are the same objects, from the first one on."""
+    pairs = map(is_, before, after)
+    return next((at for at, is_same in enumerate(pairs) if not is_same), min(len(before), len(after)))
 
 
 def _files_that_differ(was: SkillEntry | None, now: SkillEntry | None) -> Iterator[SkillUri]:
