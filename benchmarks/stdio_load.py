@@ -13,7 +13,7 @@ from benchmarks.calls import FIRST_ID, Call, WrongAnswer
 from benchmarks.http_load import Load
 from benchmarks.processes import ServerFailed, ServerProcess, TooSlow
 
-_PIECE: Final = 1 << 20
+_PIECE: Final = 1 << 16  # More would be mapped and unmapped by the system each time.
 _SILENCE_SECONDS: Final = 60
 
 

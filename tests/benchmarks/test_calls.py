@@ -15,7 +15,6 @@ from benchmarks.calls import (
     read_call,
     result_of,
 )
-from benchmarks.http_load import parse_answer
 from benchmarks.tree import make_skill
 
 SKILL = make_skill(7)
@@ -96,26 +95,3 @@ def test_an_error_has_no_result() -> None:
 
 def test_a_result_may_come_as_a_server_sent_event() -> None:
     assert result_of(b'event: message\r\ndata: {"id":1,"result":{"skills":[]}}\r\n\r\n') == {"skills": []}
-
-
-HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-
-
-@pytest.mark.parametrize(
-    ("data", "body"),
-    [
-        (HEAD + b"Content-Length: 5\r\n\r\nhello", b"hello"),
-        (HEAD + b"content-length: 5\r\n\r\nhell", None),
-        (HEAD + b"content-length: 5\r\n", None),
-        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n", b"hello"),
-        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2\r\nlo\r\n", None),
-        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhel", None),
-    ],
-)
-def test_an_answer_is_whole_when_all_of_it_is_there(data: bytes, body: bytes | None) -> None:
-    assert parse_answer(data) == body
-
-
-def test_an_answer_without_a_length_is_refused() -> None:
-    with pytest.raises(WrongAnswer):
-        parse_answer(HEAD + b"\r\nhello")
