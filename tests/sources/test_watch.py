@@ -113,39 +113,6 @@ async def test_what_changed_before_anybody_watched_is_seen_too(tmp_path: Path) -
         await until(lambda: names(source) == ["a", "b"])
 
 
-@pytest.mark.parametrize(
-    ("used", "spells"),
-    [
-        ([0.0], 1),
-        ([0.1, 0.1, 0.0], 3),
-        ([0.1, 0.019], 2),
-        ([0.1] * 30, 30),
-    ],
-    ids=["idle", "busy at first", "next to nothing to do", "always busy"],
-)
-async def test_a_watch_begins_when_the_process_has_a_moment_and_does_not_wait_for_ever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, used: list[float], spells: int
-) -> None:
-    clock = [0.0]
-    waited: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        clock[0] += used[len(waited)]
-        waited.append(seconds)
-
-    class Begun(Exception):
-        pass
-
-    async def take(_paths: frozenset[str] | None) -> bool:
-        raise Begun
-
-    monkeypatch.setattr(watch.time, "process_time", lambda: clock[0])
-    monkeypatch.setattr(watch.anyio, "sleep", sleep)
-    with pytest.raises(Begun):
-        await watch_directories([tmp_path], take, cares=lambda _path: True, poll=True)
-    assert waited == [0.1] * spells
-
-
 async def test_where_there_are_no_events_the_directories_are_looked_through(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

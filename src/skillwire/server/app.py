@@ -88,9 +88,9 @@ class SkillServer:
 
     async def run_stdio(self) -> None:
         """Serve one client over standard input and output until it goes away."""
-        # Watching from the start: the lane may answer long before the SDK's server runs.
+        # Watched without the SDK: the lane may answer long before the SDK's server runs.
         watch = self._offer.watch
-        async with nullcontext() if watch is None else watch.running():
+        async with nullcontext() if watch is None else watch.running_soon():
             await serve_stdio(self._lane, self._backstage)
 
     def http_app(
@@ -103,7 +103,7 @@ class SkillServer:
         return http_app(
             self._lane,
             lambda: self.low_level,
-            around=nullcontext if watch is None else watch.running,
+            around=nullcontext if watch is None else watch.running_soon,
             allowed_hosts=allowed_hosts,
             token=token,
             stateless=stateless,

@@ -6,6 +6,7 @@ ends, the next takes over.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -15,6 +16,7 @@ import anyio
 
 from skillwire.server.library import SkillLibrary
 from skillwire.sources.base import LiveSource
+from skillwire.sources.lull import lull
 
 if TYPE_CHECKING:
     from skillwire.server.announcer import Announcer
@@ -54,6 +56,18 @@ class Watch:
         if failure is not None:
             raise failure
 
+    @asynccontextmanager
+    async def running_soon(self) -> AsyncGenerator[None]:
+        """The same on asyncio, from the first lull on: the first answers wait for nothing of this."""
+        task = asyncio.create_task(self._watch_soon())
+        self._runs += 1
+        try:
+            yield
+        finally:
+            self._runs -= 1
+            task.cancel()
+            await asyncio.wait([task])
+
     def around(self, theirs: Lifespan) -> Lifespan:
         """A server's lifespan, with the watch in it."""
 
@@ -63,6 +77,13 @@ class Watch:
                 yield state
 
         return both
+
+    async def _watch_soon(self) -> None:
+        await lull(asyncio.sleep)
+        try:
+            await self._watch()
+        except Exception as error:  # It costs the watch, never the server.
+            _log.error("changes are no longer seen: %s", error)
 
     async def _watch(self) -> None:
         async with self._turn, anyio.create_task_group() as tasks:

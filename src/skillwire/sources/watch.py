@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +17,8 @@ from typing import Final, TypeAlias
 import anyio
 import anyio.from_thread
 import anyio.to_thread
+
+from skillwire.sources.lull import lull
 
 QUIET_MS: Final = 100
 """The longest that one change waits for others: whoever saves a file in steps is done by then."""
@@ -28,11 +29,6 @@ LONGEST_MS: Final = 400
 _STEP_MS: Final = QUIET_MS // 2
 _TICK_MS: Final = 250
 _RETRY_SECONDS: Final = 1.0
-# To begin takes a second where there are thousands of directories, and nothing else runs meanwhile. First
-# answers go first: it waits for a moment in which the process has next to nothing to do, within reason.
-_LULL_SECONDS: Final = 0.1
-_LULL_SHARE: Final = 0.2
-_LULLS_AWAITED: Final = 30
 # In a burst of this size events get lost: the kernel's queue is finite.
 _BURST: Final = 2000
 # Polling takes at most a tenth of one processor.
@@ -58,7 +54,8 @@ async def watch_directories(
     It begins when the process has a moment, and calls once then, for what changed before anybody watched.
     `poll` looks again and again instead of waiting for events; by default only where there are none.
     """
-    await _lull()
+    # To begin takes a second where there are thousands of directories, and nothing else runs meanwhile.
+    await lull(anyio.sleep)
     if poll is None:
         poll = any(map(is_without_events, directories))
     if not poll:
@@ -82,14 +79,6 @@ def is_without_events(directory: Path, *, mounts: Path = _MOUNTS) -> bool:
         if inside.startswith(at) and len(at) >= len(best):
             best, kind = at, found
     return kind in _WITHOUT_EVENTS or kind.startswith("fuse.")
-
-
-async def _lull() -> None:
-    for _ in range(_LULLS_AWAITED):
-        before = time.process_time()
-        await anyio.sleep(_LULL_SECONDS)
-        if time.process_time() - before < _LULL_SHARE * _LULL_SECONDS:
-            return
 
 
 async def _poll(take: Take) -> None:

@@ -1,0 +1,32 @@
+"""What can wait begins when the process has a moment, and does not wait for ever."""
+
+from __future__ import annotations
+
+import pytest
+
+from skillwire.sources import lull as module
+from skillwire.sources.lull import lull
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize(
+    ("used", "spells"),
+    [
+        pytest.param([0.0], 1, id="idle"),
+        pytest.param([0.1, 0.1, 0.0], 3, id="busy at first"),
+        pytest.param([0.1, 0.019], 2, id="next to nothing to do"),
+        pytest.param([0.1] * 31, 30, id="always busy"),
+    ],
+)
+async def test_a_lull_is_the_first_spell_in_which_little_was_done(
+    monkeypatch: pytest.MonkeyPatch, used: list[float], spells: int
+) -> None:
+    waited: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+
+    monkeypatch.setattr(module.time, "process_time", lambda: sum(used[: len(waited)]))
+    await lull(sleep)
+    assert waited == [0.1] * spells
