@@ -23,8 +23,9 @@ T = TypeVar("T")
 PATIENCE_SECONDS: Final = 30
 # Sixty-four connections of a server that takes this long for an answer would hold up everybody else.
 CRAWL_SECONDS: Final = 0.25
-# Whoever takes this long for one turn has shown what there is to see, and the others have waited enough.
-_LONG_TURN_SECONDS: Final = 40
+# Whoever takes so long for one turn, and so many times as long as Skillwire, has shown what there is to see.
+_LONG_TURN_SECONDS: Final = 8
+_FAR_BEHIND: Final = 8
 _CHECKED: Final = 5
 
 
@@ -68,6 +69,7 @@ class Bench:
         ran within seconds, and nobody always follows the same neighbour.
         """
         left = dict(runners)
+        ours: dict[tuple[str, int], float] = {}
         heats = list(dict.fromkeys((entrant.measure, entrant.size) for entrant in runners))
         for turn in range(rounds or self.rounds):
             for heat in heats:
@@ -80,9 +82,13 @@ class Bench:
                         self.give_up(entrant, error)
                         continue
                     seconds = time.perf_counter() - start
-                    if seconds > _LONG_TURN_SECONDS and entrant.contestant != SKILLWIRE:
+                    if entrant.contestant == SKILLWIRE:
+                        ours[heat] = seconds
+                    elif seconds > max(_LONG_TURN_SECONDS, _FAR_BEHIND * ours.get(heat, 0)):
                         del left[entrant]
-                        self.give_up(entrant, ServerFailed(f"one turn took {seconds:.0f} seconds"))
+                        self.give_up(
+                            entrant, ServerFailed(f"one turn took {seconds:.0f} s, and it had no more")
+                        )
 
     def give_up(self, entrant: Series, error: Exception) -> None:
         """Note who takes no further part, and why."""
@@ -94,7 +100,7 @@ class Bench:
     def note_of(self, entrant: Series, error: Exception) -> None:
         """Tell the readers of the table what happened."""
         reason = " ".join(str(error).split())[:400]
-        text = f"{entrant.contestant} gave up {entrant.measure} at {entrant.size:,} skills: {reason}"
+        text = f"{entrant.contestant}, {entrant.measure}, {entrant.size:,} skills: {reason}"
         self.samples.note(text)
         say(f"  {text}")
 
