@@ -22,8 +22,8 @@ from benchmarks.targets import beside_defaults, judge
 from benchmarks.tree import write_tree
 
 MEASURES: Final = (
-    "start-cold",
     "start",
+    "start-cold",
     "enumerate",
     "http-read",
     "http-get",
@@ -87,8 +87,8 @@ def _plan(bench: Bench, options: argparse.Namespace) -> list[tuple[str, Callable
         return [kind for kind in measure_load.KINDS if f"{transport}-{kind}" in only]
 
     steps: list[tuple[str, bool, Callable[[], None]]] = [
-        ("start-cold", "start-cold" in only, lambda: measure_start.cold(bench)),
         ("start", "start" in only, lambda: measure_start.warm(bench)),
+        ("start-cold", "start-cold" in only, lambda: measure_start.cold(bench)),
         ("enumerate", "enumerate" in only, lambda: measure_start.enumeration(bench)),
         ("http", bool(kinds("http")), lambda: measure_load.http(bench, kinds("http"))),
         ("http-first", "http-first" in only, lambda: measure_load.first_reads(bench)),

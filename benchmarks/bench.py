@@ -92,7 +92,8 @@ class Bench:
 
     def give_up(self, entrant: Series, error: Exception) -> None:
         """Note who takes no further part, and why."""
-        if isinstance(error, TooSlow):
+        # A cold start says more about the disk, and how busy that is, than about who starts.
+        if isinstance(error, TooSlow) and not entrant.measure.startswith("start-cold"):
             transport = "stdio" if "stdio" in entrant.measure else "http"
             self.too_slow.add((entrant.contestant, entrant.size, transport))
         self.note_of(entrant, error)

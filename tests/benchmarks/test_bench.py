@@ -77,12 +77,13 @@ def test_who_is_far_behind_has_one_turn_and_skillwire_all(monkeypatch: pytest.Mo
 def test_who_is_silent_over_one_transport_may_still_speak_over_the_other() -> None:
     bench = make_bench("skillwire", "fastmcp")
     bench.give_up(series("fastmcp"), TooSlow("no answer"))
+    bench.give_up(series("skillwire", "start-cold http"), TooSlow("the disk is busy"))
 
     def names(transport: str) -> list[tuple[str, int]]:
         return [(who.name, tree.size) for who, tree in bench.entrants(transport)]
 
     assert ("fastmcp", 100) not in names("http")
-    assert ("fastmcp", 1000) in names("http")
+    assert {("fastmcp", 1000), ("skillwire", 100)} <= set(names("http"))
     assert ("fastmcp", 100) in names("stdio")
 
 
