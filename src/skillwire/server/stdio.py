@@ -13,11 +13,10 @@ import asyncio
 import json
 import os
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 import anyio
-import anyio.abc
 
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.server.inlet import lines_from
@@ -40,8 +39,8 @@ async def serve_stdio(lane: FastLane | None, make_backstage: BackstageMaker) -> 
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
     with suppress(BrokenPipeError):
-        async with anyio.create_task_group() as tasks:
-            conversation = _Conversation(lane, make_backstage, Outlet(wire_out), tasks)
+        async with AsyncExitStack() as stack:
+            conversation = _Conversation(lane, make_backstage, Outlet(wire_out), stack)
             async for lines in lines_from(wire_in, conversation.answer_at_once):
                 for line in lines:
                     await conversation.take(line)
@@ -56,12 +55,12 @@ class _Conversation:
         lane: FastLane | None,
         make_backstage: BackstageMaker,
         outlet: Outlet,
-        tasks: anyio.abc.TaskGroup,
+        stack: AsyncExitStack,
     ) -> None:
         self._lane = lane
         self._make_backstage = make_backstage
         self._outlet = outlet
-        self._tasks = tasks
+        self._stack = stack
         self._backstage: Backstage | None = None
         self._is_modern = False
 
@@ -109,7 +108,8 @@ class _Conversation:
         # Importing the SDK takes a while; signals are heard meanwhile.
         backstage = await asyncio.to_thread(self._make_backstage, self._outlet.write)
         self._backstage = backstage
-        backstage.start(self._tasks)
+        # Entered by the task that will leave it, and not before: most conversations need no group of tasks.
+        backstage.start(await self._stack.enter_async_context(anyio.create_task_group()))
         if self._is_modern:
             await backstage.open_modern(dict(ENVELOPE))
         return backstage
