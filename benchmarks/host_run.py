@@ -29,7 +29,7 @@ _US: Final = "skillwire"
 async def main(trees: list[Path], state: Path, urls: list[str]) -> None:
     running = {f"s{number:02}": ServerConfig(url=url) for number, url in enumerate(urls)}
     recorded = {
-        f"s{number:02}": _child(script("recorded_server", record(tree), delay(number)))
+        f"s{number:02}": _child(script("recorded_server", record(tree), delay(number), isolated=True))
         for number, tree in enumerate(trees)
     }
     # What is imported on first use is no server's doing.

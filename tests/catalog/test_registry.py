@@ -345,6 +345,17 @@ def test_a_handle_is_unique_and_never_changes_its_meaning(
                 assert registry.find(handle).key == key
 
 
+def test_names_that_were_worked_out_beforehand_are_those_of_what_is_taken_in() -> None:
+    registry, plain = Registry(), Registry()
+    newer = make_entry("skill://refunds/SKILL.md", {"new.md": b""}, description="Another one.")
+    registry.foresee(DEMO, [REFUNDS, INVOICES])
+    registry.foresee(OTHER, [REFUNDS])
+    assert registry.skills() == ()
+    listings = {DEMO: [newer], OTHER: [REFUNDS]}
+    assert registry.replace_many(listings) == plain.replace_many(listings)
+    assert registry.skills() == plain.skills()
+
+
 def test_the_same_skills_are_given_until_something_changes() -> None:
     registry = Registry()
     registry.replace(DEMO, [REFUNDS])

@@ -32,6 +32,9 @@ class SkillKey:
     origin: Origin
     uri: SkillUri
 
+    def __hash__(self) -> int:
+        return hash((self.origin.label, self.uri))  # Asked for many times a skill: the kind would cost most.
+
 
 Spellings: TypeAlias = Callable[[Origin, SkillEntry], tuple[str, ...]]
 """The handles that would do for a skill, from the shortest to the one that says most."""

@@ -69,6 +69,8 @@ class _Record:
     entry: SkillEntry
     listed: bool
     handles: tuple[str, ...]
+    folds: tuple[str, ...]
+    """The handles as they are compared."""
 
 
 class Registry:
@@ -83,6 +85,7 @@ class Registry:
         self._origins: dict[str, Origin] = {}
         self._disabled: set[SkillKey] = set()
         self._watchers: list[Callable[[Changes], None]] = []
+        self._foreseen: dict[SkillKey, _Record] = {}
         # Answers to what is asked again and again, until something changes.
         self._listed: dict[bool, tuple[RegisteredSkill, ...]] = {}
         self._uris: dict[Origin, frozenset[SkillUri]] = {}
@@ -90,6 +93,12 @@ class Registry:
     def watch(self, tell: Callable[[Changes], None]) -> None:
         """Tell of every update from now on, whoever makes it."""
         self._watchers.append(tell)
+
+    def foresee(self, origin: Origin, entries: Iterable[SkillEntry]) -> None:
+        """Work out what these skills could be called, so that less is left to do when they are taken in."""
+        for entry in entries:
+            key = SkillKey(origin, entry.uri)
+            self._foreseen[key] = self._record(key, entry, listed=True)
 
     def replace(self, origin: Origin, entries: Iterable[SkillEntry]) -> Changes:
         """Take these as all that the origin lists. Skills added by URI stay, for a listing may be partial."""
@@ -112,6 +121,7 @@ class Registry:
                 if fresh.setdefault(key, entry) != entry:
                     repeated.append(key)
         records.update({key: self._record(key, entry, listed=True) for key, entry in fresh.items()})
+        self._foreseen.clear()
         return self._update(records, tuple(dict.fromkeys(repeated)))
 
     def add(self, origin: Origin, entry: SkillEntry) -> Changes:
@@ -197,9 +207,11 @@ class Registry:
             self._origins[origin.fold] = origin
 
     def _record(self, key: SkillKey, entry: SkillEntry, *, listed: bool) -> _Record:
-        known = self._records.get(key)
-        handles = known.handles if known and known.entry == entry else self._naming.handles(key, entry)
-        return _Record(entry, listed, handles)
+        known = self._foreseen.get(key) or self._records.get(key)
+        if known is not None and (known.entry is entry or known.entry == entry):
+            return _Record(entry, listed, known.handles, known.folds)
+        handles = self._naming.handles(key, entry)
+        return _Record(entry, listed, handles, tuple(map(fold_handle, handles)))
 
     def _update(self, records: dict[SkillKey, _Record], repeated: tuple[SkillKey, ...] = ()) -> Changes:
         before = self._records
@@ -229,24 +241,23 @@ class Registry:
         """Give every skill its handle; the new collisions of bare handles."""
         claims: dict[str, list[SkillKey]] = {}
         for key, record in self._records.items():
-            for handle in record.handles:
-                claims.setdefault(fold_handle(handle), []).append(key)
+            for fold in record.folds:
+                claims.setdefault(fold, []).append(key)
         clashes: dict[str, list[SkillKey]] = {}
         for fold, keys in claims.items():
             known = self._contested.get(fold, frozenset())
             if len(keys) > 1 and not known.issuperset(keys):
                 self._contested[fold] = known.union(keys)
                 # A name that two want is told once, not again for each longer spelling of it.
-                first = self._records[keys[0]].handles[0]
-                if fold_handle(first) == fold:
-                    clashes[first] = keys
+                record = self._records[keys[0]]
+                if record.folds[0] == fold:
+                    clashes[record.handles[0]] = keys
         self._shown = {key: self._handle_for(key, record, claims) for key, record in self._records.items()}
         return clashes
 
     def _handle_for(self, key: SkillKey, record: _Record, claims: Mapping[str, list[SkillKey]]) -> str:
         *wanted, unique = record.handles
-        for handle in wanted:
-            fold = fold_handle(handle)
+        for handle, fold in zip(wanted, record.folds, strict=False):
             keeps = fold not in self._contested or self._naming.keeper(claims[fold]) == key
             if keeps and self._meanings.setdefault(handle, key) == key:
                 return handle

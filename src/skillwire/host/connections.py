@@ -6,7 +6,6 @@ line. Requests come from any task and end in an answer or a `SourceError`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from enum import StrEnum
@@ -26,6 +25,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from skillwire.errors import LimitExceeded, RequestRefused, SkillwireError, SourceError
 from skillwire.host.capped_http import CappedClient, Trouble
 from skillwire.host.config import ServerConfig
+from skillwire.host.redaction import without_secrets
 from skillwire.host.sdk_logs import keep_off_the_terminal
 from skillwire.issues import shown
 from skillwire.limits import Limits
@@ -38,8 +38,6 @@ MODERN: Final = "2026-07-28"
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
 _CLOSED: Final = (types.CONNECTION_CLOSED, "Connection closed")  # The SDK's own words for it.
-_SHORTEST_SECRET: Final = 6
-_SECRET: Final = re.compile("key|token|secret|pass|auth|credential", re.IGNORECASE)
 
 
 class Status(StrEnum):
@@ -126,9 +124,8 @@ class Connection:
                 self._settled.set()
                 await self._on_change(self)
                 if anyio.current_time() - started > _LONGEST_PAUSE:
-                    pause = (
-                        _FIRST_PAUSE  # It was well for a while; one that dies at once is tried less often.
-                    )
+                    # It was well for a while; one that dies at once is tried less often.
+                    pause = _FIRST_PAUSE
                 await self._sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
         finally:
@@ -181,7 +178,8 @@ class Connection:
             if self._fault is not None:
                 return self._fault
             return SourceError(f"{self.label} went away during {method}")
-        return RequestRefused(f"{self.label} refused {method}", code=code, said=self._without_secrets(said))
+        said = without_secrets(said, self.config)
+        return RequestRefused(f"{self.label} refused {method}", code=code, said=said)
 
     async def _converse(self) -> None:
         """One life of the connection, from the first word until it is lost."""
@@ -362,17 +360,7 @@ class Connection:
 
     def _fit(self, text: str, last_words: str) -> str:
         said = f"{text} ({last_words})" if last_words and last_words not in text else text
-        return shown(self._without_secrets(said), 300)
-
-    def _without_secrets(self, text: str) -> str:
-        """A server may repeat what it was given, in an error or on its way out."""
-        config = self.config
-        options = zip(config.command, config.command[1:], strict=False)
-        arguments = (given.rpartition("=")[2] for name, given in options if _SECRET.search(name + given))
-        for secret in (config.token, *config.headers.values(), *config.env.values(), *arguments):
-            if len(secret) >= _SHORTEST_SECRET:
-                text = text.replace(secret, "***")
-        return text
+        return shown(without_secrets(said, self.config), 300)
 
 
 def _nothing() -> None:

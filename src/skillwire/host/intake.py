@@ -72,6 +72,7 @@ class Intake:
         taken = tuple(entry for entry, refusal in refusals if not refusal)
         if self._collected is not None:
             self._collected[origin] = taken
+            self._registry.foresee(origin, taken)  # Others are still waited for: there is time now.
         else:
             self._report(self._registry.replace(origin, taken))
 
