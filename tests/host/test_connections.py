@@ -157,3 +157,26 @@ async def test_a_process_gets_the_environment_it_is_given_and_none_of_our_secret
         pass
     assert "GIVEN" in out.read_text()
     assert "SOME_SECRET" not in out.read_text()
+
+
+async def test_certificates_that_the_environment_names_count_for_every_later_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def reason() -> str:
+        pauses = Pauses(1)
+        config = ServerConfig(url="https://127.0.0.1:9/mcp")
+        connection = Connection("shop", config, limits=DEFAULT_LIMITS, on_change=ignore, sleep=pauses)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(connection.run)
+            await pauses.enough.wait()
+            tasks.cancel_scope.cancel()
+        return connection.reason
+
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    assert await reason() == "nothing listens there"
+    none = tmp_path / "none.pem"
+    none.write_bytes(b"no certificate\n")
+    monkeypatch.setenv("SSL_CERT_FILE", str(none))
+    assert "certificate" in (await reason()).lower()
+    monkeypatch.delenv("SSL_CERT_FILE")
+    assert await reason() == "nothing listens there"
