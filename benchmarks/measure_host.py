@@ -47,7 +47,7 @@ def host(bench: Bench) -> None:
         ]
         for number, server in enumerate(servers):
             server.await_url(_PATIENCE_SECONDS)
-            record(trees / f"{number:02}").write_text(json.dumps(_answers(server)))
+            record(trees / f"{number:02}").write_text(_answers(server))
         _run(bench, trees, [f"{server.url}/mcp" for server in servers])
 
 
@@ -58,16 +58,20 @@ def delay(number: int) -> float:
 
 def record(tree: Path) -> Path:
     """Where the answers are that a recorded server of this tree gives."""
-    return tree.with_suffix(".json")
+    return tree.with_suffix(".record")
 
 
-def _answers(server: ServerProcess) -> dict[str, object]:
+def _answers(server: ServerProcess) -> str:
     host = server.url.removeprefix("http://")
     connection = Connection(server.address)
     calls = {"server/discover": make_call("server/discover", {}), "skills/list": list_call()}
-    answers = {method: result_of(connection.ask(call.over_http(host))) for method, call in calls.items()}
+    lines = [
+        line
+        for method, call in calls.items()
+        for line in (method, json.dumps(result_of(connection.ask(call.over_http(host)))))
+    ]
     connection.close()
-    return dict(answers)
+    return "\n".join(lines)
 
 
 def _run(bench: Bench, trees: Path, urls: list[str]) -> None:

@@ -21,6 +21,7 @@ from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import from_json
 
 from skillwire.errors import LimitExceeded, RequestRefused, SkillwireError, SourceError
 from skillwire.host.capped_http import CappedClient, Trouble
@@ -386,8 +387,11 @@ async def _over_lines(
                     if not line.strip():
                         continue
                     try:
-                        message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
-                    except ValidationError as error:
+                        # Parsed once: `validate_json` would parse it for each kind of message that it tries.
+                        message = types.jsonrpc_message_adapter.validate_python(
+                            from_json(line), by_name=False
+                        )
+                    except ValueError as error:
                         await to_client.send(error)
                         continue
                     await to_client.send(SessionMessage(message))
