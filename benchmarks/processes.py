@@ -62,6 +62,8 @@ class ServerProcess:
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         self._over_http = over_http
         env = {name: value for name, value in os.environ.items() if not name.startswith("SKILLWIRE_")}
+        # A program that was edited and may not keep its bytecode would be compiled at every start.
+        env.pop("PYTHONDONTWRITEBYTECODE", None)
         cores.pin_server()
         try:
             self.started = time.perf_counter()
