@@ -89,6 +89,14 @@ class Limits:
     """FMT-2: a longer description is shortened where it is shown."""
     file_pointers: int = 100
     """A loaded skill points to so many supporting files; the rest is counted and can be listed."""
+    index_bytes: int = 256 * MIB
+    """A longer index of what was scanned is not read."""
+    index_line_bytes: int = 16 * MIB
+    """A longer line of an index is taken for damage."""
+    indexes: int = 64
+    """So many indexes are kept; those that were used last stay."""
+    index_seconds: float = 90 * 24 * 3600
+    """An index that was not used for so long is removed."""
     config_bytes: int = 16 * MIB
     """A longer configuration file, of ours or of another client, is refused unread."""
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import logging
 import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
-from served import PATIENCE, serving, serving_stdio
+from served import INITIALIZE, PATIENCE, serving, serving_http, serving_stdio
 from skillwire.cli import main
 from skillwire.cli import serve as serve_module
 from skillwire.errors import FormatError, SourceError
@@ -249,6 +251,30 @@ def test_page_size_and_unlisted_reach_the_client(folder: Path) -> None:
         assert names == ["alpha", "nested", "zeta"]
         hidden = served.ask("skills/get", uri="skill://internal/secret/SKILL.md")["result"]
         assert hidden["skill"]["frontmatter"]["name"] == "secret"
+
+
+def test_what_was_scanned_is_kept_for_the_next_start_however_short_this_one_was(folder: Path) -> None:
+    kept = folder.parent / "cache"
+    env = {"XDG_CACHE_HOME": str(kept)}
+    with serving(folder, "--no-scan-index", env=env) as served:
+        assert served.process.communicate(timeout=PATIENCE)[0] == b""
+    assert not kept.exists()
+    with serving(folder, env=env) as served:
+        served.listen()
+        served.send(INITIALIZE)
+        served.receive()
+        assert served.process.stdin is not None
+        served.process.stdin.close()
+        assert served.process.wait(PATIENCE) == 0
+    [index] = kept.rglob("*.index")
+    index.unlink()
+    with serving_http(folder, env=env) as (url, served):
+        address = http.client.HTTPConnection(urlsplit(url).netloc, timeout=PATIENCE)
+        address.request("GET", "/healthz")
+        assert address.getresponse().status == 200
+        address.close()
+        assert served.end(signal.SIGTERM) == 0
+    assert index.stat().st_size > 0
 
 
 def test_an_interrupt_while_it_scans_ends_it_without_a_traceback(tmp_path: Path) -> None:

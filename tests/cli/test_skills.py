@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from skillwire import DirectorySource
 from skillwire.cli import main
+from skillwire.sources.index_folder import index_folder
 from terminals import Terminal
 
 SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
@@ -346,9 +348,24 @@ def test_the_cache_is_listed_and_cleared_by_server(run: Run, tmp_path: Path) -> 
     assert Path(place).is_relative_to(tmp_path)
 
 
+def test_indexes_of_served_directories_are_counted_and_cleared_with_the_cache(
+    run: Run, tmp_path: Path
+) -> None:
+    plant("served/refunds")
+    source = DirectorySource(["served"], index=index_folder())
+    source.save_index()
+    [index] = run("cache", "list", "--json").document["indexes"]
+    assert Path(index["path"]).stat().st_size == index["size"]
+    assert Path(index["path"]).parent == Path(run("paths", "--json").document["paths"]["indexes"]["path"])
+    assert "1 index file of directories that were served" in run("cache").out
+    assert run("cache", "clear").out == "Removed 0 files and 1 index file.\n"
+    assert run("cache", "clear", "--json").document["indexes"] == 0
+    assert run("cache").out == "The cache is empty.\n"
+
+
 def test_paths_has_the_place_of_every_file(run: Run, tmp_path: Path) -> None:
     paths = run("paths", "--json").document["paths"]
-    assert set(paths) == {"config", "project", "approvals", "trusted", "cache"}
+    assert set(paths) == {"config", "project", "approvals", "trusted", "cache", "indexes"}
     assert all(Path(place["path"]).is_relative_to(tmp_path) for place in paths.values())
     assert "not there yet" in run("paths").out
 

@@ -270,18 +270,18 @@ def test_a_file_that_cannot_be_read_costs_its_skill_only(
     assert os.strerror(error) in issue.message
 
 
-@pytest.mark.parametrize("call", ["scandir", "stat"])
+@pytest.mark.parametrize(("call", "name"), [("scandir", "locked"), ("stat", "x.txt")])
 def test_a_directory_that_cannot_be_read_costs_the_skills_it_lies_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, name: str
 ) -> None:
     write_skill(tmp_path / "bad")
     write_skill(tmp_path / "bad/inner", {"locked/x.txt": b"x"})
     write_skill(tmp_path / "good")
     write(tmp_path / "none/locked/x.txt", b"x")
-    _fail(monkeypatch, call, "locked", errno.EACCES)
+    _fail(monkeypatch, call, name, errno.EACCES)
     source = DirectorySource([tmp_path])
     assert uris(source) == ["skill://good/SKILL.md"]
-    assert sorted(Path(problem.place).name for problem in source.problems()) == ["bad", "inner", "locked"]
+    assert sorted(Path(problem.place).name for problem in source.problems()) == ["bad", "inner", name]
 
 
 @pytest.mark.parametrize("call", ["open", "scandir", "stat"])
@@ -289,7 +289,7 @@ def test_a_machine_out_of_descriptors_is_said_so_and_blames_no_skill(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     write_skill(tmp_path / "a", {"sub/x.txt": b"x"})
-    _fail(monkeypatch, call, "x.txt" if call == "open" else "sub", errno.EMFILE)
+    _fail(monkeypatch, call, "sub" if call == "scandir" else "x.txt", errno.EMFILE)
     with pytest.raises(SourceError, match="cannot be read now: Too many open files"):
         DirectorySource([tmp_path])
 
@@ -298,9 +298,10 @@ def test_what_vanishes_during_the_walk_is_no_part_of_the_skill(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_skill(tmp_path / "a", {"fleeting.tmp": b"x", "kept.txt": b"y"})
-    write_skill(tmp_path / "b", {"gone.txt": b"x"})
+    write_skill(tmp_path / "b", {"gone.txt": b"x", "gone/y.txt": b"y"})
     _fail(monkeypatch, "open", "fleeting.tmp", errno.ENOENT)
     _fail(monkeypatch, "stat", "gone.txt", errno.ENOENT)
+    _fail(monkeypatch, "scandir", "gone", errno.ENOENT)
     source = DirectorySource([tmp_path])
     assert [paths_of(entry) for entry in source.snapshot.entries] == [["SKILL.md", "kept.txt"], ["SKILL.md"]]
     assert not source.problems()

@@ -1,7 +1,8 @@
-"""`skillwire cache`: the verified files that were kept."""
+"""`skillwire cache`: the verified files that were kept, and the indexes of directories that were served."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -32,13 +33,15 @@ def list_files(as_json: AsJson = False) -> None:
     from skillwire.host.places import state_places
 
     files = sorted(SkillCache(state_places().cache).files(), key=lambda file: (file.origin, file.uri))
+    indexes = {str(path): path.stat().st_size for path in _indexes()}
     if as_json:
         show_json(
             {
                 "files": [
                     {"server": file.origin.label, "uri": file.uri, "size": file.size, "path": str(file.path)}
                     for file in files
-                ]
+                ],
+                "indexes": [{"size": size, "path": path} for path, size in indexes.items()],
             }
         )
         return
@@ -49,7 +52,10 @@ def list_files(as_json: AsJson = False) -> None:
         screen.line((label, "bold"), f"  {counted(len(of_server), 'file')}, {total}")
         for file in of_server:
             screen.line(f"  {human_size(file.size):>9}  {printable(file.uri)}")
-    if not files:
+    if indexes:
+        total = human_size(sum(indexes.values()))
+        screen.line(f"{counted(len(indexes), 'index file')} of directories that were served, {total}")
+    if not files and not indexes:
         screen.line("The cache is empty.")
 
 
@@ -60,7 +66,7 @@ def clear(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Remove the kept files. They are fetched and verified again when they are needed."""
+    """Remove the kept files and the indexes. What is needed again is fetched and verified again."""
     from skillwire.cli.output import counted
     from skillwire.cli.screen import Screen, show_json
     from skillwire.host.cache import SkillCache
@@ -76,10 +82,14 @@ def clear(
             raise SkillNotFound(f"nothing is kept of a server called {server}; there is {known}")
         origins = [wanted]
     removed = {origin.label: kept.remove_server(origin) for origin in origins}
+    indexes = [] if server is not None else _indexes()
+    for index in indexes:
+        index.unlink(missing_ok=True)
     if as_json:
-        show_json({"removed": removed})
+        show_json({"removed": removed, "indexes": len(indexes)})
         return
-    Screen().line(f"Removed {counted(sum(removed.values()), 'file')}.")
+    more = f" and {counted(len(indexes), 'index file')}" if indexes else ""
+    Screen().line(f"Removed {counted(sum(removed.values()), 'file')}{more}.")
 
 
 @app.command("path")
@@ -94,3 +104,12 @@ def path(as_json: AsJson = False) -> None:
         show_json({"path": place})
     else:
         show(place)
+
+
+def _indexes() -> list[Path]:
+    """The indexes of directories that were served."""
+    from skillwire.sources.index import indexes_in
+    from skillwire.sources.index_folder import index_folder
+
+    folder = index_folder()
+    return [] if folder is None else sorted(indexes_in(folder))

@@ -11,6 +11,7 @@ def paths(as_json: AsJson = False) -> None:
     from skillwire.cli.screen import Screen, show_json
     from skillwire.host.config_file import project_file
     from skillwire.host.places import state_places
+    from skillwire.sources.index_folder import index_folder
 
     places = state_places()
     named = {
@@ -20,6 +21,9 @@ def paths(as_json: AsJson = False) -> None:
         "trusted": places.trusted,
         "cache": places.cache,
     }
+    indexes = index_folder()
+    if indexes is not None:
+        named["indexes"] = indexes
     if as_json:
         show_json(
             {"paths": {name: {"path": str(path), "exists": path.exists()} for name, path in named.items()}}

@@ -43,8 +43,10 @@ def serve(options: ServeOptions) -> None:
     from skillwire.server.app import SkillServer
     from skillwire.server.surfaces import Surfaces
     from skillwire.sources.directory import DirectorySource
+    from skillwire.sources.index_folder import index_folder
 
-    source = DirectorySource(options.paths, allow_oversize=options.allow_oversize)
+    index = index_folder() if options.scan_index else None
+    source = DirectorySource(options.paths, allow_oversize=options.allow_oversize, index=index)
     _summarise(source, strict=options.strict)
     server = SkillServer(
         source,
@@ -66,11 +68,13 @@ def serve(options: ServeOptions) -> None:
         say(f"Serving {count} over stdio")
         if os.isatty(0):
             say("An MCP client is meant to start this command. To serve over HTTP, add --http 127.0.0.1:8000")
-        _run(lambda: server.run_stdio())
+        with source.saving_index():
+            _run(lambda: server.run_stdio())
     else:
         hosts = [*(options.allow_host or ()), address.shown_host]
         banner = f"Serving {count} at"
-        _run_http(server, address, banner, hosts=hosts, token=token, stateless=options.stateless)
+        with source.saving_index():
+            _run_http(server, address, banner, hosts=hosts, token=token, stateless=options.stateless)
 
 
 def _run_http(
@@ -174,7 +178,7 @@ def _summarise(source: DirectorySource, *, strict: bool) -> None:
     say(f"{'directory':<40} {'skills':>8} {'files':>8} {'bytes':>10}")
     for root in source.roots:
         skills = source.snapshot.skills_of(root)
-        sizes = {file.resource.uri: file.resource.size for skill in skills for file in skill.files}
+        sizes = {file.uri: file.size for skill in skills for file in skill.resources}
         place = printable(str(root.path))
         shown = place if len(place) <= 40 else f"…{place[-39:]}"
         say(f"{shown:<40} {len(skills):>8,} {len(sizes):>8,} {human_size(sum(sizes.values())):>10}")

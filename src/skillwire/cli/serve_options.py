@@ -80,6 +80,12 @@ class ServeOptions:
     watch: Annotated[
         bool, Option("--watch/--no-watch", "Follow changes on disk, and tell clients of them.")
     ] = True
+    scan_index: Annotated[
+        bool,
+        Option(
+            "--scan-index/--no-scan-index", "Remember digests, so that the next start reads what changed."
+        ),
+    ] = True
     index: Annotated[
         IndexShape, Option("--index", "The shape of skill://index.json, for clients of older drafts.")
     ] = "d2"

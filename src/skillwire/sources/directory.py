@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+import threading
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -26,6 +28,7 @@ from skillwire.sources.base import DirectoryChild, Problem
 from skillwire.sources.claims import Lost, settle
 from skillwire.sources.collector import collector_paused
 from skillwire.sources.files import FileRecord, hash_file, is_passing
+from skillwire.sources.index import ScanIndex
 from skillwire.sources.rescan import Start, concerns_skills, start_of, starts_for
 from skillwire.sources.roots import Root, parse_root
 from skillwire.sources.seal import FileSeal, seal
@@ -41,12 +44,18 @@ _PROBLEMS_LOGGED: Final = 20
 # Beyond this, one walk over everything costs less than many small ones.
 _MANY_STARTS: Final = 1000
 _TAKEN: Final = "uri-taken"
+# Long enough for a client's first questions, short enough that hardly any server ends before.
+_SAVE_AFTER_SECONDS: Final = 2
 
 _log = logging.getLogger(__name__)
 
 
 class DirectorySource:
-    """Skills found at any depth below one or more directories."""
+    """Skills found at any depth below one or more directories.
+
+    With `index`, a folder, what the scan finds is kept there for the next start, by `save_index`, and a start
+    reads only what has changed since. An index is a hint: without it, or with a damaged one, all is the same.
+    """
 
     def __init__(
         self,
@@ -54,17 +63,43 @@ class DirectorySource:
         *,
         limits: Limits = DEFAULT_LIMITS,
         allow_oversize: bool = False,
+        index: str | Path | None = None,
     ) -> None:
         self._roots = tuple(parse_root(root) for root in roots)
         self._limits = limits
         self._allow_oversize = allow_oversize
         self._scanning = anyio.Lock()
         self._missing: dict[SkillUri, ScannedSkill] = {}
-        self.snapshot = scan(self._roots, limits=limits, allow_oversize=allow_oversize)
+        self._saving = threading.Lock()
+        self._unsaved: ScanIndex | None = None
+        if index is None:
+            self.snapshot = scan(self._roots, limits=limits, allow_oversize=allow_oversize)
+        else:
+            self.snapshot = self._scan_with(ScanIndex(Path(index), self._roots, limits=limits))
 
     @property
     def roots(self) -> tuple[Root, ...]:
         return self._roots
+
+    def save_index(self) -> None:
+        """Keep what was found for the next start, unless the index says it already. It never fails."""
+        with self._saving:
+            index, self._unsaved = self._unsaved, None
+            if index is not None:
+                index.save(self.snapshot)
+
+    @contextmanager
+    def saving_index(self, *, after: float = _SAVE_AFTER_SECONDS) -> Generator[None]:
+        """Save the index in a while, when the first answers have gone out, or at the end of the block."""
+        timer = threading.Timer(after, self.save_index)
+        timer.daemon = True
+        if self._unsaved is not None:
+            timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            self.save_index()
 
     async def list_entries(self) -> Sequence[SkillEntry]:
         return self.snapshot.entries
@@ -193,6 +228,17 @@ class DirectorySource:
         if starts is None or len(starts) > _MANY_STARTS:
             return self._scan_all(before)
         return self._scan_from(before, starts)
+
+    def _scan_with(self, index: ScanIndex) -> Snapshot:
+        """The first snapshot, where nothing is read that the index knows."""
+        try:
+            known = Known(index)
+            found = scan(self._roots, limits=self._limits, allow_oversize=self._allow_oversize, known=known)
+        finally:
+            index.close()
+        if not index.is_current(found):
+            self._unsaved = index
+        return found
 
     def _scan_all(self, before: Snapshot) -> Snapshot:
         return scan(

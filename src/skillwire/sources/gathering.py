@@ -169,9 +169,10 @@ class Bench:
         if before is not None and before.entry == entry:
             entry = before.entry
         stamps = b"".join([record.stamp for record in records])
-        return ScannedSkill(
+        skill = ScannedSkill(
             entry, self._root, gathering.directory, stamps, tuple(gathering.empty), gathering.links()
         )
+        return skill if before is None or before != skill else before
 
     def _is_as_before(self, gathering: Gathering, before: ScannedSkill) -> bool:
         """Whether nothing has happened to any file of a skill, so that none needs a look of its own."""

@@ -30,25 +30,33 @@ _name_of: Final = attrgetter("name")
 
 
 class _Item(NamedTuple):
-    """A child of a directory. `walked` is its path as the walk came, `path` the real one."""
+    """A child of a directory. `walked` is its path as the walk came, `path` the real one.
+
+    Of a directory that no link leads to, nothing needs to be asked, and it has no status.
+    """
 
     name: str
     walked: str
     path: str
-    status: os.stat_result
+    status: os.stat_result | None
 
     @property
     def is_file(self) -> bool:
-        return stat.S_ISREG(self.status.st_mode)
+        return self.status is not None and stat.S_ISREG(self.status.st_mode)
 
 
 class _Place(NamedTuple):
-    """Where the walk stands: a directory, its URI and the identities of the directories that led here."""
+    """Where the walk stands: a directory, its URI and its depth.
+
+    Once a link has been followed, `trail` has the identities of the directories that led here. Without a link
+    there is no cycle.
+    """
 
     walked: str
     path: str
     uri: SkillUri | None
-    trail: tuple[tuple[int, int], ...]
+    depth: int
+    trail: tuple[tuple[int, int], ...] | None
 
     def uri_of(self, name: str, limits: Limits) -> SkillUri:
         uri = make_uri((name,)) if self.uri is None else child_uri(self.uri, name)
@@ -109,17 +117,23 @@ class Walk:
         return self
 
     def _starting_place(self, directory: str, uri: SkillUri | None) -> _Place:
-        """Where to begin, with the trail that a walk from the root would have left."""
+        """Where to begin, as a walk from the root would have come there."""
+        path = os.path.realpath(directory, strict=True)
+        trail = self._trail(directory)
+        return _Place(directory, path, uri, len(trail), None if path == directory else trail)
+
+    def _trail(self, directory: str) -> tuple[tuple[int, int], ...]:
+        """The identities of the directories from the root down to this one."""
         at = str(self._root.path)
         trail = [_identity(os.stat(at))]
         for name in os.path.relpath(directory, at).split(os.sep):
             if name != os.curdir:
                 at = os.path.join(at, name)
                 trail.append(_identity(os.stat(at)))
-        return _Place(directory, os.path.realpath(directory, strict=True), uri, tuple(trail))
+        return tuple(trail)
 
-    def _visit(self, place: _Place, owners: tuple[Gathering, ...], *, may_be_named: bool = False) -> None:
-        """Take in a directory. `owners` are the skills it lies in, the outermost first (FMT-8)."""
+    def _visit(self, place: _Place, owners: tuple[Gathering, ...], *, may_be_named: bool = False) -> bool:
+        """Take in a directory; false when it is gone. `owners` are the skills around it, outermost first."""
         self._directories += 1
         if self._directories > self._limits.directories_per_root:
             raise LimitExceeded(
@@ -129,9 +143,11 @@ class Walk:
         try:
             with os.scandir(place.path) as entries:
                 found = [entry for entry in entries if belongs_to_skill(entry.name)]
+        except FileNotFoundError:
+            return False  # Deleted since the directory around it was listed.
         except OSError as error:
             self._unreadable(owners, place.walked, error)
-            return
+            return True
         found.sort(key=_name_of)
         # 1. Look at every child, links resolved.
         items: list[_Item] = []
@@ -142,6 +158,9 @@ class Walk:
             name, path = entry.name, entry.path
             walked = path if is_real else os.path.join(place.walked, name)
             try:
+                if entry.is_dir(follow_symlinks=False):
+                    items.append(_Item(name, walked, path, None))
+                    continue
                 if entry.is_symlink():
                     path = self._resolve(path, walked)
                     if path is None:
@@ -165,16 +184,20 @@ class Walk:
                 owners = (*owners, mine)
         elif not owners:
             self._remark_misspelt(items)
-        # 3. Take them in. What is empty is known only afterwards: some are passed over.
+        # 3. Take them in (FMT-8). What is empty is known only afterwards: some are passed over.
         for walked, error in failed:
             self._unreadable(owners, walked, error)
         kept = [item for item in items if self._take(item, place, owners)]
         if not kept and not failed and place.uri is not None:
             for owner in owners:
                 owner.empty.append(place.uri)
+        for owner in owners:
+            if self._bench.is_oversize(owner):
+                owner.forget_files()  # Counted on for the report; none of it will be read.
         # 4. All of it is known now.
         if mine is not None:
             self._finish(mine)
+        return True
 
     def _named_root(self, place: _Place) -> _Place:
         """A root that is itself a skill has its own name as the last segment of the skill path."""
@@ -202,9 +225,9 @@ class Walk:
 
     def _take(self, item: _Item, place: _Place, owners: tuple[Gathering, ...]) -> bool:
         """Take in one child of a directory; false when it is no part of what is served."""
-        mode = item.status.st_mode
-        is_directory = stat.S_ISDIR(mode)
-        if not is_directory and not (owners and stat.S_ISREG(mode)):
+        status = item.status
+        is_directory = status is None or stat.S_ISDIR(status.st_mode)
+        if not is_directory and not (owners and item.is_file):
             return False  # a file of no skill, a device, a pipe, a socket
         try:
             uri = place.uri_of(item.name, self._limits)
@@ -212,26 +235,33 @@ class Walk:
             issue = error.issues[0]
             self._blame(owners, item.walked, "file-name", issue.message, issue.remedy)
             return True
-        if is_directory:
+        if status is None or is_directory:
             return self._enter(item, uri, place, owners)
-        file = FoundFile(uri, item.path, item.walked, item.status)
+        file = FoundFile(uri, item.path, item.walked, status)
         for owner in owners:
             owner.add(file)
-            if self._bench.is_oversize(owner):
-                owner.forget_files()  # Counted on for the report; none of it will be read.
         return True
 
     def _enter(self, item: _Item, uri: SkillUri, place: _Place, owners: tuple[Gathering, ...]) -> bool:
-        identity = _identity(item.status)
-        if identity in place.trail:
-            return False  # a cycle of links
-        if len(place.trail) > self._limits.directory_depth:
+        trail = place.trail
+        if item.status is not None or trail is not None:
+            try:
+                trail = self._trail(place.walked) if trail is None else trail
+                identity = _identity(item.status or os.stat(item.path, follow_symlinks=False))
+            except FileNotFoundError:
+                return False  # Deleted since the directory was listed.
+            except OSError as error:
+                self._unreadable(owners, item.walked, error)
+                return True
+            if identity in trail:
+                return False  # a cycle of links
+            trail = (*trail, identity)
+        if place.depth > self._limits.directory_depth:
             self._blame(owners, item.walked, "too-deep", "lies too deep", "move it nearer to the top")
             return False
-        if not owners and not self.has_outer_links and item.path != os.path.join(place.path, item.name):
+        if item.status is not None and not owners:
             self.has_outer_links = True
-        self._visit(_Place(item.walked, item.path, uri, (*place.trail, identity)), owners)
-        return True
+        return self._visit(_Place(item.walked, item.path, uri, place.depth + 1, trail), owners)
 
     def _finish(self, gathering: Gathering) -> None:
         if self._on_skill is not None:
