@@ -278,6 +278,39 @@ async def test_a_large_file_is_read_whole_and_only_as_far_as_it_was_listed(tmp_p
     assert rules_of(source.problems()) == ["too-large"]
 
 
+async def test_a_rescan_that_finds_nothing_new_holds_nothing_twice(
+    tmp_path: Path, read_in_walks: Iterator[list[str]]
+) -> None:
+    read = next(read_in_walks)
+    write_skill(tmp_path / "outer/inner", {"deep.txt": b"1"})
+    write_skill(tmp_path / "outer")
+    write_skill(tmp_path / "linked")
+    (tmp_path / "linked/deep.txt").symlink_to("../outer/inner/deep.txt")
+    source = DirectorySource([tmp_path])
+    with anyio.fail_after(10):
+        while True:  # Until the times of files written a moment ago can be trusted.
+            read.clear()
+            before = source.snapshot
+            await source.rescan()
+            if not read:
+                break
+    after = source.snapshot
+    assert after.skills is before.skills
+    assert after.entries is before.entries
+    assert after.files is before.files
+
+
+async def test_a_skill_that_did_not_change_stays_the_same_object_beside_one_that_did(tmp_path: Path) -> None:
+    write_skill(tmp_path / "a")
+    write_skill(tmp_path / "b")
+    source = DirectorySource([tmp_path])
+    before = source.snapshot
+    write(tmp_path / "b/new.txt", b"new")
+    assert await source.rescan() is True
+    assert source.snapshot.entries[0] is before.entries[0]
+    assert source.snapshot.entries[1] is not before.entries[1]
+
+
 async def test_a_rescan_reads_only_what_changed(tmp_path: Path, read_in_walks: Iterator[list[str]]) -> None:
     read = next(read_in_walks)
     write_skill(tmp_path / "outer/inner", {"deep.txt": b"1"})
