@@ -7,10 +7,13 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import anyio
+
 from judge.clean_server import EXTENSION, LEGACY, MODERN, CleanServer, Json
 from judge.switches import SILENCE, Change, Defect, drop, in_answer, in_result, put, refused_by
 
 GET, LIST, DIRECTORY = "skills/get", "skills/list", "resources/directory/read"
+_LINGER_SECONDS = 0.1
 
 
 def no_uri(params: Json) -> bool:
@@ -74,8 +77,11 @@ def _crowded(name: str, method: str, key: str, value: Any) -> Defect:
 
     def switch_on(server: CleanServer) -> None:
         async def bend(server: CleanServer, asked: str, _params: Json, answer: Json) -> Json:
-            if asked == method and server.running > 12 and "result" in answer:
-                answer["result"][key] = value
+            if asked == method and "result" in answer:
+                # Long enough that requests which were sent together meet here, on a busy machine too.
+                await anyio.sleep(_LINGER_SECONDS)
+                if server.running > 12:
+                    answer["result"][key] = value
             return answer
 
         server.bend = bend
