@@ -20,7 +20,7 @@ check: $(STAMP)
 unit: $(STAMP)
 	$(BIN)/pytest -n 2 --dist worksteal
 
-# Takes about half an hour; `python -m benchmarks --help` has the options for less.
+# Takes about an hour; `python -m benchmarks --help` has the options for less.
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks --write $(BENCH)
 

@@ -55,6 +55,7 @@ def main() -> None:
         )
         for note in notes:
             bench.samples.note(note)
+        commands = [bench.samples.take_in(json.loads(part.read_text())) for part in options.add]
         bench.cores.pin_client()
         try:
             for name, run in _plan(bench, options):
@@ -64,6 +65,7 @@ def main() -> None:
             bench.samples.note("the run was cut short")
     minutes = (time.monotonic() - started) / 60
     machine = look(pinned=bench.cores.are_apart, load_before=load_before, minutes=minutes)
+    command = shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]])
     verdicts = judge(bench.samples)
     seen = verdicts if options.all_targets else [each for each in verdicts if each.ratio is not None]
     print(f"\n{target_table(seen)}\n{summary(seen)}\n")
@@ -72,11 +74,15 @@ def main() -> None:
     print(f"{median_table(bench.samples)}\n")
     print("\n".join([*bench.samples.notes, *machine.lines()]))
     if options.json:
-        kept = {"machine": machine.lines(), "notes": bench.samples.notes, "samples": bench.samples.as_json()}
+        kept = {
+            "command": command,
+            "machine": machine.lines(),
+            "notes": bench.samples.notes,
+            "samples": bench.samples.as_json(),
+        }
         options.json.write_text(json.dumps(kept, indent=1) + "\n")
     if options.write:
-        command = shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]])
-        text = page(bench.samples, verdicts, machine, rounds=options.rounds, command=command)
+        text = page(bench.samples, verdicts, machine, rounds=options.rounds, commands=[*commands, command])
         RESULTS.write_text(text)
 
 
@@ -121,6 +127,7 @@ def _parse() -> argparse.Namespace:
     add("--quiet", type=float, default=0.1, metavar="SECONDS", help="the watcher's quiet spell")
     add("--trees", type=Path, metavar="FOLDER", help="keep the trees here, and use those that are")
     add("--json", type=Path, metavar="FILE", help="keep every value")
+    add("--add", type=Path, action="append", default=[], metavar="FILE", help="what another run kept as JSON")
     add("--write", action="store_true", help="write benchmarks/RESULTS.md")
     add("--all-targets", action="store_true", help="show targets that this run did not measure, too")
     return parser.parse_args()

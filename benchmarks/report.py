@@ -104,7 +104,7 @@ def figure(value: float) -> str:
 
 
 def page(
-    samples: Samples, verdicts: Sequence[Verdict], machine: Machine, *, rounds: int, command: str
+    samples: Samples, verdicts: Sequence[Verdict], machine: Machine, *, rounds: int, commands: Sequence[str]
 ) -> str:
     """RESULTS.md: the last honest table."""
     notes = [f"- {note}" for note in samples.notes]
@@ -113,7 +113,7 @@ def page(
         [
             "# Results",
             "",
-            f"Made by `{command}` on {machine.date}.",
+            f"Made by {', then '.join(f'`{command}`' for command in commands)} on {machine.date}.",
             f"Medians over {rounds} rounds, in which everybody takes turns.",
             "Ratios are taken within a round. How to read this: [README.md](README.md).",
             "",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from statistics import median
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,14 @@ class Samples:
             return median(ratios)
         one, other = self.median(over), self.median(under)
         return one / other if one is not None and other else None
+
+    def take_in(self, kept: Mapping[str, Any]) -> str:
+        """Add what another run kept as JSON, of measures that this one leaves out; the command that made it."""
+        for sample in kept["samples"]:
+            self.add(Sample(**sample))
+        for note in kept["notes"]:
+            self.note(note)
+        return kept["command"]
 
     def as_json(self) -> list[dict[str, object]]:
         return [asdict(sample) for sample in self._samples]

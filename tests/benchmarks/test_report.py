@@ -94,7 +94,7 @@ def test_the_page_says_what_was_not_measured_and_what_to_know() -> None:
     samples = run()
     samples.note("fastmcp gave up")
     machine = look(pinned=True, load_before=0.5, minutes=29.6)
-    text = page(samples, judge(samples), machine, rounds=5, command="python -m benchmarks --write")
+    text = page(samples, judge(samples), machine, rounds=5, commands=["python -m benchmarks --write"])
     assert "`python -m benchmarks --write`" in text
     assert "- fastmcp gave up" in text
     assert "not measured" in text
@@ -119,7 +119,7 @@ def test_the_servers_are_shown_beside_one_with_the_sdks_defaults() -> None:
         for measure, value in (("", rate), (" cpu", 1000 / rate))
     )
     assert beside_defaults(samples) == [Beside("HTTP read, 16 connections", 18, 18, 2, 2)]
-    text = page(samples, judge(samples), look(pinned=True, load_before=0, minutes=1), rounds=1, command="")
+    text = page(samples, judge(samples), look(pinned=True, load_before=0, minutes=1), rounds=1, commands=[""])
     assert "| HTTP read, 16 connections |      18 × |   18 × |" in text
 
 

@@ -55,3 +55,12 @@ def test_a_note_is_kept_once() -> None:
     found.note("no node here")
     found.note("no node here")
     assert found.notes == ["no node here"]
+
+
+def test_what_another_run_kept_stands_beside_what_this_one_measured() -> None:
+    other = Samples([Sample("start", "skillwire", 100, 0, 2.0, "s")])
+    samples = Samples([Sample("edit", "skillwire", 100, 0, 1.0, "s")])
+    kept = {"command": "make bench", "notes": ["a word"], "samples": other.as_json()}
+    assert samples.take_in(kept) == "make bench"
+    assert [sample.measure for sample in samples] == ["edit", "start"]
+    assert samples.notes == ["a word"]
