@@ -74,7 +74,7 @@ class Samples:
         return one / other if one is not None and other else None
 
     def take_in(self, kept: Mapping[str, Any]) -> str:
-        """Add what another run kept as JSON, of measures that this one leaves out; the command that made it."""
+        """Add what another run kept, of measures that this one leaves out; the command that made it."""
         for sample in kept["samples"]:
             self.add(Sample(**sample))
         for note in kept["notes"]:
