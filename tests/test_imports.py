@@ -36,7 +36,13 @@ FLOORS: Mapping[str, int] = {
 LEAVES = {room for room, floor in FLOORS.items() if floor == 0}
 
 SDK = {"mcp", "mcp_types"}
-SPEAKS_MCP = ("skillwire.sources.mcp", "skillwire.server", "skillwire.host.connections", "skillwire.gateway")
+SPEAKS_MCP = (
+    "skillwire.sources.mcp",
+    "skillwire.server",
+    "skillwire.host.connections",
+    "skillwire.host.sdk_lines",
+    "skillwire.gateway",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from command_line import Ended, Run
 from skillwire.cli import main
 from skillwire.host.places import state_places
 from terminals import SKILLWIRE, Terminal
@@ -25,21 +24,6 @@ CLIENTS = {
     ".vscode/mcp.json": "servers",
     ".gemini/settings.json": "mcpServers",
 }
-
-
-@dataclass(frozen=True)
-class Ended:
-    code: int | str | None
-    out: str
-    err: str
-
-    @property
-    def document(self) -> dict[str, Any]:
-        assert self.code == 0, self.err
-        return json.loads(self.out)
-
-
-Run = Callable[..., Ended]
 
 
 @pytest.fixture(autouse=True)

@@ -4,34 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from command_line import Ended, Run
 from skillwire.cli import main
 from skillwire.host.config_text import Place, parse_config
 
 SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
 SECRET = "s3cr3t"
 PROJECT = Path("skillwire.toml")
-
-
-@dataclass(frozen=True)
-class Ended:
-    code: int | str | None
-    out: str
-    err: str
-
-    @property
-    def document(self) -> dict[str, Any]:
-        assert self.code == 0, self.err
-        return json.loads(self.out)
-
-
-Run = Callable[..., Ended]
 
 
 @pytest.fixture(autouse=True)

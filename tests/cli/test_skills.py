@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from command_line import Ended, Run
 from skillwire import DirectorySource
 from skillwire.cli import main
 from skillwire.sources.index_folder import index_folder
@@ -18,21 +16,6 @@ from terminals import Terminal
 
 SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
 SECONDS = 60
-
-
-@dataclass(frozen=True)
-class Ended:
-    code: int | str | None
-    out: str
-    err: str
-
-    @property
-    def document(self) -> dict[str, Any]:
-        assert self.code == 0, self.err
-        return json.loads(self.out)
-
-
-Run = Callable[..., Ended]
 
 
 @pytest.fixture(autouse=True)

@@ -6,31 +6,29 @@ line. Requests come from any task and end in an answer or a `SourceError`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import AsyncExitStack, suppress
 from enum import StrEnum
 from typing import Any, Final, cast
 
 import anyio
 import mcp_types as types
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp import Client
 from mcp.client import advertise
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp.shared.exceptions import MCPError
-from mcp.shared.message import SessionMessage
 from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_core import from_json
 
 from skillwire.errors import LimitExceeded, RequestRefused, SkillwireError, SourceError
 from skillwire.host.capped_http import CappedClient, Trouble
 from skillwire.host.config import ServerConfig
 from skillwire.host.redaction import without_secrets
+from skillwire.host.sdk_lines import over_lines
 from skillwire.host.sdk_logs import keep_off_the_terminal
 from skillwire.issues import shown
 from skillwire.limits import Limits
-from skillwire.transport.processes import ServerProcess, running
+from skillwire.transport.processes import running
 from skillwire.version import VERSION
 from skillwire.wire.declaration import Declaration, declaration_in
 from skillwire.wire.v1 import EXTENSION_ID
@@ -330,7 +328,7 @@ class Connection:
             running(config.command, env=config.env, directory=config.directory, line_bytes=limit)
         )
         self._last_words = lambda: process.last_words
-        return _over_lines(process, self._line_lost)
+        return over_lines(process, self._line_lost)
 
     def _line_lost(self, fault: SkillwireError | None) -> None:
         self._fault = fault
@@ -366,55 +364,3 @@ class Connection:
 
 def _nothing() -> None:
     """Nobody listens yet."""
-
-
-@asynccontextmanager
-async def _over_lines(
-    process: ServerProcess, lost: Callable[[SkillwireError | None], None]
-) -> AsyncGenerator[
-    tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
-]:
-    """The SDK's streams over a process that speaks JSON lines. `lost` hears when it stops, and why."""
-    to_client, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    to_server, from_client = anyio.create_memory_object_stream[SessionMessage](0)
-
-    async def take_in() -> None:
-        fault: SkillwireError | None = None
-        # Told before the stream is closed: whoever waits for an answer then wants to know the reason.
-        async with to_client:
-            try:
-                async for line in process.lines():
-                    if not line.strip():
-                        continue
-                    try:
-                        # Parsed once: `validate_json` would parse it for each kind of message that it tries.
-                        message = types.jsonrpc_message_adapter.validate_python(
-                            from_json(line), by_name=False
-                        )
-                    except ValueError as error:
-                        await to_client.send(error)
-                        continue
-                    await to_client.send(SessionMessage(message))
-            except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-                pass
-            except SkillwireError as error:
-                fault = error
-            finally:
-                lost(fault)
-
-    async def give_out() -> None:
-        try:
-            async with from_client:
-                async for message in from_client:
-                    text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
-                    await process.send(text.encode("utf-8"))
-        except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
-            lost(None)
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(take_in)
-        tasks.start_soon(give_out)
-        try:
-            yield from_server, to_server
-        finally:
-            tasks.cancel_scope.cancel()
