@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from skillwire.errors import FormatError
-from skillwire.skill import yaml_events
+from skillwire.skill.yaml import events as yaml_events
 from skillwire.skill.frontmatter import parse_skill_md
 
 PARSERS = {"libyaml": yaml_events.FastParser, "python": yaml_events.PythonParser}

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from skillwire.server.address import Address
+from skillwire.server.http.address import Address
 from skillwire.server.app import SkillServer
-from skillwire.server.http import HttpServer
-from skillwire.server.lane import FastLane
+from skillwire.server.http.app import HttpServer
+from skillwire.server.fastpath.parse import FastLane
 from trees import skill_md, write
 
 VERSION = "io.modelcontextprotocol/protocolVersion"

@@ -24,7 +24,7 @@ from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
-from skillwire.host.config import ServerConfig
+from skillwire.host.config.server import ServerConfig
 from skillwire.host.host import SkillHost
 from skillwire.host.tools import ToolResult
 from skillwire.skill.digests import digest_of

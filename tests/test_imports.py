@@ -19,15 +19,15 @@ FLOORS: Mapping[str, int] = {
     "issues": 0,
     "limits": 0,
     "version": 0,
+    "text": 0,
     "skill": 1,
-    "transport": 1,
     "trust": 2,
     "catalog": 3,
     "wire": 4,
     "sources": 5,
     "server": 6,
     "host": 6,
-    "judge": 6,
+    "conformance": 6,
     "gateway": 7,
     "": 8,  # the package itself: public names, no logic
     "cli": 9,
@@ -39,8 +39,8 @@ SDK = {"mcp", "mcp_types"}
 SPEAKS_MCP = (
     "skillwire.sources.mcp",
     "skillwire.server",
-    "skillwire.host.connections",
-    "skillwire.host.sdk_lines",
+    "skillwire.host.sessions",
+    "skillwire.host.sdk_streams",
     "skillwire.gateway",
 )
 
@@ -180,7 +180,7 @@ INIT = "skillwire.skill.__init__"
         pytest.param(package(skill__entries="from . import uris", skill__uris=""), id="the same room"),
         pytest.param(package(sources__mcp="import mcp.client"), id="a source that speaks MCP"),
         pytest.param(package(server__app="from mcp_types import Result"), id="a server that speaks MCP"),
-        pytest.param(package(host__connections="import mcp"), id="a connection that speaks MCP"),
+        pytest.param(package(host__sessions="import mcp"), id="a connection that speaks MCP"),
         pytest.param(package(skill__names="import mcpx"), id="a package that only looks like the SDK"),
         pytest.param({INIT: "from .names import N", "skillwire.skill.names": ""}, id="a room's own names"),
     ],

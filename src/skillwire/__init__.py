@@ -25,37 +25,37 @@ if TYPE_CHECKING:
         UnlistedFile,
         VerificationError,
     )
-    from skillwire.host.config import ServerConfig
-    from skillwire.host.consent import ApprovalRequest
+    from skillwire.host.config.server import ServerConfig
+    from skillwire.host.approvals.approver import ApprovalRequest
     from skillwire.host.events import Event, EventKind
     from skillwire.host.host import LoadedSkill, SkillHost
-    from skillwire.host.reading import ReadRequest
+    from skillwire.host.reader import ReadRequest
     from skillwire.host.tools import Tool, ToolResult
     from skillwire.issues import Issue, Severity
-    from skillwire.judge.report import Finding, Report
-    from skillwire.judge.verify import verify
+    from skillwire.conformance.report import Finding, Report
+    from skillwire.conformance.verify import verify
     from skillwire.limits import Limits
     from skillwire.server.app import SkillServer
     from skillwire.server.attach import add_skills
     from skillwire.server.extension import SkillsExtension
-    from skillwire.server.surfaces import Surfaces
+    from skillwire.server.legacy.features import Surfaces
     from skillwire.skill.entries import DYNAMIC, SkillEntry, SkillResource
     from skillwire.sources.base import Source
-    from skillwire.sources.directory import DirectorySource
+    from skillwire.sources.directory.source import DirectorySource
     from skillwire.sources.function import FunctionSource
-    from skillwire.trust.acting import looks_like_uri
+    from skillwire.trust.guards import looks_like_uri
     from skillwire.trust.approval import Grants, Policy
 
 _HOMES = {
     "DYNAMIC": "skillwire.skill.entries",
     "AmbiguousName": "skillwire.errors",
-    "ApprovalRequest": "skillwire.host.consent",
+    "ApprovalRequest": "skillwire.host.approvals.approver",
     "ApprovalRequired": "skillwire.errors",
     "DigestMismatch": "skillwire.errors",
-    "DirectorySource": "skillwire.sources.directory",
+    "DirectorySource": "skillwire.sources.directory.source",
     "Event": "skillwire.host.events",
     "EventKind": "skillwire.host.events",
-    "Finding": "skillwire.judge.report",
+    "Finding": "skillwire.conformance.report",
     "FormatError": "skillwire.errors",
     "FrontmatterMismatch": "skillwire.errors",
     "FunctionSource": "skillwire.sources.function",
@@ -65,10 +65,10 @@ _HOMES = {
     "Limits": "skillwire.limits",
     "LoadedSkill": "skillwire.host.host",
     "Policy": "skillwire.trust.approval",
-    "ReadRequest": "skillwire.host.reading",
-    "Report": "skillwire.judge.report",
+    "ReadRequest": "skillwire.host.reader",
+    "Report": "skillwire.conformance.report",
     "RequestRefused": "skillwire.errors",
-    "ServerConfig": "skillwire.host.config",
+    "ServerConfig": "skillwire.host.config.server",
     "Severity": "skillwire.issues",
     "SizeMismatch": "skillwire.errors",
     "SkillEntry": "skillwire.skill.entries",
@@ -80,14 +80,14 @@ _HOMES = {
     "SkillwireError": "skillwire.errors",
     "Source": "skillwire.sources.base",
     "SourceError": "skillwire.errors",
-    "Surfaces": "skillwire.server.surfaces",
+    "Surfaces": "skillwire.server.legacy.features",
     "Tool": "skillwire.host.tools",
     "ToolResult": "skillwire.host.tools",
     "UnlistedFile": "skillwire.errors",
     "VerificationError": "skillwire.errors",
     "add_skills": "skillwire.server.attach",
-    "looks_like_uri": "skillwire.trust.acting",
-    "verify": "skillwire.judge.verify",
+    "looks_like_uri": "skillwire.trust.guards",
+    "verify": "skillwire.conformance.verify",
 }
 
 __all__ = [

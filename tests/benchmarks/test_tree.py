@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from benchmarks.tree import SKILL_MD_BYTES, make_skill, write_tree
 
-from skillwire.sources.directory import DirectorySource
+from skillwire.sources.directory.source import DirectorySource
 
 
 def contents(root: Path) -> dict[str, bytes]:

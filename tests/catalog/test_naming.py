@@ -19,7 +19,7 @@ from skillwire.catalog.naming import (
 )
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri, parse_uri
-from skillwire.trust.sanitize import clean_line
+from skillwire.text import clean_line
 
 
 def named(name: object, uri: str = "skill://acme/refunds/SKILL.md") -> SkillEntry:

@@ -209,7 +209,7 @@ def test_a_file_that_cannot_be_read_costs_its_skill_alone(
         return really_open(path, *rest)
 
     # The tests may run as root, whom no mode bits stop.
-    monkeypatch.setattr("skillwire.sources.files.os.open", refuse)
+    monkeypatch.setattr("skillwire.sources.directory.files.os.open", refuse)
     ended = lint("skills", "--json")
     assert [(issue["file"], issue["rule"]) for issue in ended.document["issues"]] == [
         ("skills/locked/secret.md", "unreadable")

@@ -11,7 +11,7 @@ import pytest
 
 from command_line import Ended, Run
 from skillwire.cli import main
-from skillwire.host.places import state_places
+from skillwire.host.directories import state_places
 from terminals import SKILLWIRE, Terminal
 
 SECRET = "s3cr3t"

@@ -10,7 +10,7 @@ import pytest
 
 from command_line import Ended, Run
 from skillwire.cli import main
-from skillwire.host.config_text import Place, parse_config
+from skillwire.host.config.text import Place, parse_config
 
 SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
 SECRET = "s3cr3t"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from interop.processes import SKILLWIRE, listening
-from skillwire.judge.rules import RULES
+from skillwire.conformance.rules import RULES
 
 TESTS = Path(__file__).parent.parent
 SKILLS = TESTS.parent / "examples/skills"
@@ -32,7 +32,7 @@ def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
 
 def defective(name: str) -> list[str]:
     """The server of the judge's own tests, by a command that brings what it needs."""
-    return ["--", "env", f"PYTHONPATH={TESTS}", sys.executable, "-m", "judge.defective_server", name]
+    return ["--", "env", f"PYTHONPATH={TESTS}", sys.executable, "-m", "conformance.defective_server", name]
 
 
 def test_a_server_that_keeps_the_extension_passes() -> None:

@@ -13,14 +13,14 @@ import pytest
 
 from sample_entries import DEMO, OTHER, checked
 from skillwire.errors import SourceError
-from skillwire.host.approvals import ApprovalStore
+from skillwire.host.approvals.store import ApprovalStore
 from skillwire.trust.approval import Grants, approve, seen_set
 
 WRITER = """
 import sys
 from pathlib import Path
 from sample_entries import DEMO, checked
-from skillwire.host.approvals import ApprovalStore
+from skillwire.host.approvals.store import ApprovalStore
 from skillwire.trust.approval import approve
 
 store, name = ApprovalStore(Path(sys.argv[1])), sys.argv[2]

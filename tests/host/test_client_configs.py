@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from skillwire.host.client_files import FoundServer, find_servers
-from skillwire.host.config_text import Place
+from skillwire.host.importers.files import FoundServer, find_servers
+from skillwire.host.config.text import Place
 
 
 @pytest.fixture

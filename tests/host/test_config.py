@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skillwire.errors import SourceError
-from skillwire.host.config import ServerConfig, parse_server
+from skillwire.host.config.server import ServerConfig, parse_server
 
 SECRET = "s3cr3t"
 

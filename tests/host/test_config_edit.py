@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from skillwire.errors import FormatError, SourceError
-from skillwire.host.config_edit import with_server, without_server, write_config
-from skillwire.host.config_text import Place, parse_config
+from skillwire.host.config.edit import with_server, without_server, write_config
+from skillwire.host.config.text import Place, parse_config
 from skillwire.trust.approval import Policy
 
 FILE = Path("skillwire.toml")

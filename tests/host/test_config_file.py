@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from skillwire.errors import SourceError
-from skillwire.host.config_file import load_config
+from skillwire.host.config.file import load_config
 from skillwire.host.host import SkillHost
 from skillwire.limits import DEFAULT_LIMITS
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from skillwire.errors import FormatError
-from skillwire.host.config_text import Place, ServerText, parse_config
+from skillwire.host.config.text import Place, ServerText, parse_config
 from skillwire.trust.approval import Policy
 
 FILE = Path("/somewhere/skillwire.toml")

@@ -12,8 +12,8 @@ import pytest
 import wild_stdio
 from simulator import Simulator, agree, make_host, opened
 from skillwire.errors import RequestRefused, SourceError
-from skillwire.host.config import ServerConfig
-from skillwire.host.connections import Connection, Status
+from skillwire.host.config.server import ServerConfig
+from skillwire.host.sessions import Connection, Status
 from skillwire.limits import DEFAULT_LIMITS
 
 pytestmark = pytest.mark.anyio

@@ -15,7 +15,7 @@ import pytest
 from served import SKILLWIRE, serving
 from simulator import Simulator, agree, make_host
 from skillwire.errors import ApprovalRequired
-from skillwire.host.config import ServerConfig
+from skillwire.host.config.server import ServerConfig
 from skillwire.host.events import Event, EventKind
 from skillwire.host.host import SkillHost
 from skillwire.limits import Limits

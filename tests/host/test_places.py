@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from simulator import make_host
-from skillwire.host.places import label_directories, state_places, usual_directories
+from skillwire.host.directories import label_directories, state_places, usual_directories
 from trees import write_skill
 
 

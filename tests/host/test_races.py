@@ -11,7 +11,7 @@ import pytest
 
 from simulator import Simulator, agree, make_host, opened
 from skillwire.errors import ApprovalRequired, SkillNotFound, SourceError
-from skillwire.host.consent import ApprovalRequest
+from skillwire.host.approvals.approver import ApprovalRequest
 
 pytestmark = pytest.mark.anyio
 

@@ -18,7 +18,7 @@ from skillwire.host.tools import ToolResult
 from skillwire.limits import Limits
 from skillwire.server.app import SkillServer
 from skillwire.skill.uris import SkillUri
-from skillwire.sources.directory import DirectorySource
+from skillwire.sources.directory.source import DirectorySource
 from skillwire.sources.function import FunctionSource
 from trees import write
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from sample_entries import DEMO
 from skillwire.catalog.naming import SkillKey
-from skillwire.host.search_index import Indexed, SearchIndex
-from skillwire.host.words import parse_query
+from skillwire.host.search.index import Indexed, SearchIndex
+from skillwire.host.search.tokenize import parse_query
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill.uris import parse_uri
 

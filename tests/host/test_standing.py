@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skillwire.catalog.registry import RegisteredSkill
-from skillwire.host.standing import State, since_approval, standing_of
+from skillwire.host.approvals.status import State, since_approval, standing_of
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill.digests import digest_of
 from skillwire.skill.entries import DYNAMIC, SkillEntry, SkillResource

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from skillwire.host.words import parse_query, spread
+from skillwire.host.search.tokenize import parse_query, spread
 from skillwire.limits import DEFAULT_LIMITS, Limits
 
 

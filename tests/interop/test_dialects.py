@@ -15,10 +15,10 @@ from mcp.server.lowlevel import Server
 from interop.peers import Peers
 from served import SKILLWIRE
 from simulator import agree, make_host
-from skillwire.host.config import ServerConfig
+from skillwire.host.config.server import ServerConfig
 from skillwire.server.app import SkillServer
-from skillwire.server.methods import Context
-from skillwire.server.surfaces import ALL_OFF, Surfaces
+from skillwire.server.handlers import Context
+from skillwire.server.legacy.features import ALL_OFF, Surfaces
 from skillwire.skill.drafts import Dialect
 from skillwire.skill.entries import DYNAMIC
 from skillwire.skill.uris import path_below, skill_root

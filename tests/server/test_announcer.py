@@ -17,7 +17,7 @@ from mcp.shared.subscriptions import ResourceUpdated
 from clients import call, refusal
 from served import serving_http
 from skillwire import FunctionSource, SkillServer
-from skillwire.server.announcer import Announcer
+from skillwire.server.notifications import Announcer
 from trees import skill_md, write, write_skill
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,7 @@ from mcp.server.mcpserver import MCPServer
 
 from clients import both_eras, call, connected, refusal
 from skillwire import FunctionSource, SkillsExtension, add_skills
-from skillwire.server.surfaces import ALL_OFF
+from skillwire.server.legacy.features import ALL_OFF
 from trees import skill_md, write_skill
 
 pytestmark = pytest.mark.anyio

@@ -17,9 +17,9 @@ from fastmcp.utilities.skills import download_skill, get_skill_manifest, list_sk
 
 from clients import both_eras, call, connected, refusal
 from skillwire import FunctionSource, SkillServer, Surfaces
-from skillwire.server.address import Address
-from skillwire.server.http import HttpServer
-from skillwire.server.surfaces import ALL_OFF
+from skillwire.server.http.address import Address
+from skillwire.server.http.app import HttpServer
+from skillwire.server.legacy.features import ALL_OFF
 from skillwire.skill.drafts import Dialect
 from skillwire.wire.index import parse_index
 from skillwire.wire.manifest import bind_to_manifest

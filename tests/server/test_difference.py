@@ -8,10 +8,10 @@ from itertools import product
 import pytest
 
 from sample_entries import make_entry
-from skillwire.server.catalogue import Catalogue
+from skillwire.server.catalog import Catalogue
 from skillwire.server.difference import difference
 from skillwire.skill.entries import SkillEntry
-from skillwire.sources.claims import Settled
+from skillwire.sources.conflicts import Settled
 
 A = make_entry("skill://a/SKILL.md", {"x.txt": b"x"})
 B = make_entry("skill://b/SKILL.md")

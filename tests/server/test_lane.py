@@ -34,7 +34,7 @@ from lane_calls import (
     send,
 )
 from skillwire.server.app import SkillServer
-from skillwire.server.surfaces import ALL_OFF, Surfaces
+from skillwire.server.legacy.features import ALL_OFF, Surfaces
 from trees import skill_md, write
 
 __all__ = ["aged", "folder"]

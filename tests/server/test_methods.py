@@ -17,8 +17,8 @@ from mcp import Client
 
 from clients import ERAS, both_eras, call, connected, refusal
 from skillwire import DirectorySource, FunctionSource, SkillEntry, SkillServer
-from skillwire.server.answers import CacheAdvice
-from skillwire.server.surfaces import ALL_OFF
+from skillwire.server.results import CacheAdvice
+from skillwire.server.legacy.features import ALL_OFF
 from skillwire.skill.digests import digest_of
 from skillwire.skill.uris import SkillUri
 from skillwire.sources.base import DirectoryChild, Problem
@@ -367,7 +367,7 @@ async def test_a_file_that_never_holds_still_is_an_internal_error(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = DirectorySource([folder])
-    monkeypatch.setattr("skillwire.sources.directory._READ_ATTEMPTS", 0)
+    monkeypatch.setattr("skillwire.sources.directory.source._READ_ATTEMPTS", 0)
     async with connected(SkillServer(source).low_level, "2026-07-28") as client:
         error = await refusal(client, "resources/read", uri=REFUNDS)
         assert error.code == types.INTERNAL_ERROR

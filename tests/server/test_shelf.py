@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skillwire.server.shelf import Shelf
+from skillwire.server.fastpath.cache import Shelf
 
 
 def test_what_was_put_there_first_goes_first() -> None:

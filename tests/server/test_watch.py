@@ -20,7 +20,7 @@ from mcp.server.mcpserver import MCPServer
 from clients import both_eras, call, connected
 from served import serving_stdio
 from skillwire import FunctionSource, SkillServer, SkillsExtension, add_skills
-from skillwire.server.surfaces import ALL_OFF
+from skillwire.server.legacy.features import ALL_OFF
 from skillwire.wire.v1 import METHOD_LIST
 from trees import skill_md, write, write_skill
 

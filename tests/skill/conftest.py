@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from frontmatter_blocks import PARSERS
-from skillwire.skill import yaml_core
+from skillwire.skill.yaml import core as yaml_core
 
 
 @pytest.fixture(params=PARSERS)

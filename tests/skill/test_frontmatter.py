@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from frontmatter_blocks import PARSERS, document
 from skillwire.errors import FormatError
 from skillwire.issues import Issue
-from skillwire.skill import yaml_core, yaml_events
+from skillwire.skill.yaml import core as yaml_core
+from skillwire.skill.yaml import events as yaml_events
 from skillwire.skill.frontmatter import SkillDocument, parse_skill_md
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skillwire.skill.uris import SkillUri
-from skillwire.sources.claims import settle
+from skillwire.sources.conflicts import settle
 
 
 def uri(path: str) -> SkillUri:

@@ -7,7 +7,7 @@ import pytest
 from skillwire.errors import SkillNotFound, SourceError
 from skillwire.limits import Limits
 from skillwire.skill.uris import parse_uri
-from skillwire.sources.commands import CommandFiles
+from skillwire.sources.command_files import CommandFiles
 from trees import assert_serves_what_it_lists, write
 
 pytestmark = pytest.mark.anyio

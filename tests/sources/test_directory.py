@@ -14,8 +14,9 @@ from skillwire import DirectorySource, Limits, SkillNotFound, SourceError
 from skillwire.skill.digests import digest_of
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri
-from skillwire.sources import directory, gathering
-from skillwire.sources.files import HashedFile, hash_file
+from skillwire.sources.directory import builder as gathering
+from skillwire.sources.directory import source as directory
+from skillwire.sources.directory.files import HashedFile, hash_file
 from trees import assert_serves_what_it_lists, paths_of, rules_of, skill_md, write, write_skill
 
 pytestmark = pytest.mark.anyio

@@ -22,11 +22,12 @@ from skillwire import DirectorySource
 from skillwire.limits import Limits
 from skillwire.skill.digests import digest_of
 from skillwire.skill.uris import SkillUri
-from skillwire.sources import files, gathering
-from skillwire.sources import index as index_module
-from skillwire.sources.files import HashedFile, hash_file
-from skillwire.sources.index import indexes_in
-from skillwire.sources.index_line import sealed, unsealed
+from skillwire.sources.directory import builder as gathering
+from skillwire.sources.directory import files
+from skillwire.sources.directory import scan_cache as index_module
+from skillwire.sources.directory.files import HashedFile, hash_file
+from skillwire.sources.directory.scan_cache import indexes_in
+from skillwire.sources.directory.scan_cache_line import sealed, unsealed
 from trees import assert_serves_what_it_lists, skill_md, write, write_skill
 
 A = SkillUri("skill://a/SKILL.md")

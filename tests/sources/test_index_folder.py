@@ -8,7 +8,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from skillwire.sources.index_folder import index_folder
+from skillwire.sources.directory.scan_cache_path import index_folder
 
 
 @pytest.mark.parametrize("cache", ["/caches", " ", "", None])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from skillwire.sources import lull as module
-from skillwire.sources.lull import lull
+from skillwire.sources.directory import idle as module
+from skillwire.sources.directory.idle import lull
 
 pytestmark = pytest.mark.anyio
 

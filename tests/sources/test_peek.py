@@ -8,7 +8,7 @@ from skillwire.skill.drafts import Dialect
 from skillwire.skill.entries import SkillEntry
 from skillwire.sources.peek import peeked, with_peeks
 from skillwire.wire.index import parse_index
-from skillwire.wire.older import OlderListing
+from skillwire.wire.legacy import OlderListing
 from skillwire.wire.scan import ListedResource, scanned_entry
 
 pytestmark = pytest.mark.anyio

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from skillwire import DirectorySource
-from skillwire.sources import walk
-from skillwire.sources.rescan import concerns_skills, starts_for
-from skillwire.sources.roots import parse_root
+from skillwire.sources.directory import walk
+from skillwire.sources.directory.rescan import concerns_skills, starts_for
+from skillwire.sources.directory.roots import parse_root
 from trees import assert_serves_what_it_lists, skill_md, write, write_skill
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from skillwire import SourceError
-from skillwire.sources.roots import Root, parse_root
+from skillwire.sources.directory.roots import Root, parse_root
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ import pytest
 
 from skillwire import DirectorySource, LimitExceeded, Limits, SourceError
 from skillwire.issues import Issue
-from skillwire.sources import gathering
-from skillwire.sources.files import hash_file
-from skillwire.sources.roots import parse_root
-from skillwire.sources.walk import FoundSkill, Walk
+from skillwire.sources.directory import builder as gathering
+from skillwire.sources.directory.files import hash_file
+from skillwire.sources.directory.roots import parse_root
+from skillwire.sources.directory.walk import FoundSkill, Walk
 from trees import assert_serves_what_it_lists, paths_of, rules_of, skill_md, write, write_skill
 
 pytestmark = pytest.mark.anyio

@@ -12,8 +12,8 @@ import anyio
 import pytest
 
 from skillwire import DirectorySource
-from skillwire.sources import watch
-from skillwire.sources.watch import is_without_events, watch_directories
+from skillwire.sources.directory import watch
+from skillwire.sources.directory.watch import is_without_events, watch_directories
 from trees import skill_md, write, write_skill
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ import pytest
 
 from simulator import Simulator, make_host, opened
 from skillwire.errors import FrontmatterMismatch
-from skillwire.host.config import ServerConfig
+from skillwire.host.config.server import ServerConfig
 from skillwire.host.events import EventKind
 from skillwire.host.styles.codex import STYLE, mentions
 from skillwire.limits import DEFAULT_LIMITS

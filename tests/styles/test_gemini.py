@@ -23,10 +23,10 @@ from skillwire.errors import (
     LimitExceeded,
     SkillNotFound,
 )
-from skillwire.host.config import ServerConfig
+from skillwire.host.config.server import ServerConfig
 from skillwire.host.events import EventKind
 from skillwire.host.host import SkillHost
-from skillwire.host.styles.gates import Gates
+from skillwire.host.styles.switches import Gates
 from skillwire.host.styles.gemini import STYLE, confirmation, tag
 from skillwire.host.styles.owners import owner_of
 from skillwire.host.styles.ranks import collision_lines

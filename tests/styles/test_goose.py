@@ -10,7 +10,7 @@ import pytest
 
 from simulator import Simulator, make_host, opened
 from skillwire.errors import FormatError, SkillNotFound
-from skillwire.host.config import ServerConfig
+from skillwire.host.config.server import ServerConfig
 from skillwire.host.styles import goose
 from skillwire.host.styles.goose import STYLE, Target, target
 from skillwire.host.styles.schemes import is_uri

@@ -4,7 +4,7 @@ import pytest
 
 from sample_entries import DEMO, LOCAL, OTHER, make_entry
 from skillwire.skill.entries import JsonValue
-from skillwire.trust.acting import (
+from skillwire.trust.guards import (
     HeldSkill,
     ReadScope,
     granted_tools,

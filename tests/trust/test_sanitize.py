@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillwire.trust.sanitize import (
+from skillwire.text import (
     Cleaned,
     clean_line,
     clean_text,

@@ -11,7 +11,7 @@ from skillwire.skill.digests import digest_of
 from skillwire.skill.drafts import Dialect
 from skillwire.skill.entries import DYNAMIC, NO_SIZE
 from skillwire.skill.uris import parse_uri
-from skillwire.wire.answers import list_page, single_entry
+from skillwire.wire.responses import list_page, single_entry
 from skillwire.wire.v1 import entry_from_wire, entry_to_wire
 
 URI = "skill://acme/refunds/SKILL.md"

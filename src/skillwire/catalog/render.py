@@ -21,7 +21,7 @@ from skillwire.skill.uris import path_below, skill_root
 from skillwire.trust.fence import Fenced, fence
 from skillwire.trust.origin import Origin
 from skillwire.trust.paths import shown_path
-from skillwire.trust.sanitize import clean_line, escape_xml
+from skillwire.text import clean_line, escape_xml
 from skillwire.trust.verify import VerifiedFile, VerifiedSkill
 
 LOAD_TOOL = "load_skill"

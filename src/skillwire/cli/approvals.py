@@ -46,7 +46,7 @@ def approve(
     from skillwire.cli.output import counted, printable
     from skillwire.cli.screen import Screen, origin_words, show_json
     from skillwire.cli.skill_view import SkillRow, skill_json
-    from skillwire.trust.acting import requested_tools
+    from skillwire.trust.guards import requested_tools
     from skillwire.trust.approval import Grants
 
     async def action(host: SkillHost) -> None:
@@ -80,8 +80,8 @@ def revoke(
     from skillwire.cli.output import printable
     from skillwire.cli.screen import Screen, origin_words, show_json
     from skillwire.errors import AmbiguousName, SkillNotFound
-    from skillwire.host.approvals import ApprovalStore
-    from skillwire.host.places import state_places
+    from skillwire.host.approvals.store import ApprovalStore
+    from skillwire.host.directories import state_places
 
     store = ApprovalStore(state_places().approvals)
     found = {

@@ -14,10 +14,10 @@ from skillwire.errors import SkillwireError
 from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.uris import SKILL_FILE, skill_root
 from skillwire.trust.approval import Reason
-from skillwire.trust.sanitize import safe_line
+from skillwire.text import safe_line
 
 if TYPE_CHECKING:
-    from skillwire.host.consent import ApprovalCallback, ApprovalRequest
+    from skillwire.host.approvals.approver import ApprovalCallback, ApprovalRequest
 
 _FILES_SHOWN = 8
 _DESCRIPTION_SHOWN = 300

@@ -30,7 +30,7 @@ def list_files(as_json: AsJson = False) -> None:
     from skillwire.cli.output import counted, human_size, printable
     from skillwire.cli.screen import Screen, show_json
     from skillwire.host.cache import SkillCache
-    from skillwire.host.places import state_places
+    from skillwire.host.directories import state_places
 
     files = sorted(SkillCache(state_places().cache).files(), key=lambda file: (file.origin, file.uri))
     indexes = {str(path): path.stat().st_size for path in _indexes()}
@@ -70,7 +70,7 @@ def clear(
     from skillwire.cli.output import counted
     from skillwire.cli.screen import Screen, show_json
     from skillwire.host.cache import SkillCache
-    from skillwire.host.places import state_places
+    from skillwire.host.directories import state_places
     from skillwire.trust.origin import Origin
 
     kept = SkillCache(state_places().cache)
@@ -97,7 +97,7 @@ def path(as_json: AsJson = False) -> None:
     """Print the directory of the cache."""
     from skillwire.cli.output import show
     from skillwire.cli.screen import show_json
-    from skillwire.host.places import state_places
+    from skillwire.host.directories import state_places
 
     place = str(state_places().cache)
     if as_json:
@@ -108,8 +108,8 @@ def path(as_json: AsJson = False) -> None:
 
 def _indexes() -> list[Path]:
     """The indexes of directories that were served."""
-    from skillwire.sources.index import indexes_in
-    from skillwire.sources.index_folder import index_folder
+    from skillwire.sources.directory.scan_cache import indexes_in
+    from skillwire.sources.directory.scan_cache_path import index_folder
 
     folder = index_folder()
     return [] if folder is None else sorted(indexes_in(folder))

@@ -12,7 +12,7 @@ from skillwire.errors import SkillwireError
 from skillwire.skill.uris import SkillUri, path_below, skill_root
 from skillwire.trust.approval import ChangeKind, FileChange
 from skillwire.trust.paths import shown_path
-from skillwire.trust.sanitize import clean_text
+from skillwire.text import clean_text
 
 if TYPE_CHECKING:
     from skillwire.host.host import SkillHost

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 import typer
 
 if TYPE_CHECKING:
-    from skillwire.host.config import ServerConfig
-    from skillwire.host.consent import ApprovalCallback
+    from skillwire.host.config.server import ServerConfig
+    from skillwire.host.approvals.approver import ApprovalCallback
     from skillwire.host.host import SkillHost
-    from skillwire.host.host_config import HostConfig
+    from skillwire.host.config.merge import HostConfig
 
 Result = TypeVar("Result")
 
@@ -62,7 +62,7 @@ def chosen(
     """What the files say, and what the options add to it."""
     from dataclasses import replace
 
-    from skillwire.host.config_file import load_config
+    from skillwire.host.config.file import load_config
 
     base = load_config(file=config, profile=profile)
     given = dict(base.servers)
@@ -159,7 +159,7 @@ async def _show_waiting(host: SkillHost) -> None:
 
 def _server(text: str) -> tuple[str, ServerConfig]:
     from skillwire.errors import SkillwireError
-    from skillwire.host.config import parse_server
+    from skillwire.host.config.server import parse_server
     from skillwire.trust.origin import Origin
 
     label, sign, place = text.partition("=")

@@ -16,8 +16,8 @@ from skillwire.issues import Issue, Severity
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill.lint import lint_skill
 from skillwire.skill.uris import SKILL_FILE, path_below, skill_root
-from skillwire.sources.roots import Root, parse_root
-from skillwire.sources.walk import FoundSkill, Walk
+from skillwire.sources.directory.roots import Root, parse_root
+from skillwire.sources.directory.walk import FoundSkill, Walk
 
 _JSON_VERSION = 1
 _ISSUES_FOUND = 1

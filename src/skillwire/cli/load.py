@@ -27,7 +27,7 @@ from skillwire.errors import ApprovalRequired, SourceError
 
 if TYPE_CHECKING:
     from skillwire.host.host import LoadedSkill, SkillHost
-    from skillwire.host.host_config import HostConfig
+    from skillwire.host.config.merge import HostConfig
 
 
 def load(

@@ -9,9 +9,9 @@ def paths(as_json: AsJson = False) -> None:
     """Print the place of every file that Skillwire reads or keeps."""
     from skillwire.cli.output import printable
     from skillwire.cli.screen import Screen, show_json
-    from skillwire.host.config_file import project_file
-    from skillwire.host.places import state_places
-    from skillwire.sources.index_folder import index_folder
+    from skillwire.host.config.file import project_file
+    from skillwire.host.directories import state_places
+    from skillwire.sources.directory.scan_cache_path import index_folder
 
     places = state_places()
     named = {

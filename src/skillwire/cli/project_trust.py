@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from skillwire.cli.screen import Screen
-    from skillwire.host.client_files import FoundServer
-    from skillwire.host.config_text import ConfigText, Place
-    from skillwire.host.project_trust import SeenFile, TrustedFiles
+    from skillwire.host.importers.files import FoundServer
+    from skillwire.host.config.text import ConfigText, Place
+    from skillwire.host.config.trust import SeenFile, TrustedFiles
 
 HINT = "To look at what is not trusted, and to trust it: skillwire servers trust"
 
@@ -69,8 +69,8 @@ def trust(
 
 
 def trusted_files() -> TrustedFiles:
-    from skillwire.host.places import state_places
-    from skillwire.host.project_trust import TrustedFiles
+    from skillwire.host.directories import state_places
+    from skillwire.host.config.trust import TrustedFiles
 
     return TrustedFiles(state_places().trusted)
 
@@ -80,7 +80,7 @@ def found_servers() -> list[FoundServer]:
     import os
     from pathlib import Path
 
-    from skillwire.host.client_files import find_servers
+    from skillwire.host.importers.files import find_servers
 
     return list(find_servers(Path.cwd(), Path.home(), os.environ))
 
@@ -90,9 +90,9 @@ def write_project(file: Path, before: ConfigText | None, text: str) -> bool:
 
     What the user has us write is the user's own word, and stays so when nothing else was there that is not.
     """
-    from skillwire.host.config_edit import write_config
-    from skillwire.host.config_file import is_trusted, project_file
-    from skillwire.host.project_trust import SeenFile
+    from skillwire.host.config.edit import write_config
+    from skillwire.host.config.file import is_trusted, project_file
+    from skillwire.host.config.trust import SeenFile
     from skillwire.skill.digests import digest_of
 
     ours = before is None or not before.names_servers or is_trusted(before)
@@ -110,8 +110,8 @@ def _forget(*, as_json: bool) -> None:
 
     from skillwire.cli.output import printable
     from skillwire.cli.screen import Screen, show_json
-    from skillwire.host.client_files import client_files
-    from skillwire.host.config_file import project_file
+    from skillwire.host.importers.files import client_files
+    from skillwire.host.config.file import project_file
 
     others = client_files(Path.cwd(), Path.home(), os.environ)
     paths = [project_file(), *(file.path for file in others if file.of_project)]
@@ -129,8 +129,8 @@ def _forget(*, as_json: bool) -> None:
 
 def _project_files() -> list[_ProjectFile]:
     """The project's files that name servers: ours, then those of other clients."""
-    from skillwire.host.config_file import project_file, read_config
-    from skillwire.host.project_trust import SeenFile
+    from skillwire.host.config.file import project_file, read_config
+    from skillwire.host.config.trust import SeenFile
 
     files: list[_ProjectFile] = []
     config = read_config(project_file())
@@ -224,7 +224,7 @@ def _url(place: Place) -> str:
 
 def _variables(place: Place) -> list[str]:
     """The variables of the user's environment that the server would get to see."""
-    from skillwire.host.variables import names_in
+    from skillwire.host.config.variables import names_in
 
     texts = (place.url, *place.command, place.directory, place.token, *place.env.values())
     names = [name for text in (*texts, *place.headers.values()) for name in names_in(text)]

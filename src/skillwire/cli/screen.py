@@ -17,7 +17,7 @@ from rich.text import Text
 
 from skillwire.cli.output import say, show
 from skillwire.trust.origin import Origin
-from skillwire.trust.sanitize import clean_text, safe_line
+from skillwire.text import clean_text, safe_line
 
 _UNLIMITED: Final = 100_000
 _LEAST_WIDTH: Final = 40

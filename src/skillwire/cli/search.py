@@ -22,7 +22,7 @@ from skillwire.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
     from skillwire.host.host import SkillHost
-    from skillwire.host.search import FoundSkill
+    from skillwire.host.search.engine import FoundSkill
 
 _MOST = 1000
 
@@ -57,7 +57,7 @@ def search(
     from skillwire.cli.screen import show_json
     from skillwire.cli.skill_view import SkillRow, problems_json, skill_json
     from skillwire.host.events import EventKind
-    from skillwire.host.words import parse_query
+    from skillwire.host.search.tokenize import parse_query
 
     query = " ".join(words)
     if not parse_query(query, limits=DEFAULT_LIMITS):

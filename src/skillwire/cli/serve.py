@@ -18,9 +18,9 @@ from skillwire.issues import Issue
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-    from skillwire.server.address import Address
+    from skillwire.server.http.address import Address
     from skillwire.server.app import SkillServer
-    from skillwire.sources.directory import DirectorySource
+    from skillwire.sources.directory.source import DirectorySource
 
 _PROBLEMS_SHOWN = 20
 
@@ -41,9 +41,9 @@ def serve(options: ServeOptions) -> None:
 
     # Imported here: the checks above need none of it, and their message comes at once.
     from skillwire.server.app import SkillServer
-    from skillwire.server.surfaces import Surfaces
-    from skillwire.sources.directory import DirectorySource
-    from skillwire.sources.index_folder import index_folder
+    from skillwire.server.legacy.features import Surfaces
+    from skillwire.sources.directory.source import DirectorySource
+    from skillwire.sources.directory.scan_cache_path import index_folder
 
     index = index_folder() if options.scan_index else None
     source = DirectorySource(options.paths, allow_oversize=options.allow_oversize, index=index)
@@ -86,7 +86,7 @@ def _run_http(
     token: str | None,
     stateless: bool,
 ) -> None:
-    from skillwire.server.http import HttpServer
+    from skillwire.server.http.app import HttpServer
 
     http = HttpServer(server.http_app(allowed_hosts=hosts, token=token, stateless=stateless), address)
     say(f"{banner} {http.url}" + (" (bearer token required)" if token else ""))
@@ -143,7 +143,7 @@ def _loop_factory(*, fast: bool) -> Callable[[], AbstractEventLoop] | None:
 
 
 def _address(text: str, token: str | None, *, unsafe_no_auth: bool) -> Address:
-    from skillwire.server.address import parse_address
+    from skillwire.server.http.address import parse_address
 
     address = parse_address(text)
     if not address.is_loopback and token is None and not unsafe_no_auth:

@@ -9,7 +9,7 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args
 
-from skillwire.server.surfaces import IndexShape, ToolsMode
+from skillwire.server.legacy.features import IndexShape, ToolsMode
 
 TOKEN_VARIABLE: Final = "SKILLWIRE_TOKEN"  # noqa: S105 - the name of a variable, not a token
 _YEAR: Final = 365 * 24 * 3600

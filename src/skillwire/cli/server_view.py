@@ -11,12 +11,12 @@ from rich.cells import cell_len
 from skillwire.cli.output import counted, printable
 from skillwire.cli.project_trust import HINT
 from skillwire.cli.screen import Screen, padded, show_json
-from skillwire.host.client_files import FoundServer
+from skillwire.host.importers.files import FoundServer
 
 if TYPE_CHECKING:
-    from skillwire.host.config_text import Place
-    from skillwire.host.discovery import ServerState
-    from skillwire.host.host_config import ConfiguredServer, HostConfig
+    from skillwire.host.config.text import Place
+    from skillwire.host.inventory import ServerState
+    from skillwire.host.config.merge import ConfiguredServer, HostConfig
 
 
 def show_servers(

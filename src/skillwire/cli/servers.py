@@ -12,10 +12,10 @@ from skillwire.cli.project_trust import HINT, found_servers, trust, trusted_file
 from skillwire.errors import FormatError, SkillNotFound
 
 if TYPE_CHECKING:
-    from skillwire.host.client_files import FoundServer
-    from skillwire.host.config_text import ConfigText
+    from skillwire.host.importers.files import FoundServer
+    from skillwire.host.config.text import ConfigText
     from skillwire.host.host import SkillHost
-    from skillwire.host.host_config import HostConfig
+    from skillwire.host.config.merge import HostConfig
 
 app = typer.Typer(
     help="The MCP servers that skills come from: `servers list`, `add`, `remove`, `import`, `trust`.",
@@ -45,7 +45,7 @@ def list_servers(
 ) -> None:
     """List the servers of your configuration."""
     from skillwire.cli.server_view import show_servers
-    from skillwire.host.config_file import load_config
+    from skillwire.host.config.file import load_config
 
     settings = load_config(file=config, profile=profile, fill=check)
     if not check:
@@ -100,9 +100,9 @@ def add(
     """
     from skillwire.cli.output import printable
     from skillwire.cli.screen import Screen, show_json
-    from skillwire.host.config_edit import with_server
-    from skillwire.host.config_file import read_config
-    from skillwire.host.config_text import Place, parse_config
+    from skillwire.host.config.edit import with_server
+    from skillwire.host.config.file import read_config
+    from skillwire.host.config.text import Place, parse_config
     from skillwire.trust.approval import Policy
     from skillwire.trust.origin import Origin
 
@@ -149,11 +149,11 @@ def remove(
     """Remove a server from skillwire.toml. Its cached files and its approvals go, too."""
     from skillwire.cli.output import counted, printable
     from skillwire.cli.screen import Screen, show_json
-    from skillwire.host.approvals import ApprovalStore
+    from skillwire.host.approvals.store import ApprovalStore
     from skillwire.host.cache import SkillCache
-    from skillwire.host.config_edit import without_server
-    from skillwire.host.config_file import project_file, read_config
-    from skillwire.host.places import state_places
+    from skillwire.host.config.edit import without_server
+    from skillwire.host.config.file import project_file, read_config
+    from skillwire.host.directories import state_places
     from skillwire.trust.origin import Origin
 
     places = state_places()
@@ -202,8 +202,8 @@ def import_servers(
     and nothing is written without --write.
     """
     from skillwire.cli.server_view import show_import
-    from skillwire.host.config_edit import with_server
-    from skillwire.host.config_file import read_config
+    from skillwire.host.config.edit import with_server
+    from skillwire.host.config.file import read_config
 
     found = [_if_trusted(server) for server in found_servers()]
     if only:
@@ -233,9 +233,9 @@ def with_client_servers(settings: HostConfig) -> tuple[HostConfig, tuple[str, ..
     from dataclasses import replace
 
     from skillwire.cli.output import printable
-    from skillwire.host.config_text import ConfigText, ServerText
-    from skillwire.host.host_config import combine
-    from skillwire.host.project_trust import UntrustedServer
+    from skillwire.host.config.text import ConfigText, ServerText
+    from skillwire.host.config.merge import combine
+    from skillwire.host.config.trust import UntrustedServer
 
     servers = dict(settings.servers)
     # A server that is not trusted takes no name from one that is.
@@ -272,8 +272,8 @@ def _if_trusted(found: FoundServer) -> FoundServer:
 
 def _files(user: bool) -> tuple[Path, Path]:
     """The file to write to, and the other one."""
-    from skillwire.host.config_file import project_file
-    from skillwire.host.places import state_places
+    from skillwire.host.config.file import project_file
+    from skillwire.host.directories import state_places
 
     files = (state_places().config, project_file())
     return files if user else (files[1], files[0])
@@ -289,7 +289,7 @@ def _servers(config: ConfigText | None) -> list[str]:
 
 
 def _refuse_twin(name: str, file: Path, other: Path) -> None:
-    from skillwire.host.config_file import read_config
+    from skillwire.host.config.file import read_config
 
     for path in (file, other):
         for label in _servers(read_config(path)):

@@ -13,15 +13,15 @@ from skillwire.catalog.registry import RegisteredSkill
 from skillwire.cli.output import counted, human_size, printable
 from skillwire.cli.screen import Screen, cut, origin_words, padded
 from skillwire.host.events import Event, EventKind
-from skillwire.host.standing import Standing, State
+from skillwire.host.approvals.status import Standing, State
 from skillwire.skill.drafts import Dialect
 from skillwire.skill.entries import DYNAMIC, NO_SIZE, JsonValue
 from skillwire.skill.uris import path_below, skill_root
 from skillwire.trust.paths import shown_path
-from skillwire.trust.sanitize import safe_line
+from skillwire.text import safe_line
 
 if TYPE_CHECKING:
-    from skillwire.host.discovery import ServerState
+    from skillwire.host.inventory import ServerState
 
 _STYLES: Final = {
     State.LOCAL: "dim",

@@ -120,7 +120,7 @@ def show(
     """
     from skillwire.cli.screen import Screen, show_json
     from skillwire.cli.skill_view import SkillRow, files_json, show_skill, skill_json
-    from skillwire.host.standing import State
+    from skillwire.host.approvals.status import State
     from skillwire.skill.uris import SKILL_FILE
 
     async def action(host: SkillHost) -> None:

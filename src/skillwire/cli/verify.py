@@ -19,8 +19,8 @@ from skillwire.errors import SkillwireError
 from skillwire.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
-    from skillwire.judge.report import Report
-    from skillwire.judge.surveyor import Progress
+    from skillwire.conformance.report import Report
+    from skillwire.conformance.probe import Progress
 
 VIOLATIONS = 1
 COULD_NOT_RUN = 2
@@ -76,9 +76,9 @@ def verify(
     Exits with 0 when nothing was violated, with 1 when something was, and with 2 when it could not run.
     """
     # Imported here: `serve` and `lint` need none of it.
-    from skillwire.judge.render_json import as_json as render_json
-    from skillwire.judge.render_junit import as_junit
-    from skillwire.judge.render_text import as_text, rules_text
+    from skillwire.conformance.report_json import as_json as render_json
+    from skillwire.conformance.report_junit import as_junit
+    from skillwire.conformance.report_text import as_text, rules_text
 
     if rules:
         show(rules_text())
@@ -123,8 +123,8 @@ def _run(
 ) -> Report:
     import anyio
 
-    from skillwire.judge.speaker import ERAS
-    from skillwire.judge.verify import verify as judge
+    from skillwire.conformance.session import ERAS
+    from skillwire.conformance.verify import verify as judge
 
     where = target[0] if len(target) == 1 and "://" in target[0] else list(target)
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import anyio
 
-from skillwire.trust.sanitize import safe_line
+from skillwire.text import safe_line
 
 _KEPT: Final = 1000
 _LONGEST: Final = 1000

@@ -19,39 +19,39 @@ import anyio
 
 from skillwire.catalog.registry import RegisteredSkill, Registry
 from skillwire.errors import SkillNotFound, SkillwireError
-from skillwire.host.approvals import ApprovalStore
+from skillwire.host.approvals.store import ApprovalStore
 from skillwire.host.cache import SkillCache
-from skillwire.host.catalogue import Catalogue
-from skillwire.host.config import ServerConfig, parse_server
-from skillwire.host.config_file import load_config
-from skillwire.host.consent import ApprovalCallback, Consent
-from skillwire.host.discovery import Discovery, ServerState
+from skillwire.host.catalog import Catalogue
+from skillwire.host.config.server import ServerConfig, parse_server
+from skillwire.host.config.file import load_config
+from skillwire.host.approvals.approver import ApprovalCallback, Consent
+from skillwire.host.inventory import Discovery, ServerState
 from skillwire.host.events import Event, EventKind, EventLog
-from skillwire.host.finding import Finder
+from skillwire.host.resolver import Finder
 from skillwire.host.intake import Intake
-from skillwire.host.loading import Loader
-from skillwire.host.places import (
+from skillwire.host.loader import Loader
+from skillwire.host.directories import (
     LocalDirectory,
     command_directories,
     label_directories,
     state_places,
     usual_directories,
 )
-from skillwire.host.project_trust import UntrustedServer
-from skillwire.host.reading import ReadCallback, ResourceReader
-from skillwire.host.search import FoundSkill, SkillSearch
-from skillwire.host.standing import Standing
+from skillwire.host.config.trust import UntrustedServer
+from skillwire.host.reader import ReadCallback, ResourceReader
+from skillwire.host.search.engine import FoundSkill, SkillSearch
+from skillwire.host.approvals.status import Standing
 from skillwire.host.styles import find_style
 from skillwire.host.styles.base import Showing, Style
 from skillwire.host.styles.fields import SkillFields
-from skillwire.host.styles.gates import Gates
+from skillwire.host.styles.switches import Gates
 from skillwire.host.styles.ranks import Layer, Rank
 from skillwire.host.styles.schemes import file_refusal
 from skillwire.host.tools import Tool, make_tools, render_directory
 from skillwire.issues import shown
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.uris import SKILL_FILE, parse_uri
-from skillwire.trust.acting import Execution, HeldSkill, granted_tools, may_execute
+from skillwire.trust.guards import Execution, HeldSkill, granted_tools, may_execute
 from skillwire.trust.approval import NO_GRANTS, Approval, Grants
 from skillwire.trust.directory import DirectoryView
 from skillwire.trust.origin import Origin

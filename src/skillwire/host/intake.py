@@ -8,10 +8,10 @@ from typing import Final
 from skillwire.catalog.naming import Naming
 from skillwire.catalog.registry import Changes, RegisteredSkill, Registry
 from skillwire.errors import ApprovalRequired, LimitExceeded
-from skillwire.host.config import ServerConfig
+from skillwire.host.config.server import ServerConfig
 from skillwire.host.events import Event, EventKind, EventLog
 from skillwire.host.styles.base import Style
-from skillwire.host.styles.gates import OPEN
+from skillwire.host.styles.switches import OPEN
 from skillwire.host.styles.ranks import collision_lines
 from skillwire.issues import Issue
 from skillwire.limits import Limits

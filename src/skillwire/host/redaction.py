@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from skillwire.host.config import ServerConfig
+from skillwire.host.config.server import ServerConfig
 
 _SHORTEST: Final = 6
 _SECRET: Final = re.compile("key|token|secret|pass|auth|credential", re.IGNORECASE)

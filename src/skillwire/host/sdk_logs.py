@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from skillwire.trust.sanitize import safe_line
+from skillwire.text import safe_line
 
 # The loggers of the SDK's client side. Records are filtered where they are made, so each is named.
 _LOGGERS: Final = (

@@ -21,15 +21,15 @@ from skillwire.errors import (
     SkillwireError,
     SourceError,
 )
-from skillwire.host.search import FoundSkill
+from skillwire.host.search.engine import FoundSkill
 from skillwire.host.styles.base import Actions, ToolSpec
-from skillwire.host.words import parse_query
+from skillwire.host.search.tokenize import parse_query
 from skillwire.limits import Limits
 from skillwire.trust.directory import DirectoryView
 from skillwire.trust.fence import fence, neutralise
 from skillwire.trust.origin import Origin
 from skillwire.trust.paths import shown_path
-from skillwire.trust.sanitize import clean_line
+from skillwire.text import clean_line
 
 _LONGEST = 1000
 

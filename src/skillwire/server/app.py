@@ -8,20 +8,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from skillwire.server.lane import FastLane, discovery
-from skillwire.server.late import Asgi
+from skillwire.server.fastpath.parse import FastLane, discovery
+from skillwire.server.http.lazy import Asgi
 from skillwire.server.library import SkillLibrary
 from skillwire.server.offer import Offer
-from skillwire.server.stdio import serve_stdio
-from skillwire.server.surfaces import Surfaces
+from skillwire.server.stdio.transport import serve_stdio
+from skillwire.server.legacy.features import Surfaces
 from skillwire.sources.base import Source
-from skillwire.sources.roots import Root
+from skillwire.sources.directory.roots import Root
 from skillwire.version import VERSION
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
-    from skillwire.server.backstage import Backstage, Write
+    from skillwire.server.stdio.sdk_session import Backstage, Write
 
 INSTRUCTIONS = (
     "This server publishes Agent Skills through the extension io.modelcontextprotocol/skills. "
@@ -97,7 +97,7 @@ class SkillServer:
         self, *, allowed_hosts: Iterable[str] = (), token: str | None = None, stateless: bool = False
     ) -> Asgi:
         """An ASGI application for any number of clients at `/mcp`, for a server that keeps lifespans."""
-        from skillwire.server.http import http_app
+        from skillwire.server.http.app import http_app
 
         watch = self._offer.watch
         return http_app(
@@ -110,6 +110,6 @@ class SkillServer:
         )
 
     def _backstage(self, write: Write) -> Backstage:
-        from skillwire.server.backstage import Backstage
+        from skillwire.server.stdio.sdk_session import Backstage
 
         return Backstage(self.low_level, write)

@@ -15,12 +15,12 @@ from mcp.server.lowlevel import Server
 from mcp.server.subscriptions import ListenHandler
 
 from skillwire.server.library import SkillLibrary
-from skillwire.server.methods import Handler
+from skillwire.server.handlers import Handler
 from skillwire.server.offer import Offer
 from skillwire.server.service import LISTEN, SETTINGS, SkillService
-from skillwire.server.surfaces import Surfaces
+from skillwire.server.legacy.features import Surfaces
 from skillwire.sources.base import Source
-from skillwire.sources.roots import Root
+from skillwire.sources.directory.roots import Root
 from skillwire.wire.v1 import EXTENSION_ID
 
 # Where the frameworks keep the low-level server they are built on.

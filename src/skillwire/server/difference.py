@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import is_
 
-from skillwire.server.catalogue import Catalogue
+from skillwire.server.catalog import Catalogue
 from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.uris import SkillUri
 

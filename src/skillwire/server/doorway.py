@@ -15,8 +15,8 @@ from contextvars import ContextVar
 from typing import Final, Protocol, cast
 
 from skillwire.server.heads import END_OF_HEAD, MOST_BODY, Fields, HeadRules, RequestHead
-from skillwire.server.lane import FastLane, LaneRequest
-from skillwire.server.shelf import Shelf
+from skillwire.server.fastpath.parse import FastLane, LaneRequest
+from skillwire.server.fastpath.cache import Shelf
 from skillwire.server.tap import Tap
 
 _KEPT_HEAD_BYTES: Final = 4 << 20

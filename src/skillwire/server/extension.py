@@ -24,12 +24,12 @@ from mcp.server.subscriptions import SubscriptionBus
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from skillwire.server.methods import Context, Handler
+from skillwire.server.handlers import Context, Handler
 from skillwire.server.offer import Offer
 from skillwire.server.service import LISTEN, SETTINGS, SUBSCRIBE, SkillService
-from skillwire.server.surfaces import Surfaces
+from skillwire.server.legacy.features import Surfaces
 from skillwire.sources.base import Source
-from skillwire.sources.roots import Root
+from skillwire.sources.directory.roots import Root
 from skillwire.wire.v1 import EXTENSION_ID
 
 # An MCPServer has no handlers of its own for these.

@@ -7,12 +7,12 @@ from fnmatch import fnmatchcase
 
 from skillwire.errors import SkillNotFound
 from skillwire.issues import Issue, shown
-from skillwire.server.catalogue import Catalogue
+from skillwire.server.catalog import Catalogue
 from skillwire.server.cursors import Page, cut_page
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri, skill_root, split_uri
 from skillwire.sources.base import DirectoryChild, Problem, PromptSource, Seal, Source
-from skillwire.sources.claims import Lost, Settled, settle
+from skillwire.sources.conflicts import Lost, Settled, settle
 
 # GET-1, RD-1: an error names the URI whole, unless it is of a length that nobody reads.
 _SHOWN = 2048

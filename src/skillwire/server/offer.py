@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Literal
 
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.server.answers import CacheAdvice, SkillAnswers
-from skillwire.server.auxiliary import Auxiliaries
+from skillwire.server.results import CacheAdvice, SkillAnswers
+from skillwire.server.legacy.resources import Auxiliaries
 from skillwire.server.library import SkillLibrary
-from skillwire.server.surfaces import Surfaces
-from skillwire.server.watch import Watch
+from skillwire.server.legacy.features import Surfaces
+from skillwire.server.watcher import Watch
 from skillwire.sources.base import Source
-from skillwire.sources.directory import DirectorySource
-from skillwire.sources.roots import Root
+from skillwire.sources.directory.source import DirectorySource
+from skillwire.sources.directory.roots import Root
 
 
 class Offer:

@@ -12,18 +12,18 @@ import mcp_types as types
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, SubscriptionBus
 
-from skillwire.server.announcer import (
+from skillwire.server.notifications import (
     PROMPTS_CHANGED,
     TOOLS_CHANGED,
     Announcer,
     can_be_told,
     connection_of,
 )
-from skillwire.server.chain import Wrap, both_of, call_theirs_first, list_after, read_first
-from skillwire.server.methods import Context, Handler, SkillMethods
+from skillwire.server.merge import Wrap, both_of, call_theirs_first, list_after, read_first
+from skillwire.server.handlers import Context, Handler, SkillMethods
 from skillwire.server.offer import Offer
-from skillwire.server.prompts import SkillPrompts
-from skillwire.server.skill_tools import NAMES, SkillTools
+from skillwire.server.legacy.prompts import SkillPrompts
+from skillwire.server.legacy.tools import NAMES, SkillTools
 from skillwire.wire.v1 import DIRECTORY_READ_SETTING, EXTENSION_ID
 
 SETTINGS: Final[dict[str, Any]] = {DIRECTORY_READ_SETTING: True}

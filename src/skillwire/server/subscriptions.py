@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from skillwire.errors import LimitExceeded
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.uris import SkillUri, parse_uri
-from skillwire.sources.claims import directories_down_to
+from skillwire.sources.conflicts import directories_down_to
 
 S = TypeVar("S", bound=Hashable)
 

@@ -18,7 +18,7 @@ from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.entries import JsonObject, JsonValue
 from skillwire.skill.uris import SKILL_FILE
-from skillwire.skill.yaml_lines import plain_lines
+from skillwire.skill.yaml.simple import plain_lines
 
 _OPEN = re.compile(r"---[ \t]*\r?\n")
 _CLOSE = re.compile(r"---[ \t]*\r?(?:\n|\Z)")
@@ -70,7 +70,7 @@ def _load(block: str, file: str, limits: Limits) -> tuple[JsonObject, dict[str, 
         if found is not None:
             return found
     # Imported late: a start with plain frontmatter alone, or with none to read, does without a YAML scanner.
-    from skillwire.skill.yaml_core import load_mapping
+    from skillwire.skill.yaml.core import load_mapping
 
     return load_mapping(block, file=file, first_line=2, limits=limits)
 

@@ -18,9 +18,9 @@ from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri, is_inside, parse_uri, shown_uri
 from skillwire.sources.base import Problem
-from skillwire.sources.older import Asker, list_older
+from skillwire.sources.legacy import Asker, list_older
 from skillwire.sources.peek import with_peeks
-from skillwire.wire.answers import WireChild, directory_page, extent, file_bytes, list_page, single_entry
+from skillwire.wire.responses import WireChild, directory_page, extent, file_bytes, list_page, single_entry
 from skillwire.wire.declaration import Declaration
 from skillwire.wire.v1 import METHOD_GET, METHOD_LIST, METHOD_READ_DIRECTORY
 

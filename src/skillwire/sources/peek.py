@@ -20,7 +20,7 @@ from skillwire.skill.drafts import Dialect
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.frontmatter import parse_skill_md
 from skillwire.skill.uris import SkillUri, shown_uri
-from skillwire.wire.older import OlderListing, left_out, reason
+from skillwire.wire.legacy import OlderListing, left_out, reason
 
 _SIDE_BY_SIDE: Final = 8
 _SCANNED: Final = frozenset({Dialect.MANIFEST, Dialect.BARE_SCAN})

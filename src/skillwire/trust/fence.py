@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from skillwire.trust.origin import Origin
-from skillwire.trust.sanitize import clean_line, clean_text, escape_xml
+from skillwire.text import clean_line, clean_text, escape_xml
 
 _BOUNDARY_LENGTH: Final = 16
 _LOOK_ALIKES: Final = {

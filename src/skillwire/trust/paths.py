@@ -11,7 +11,7 @@ from skillwire.errors import FormatError, UnlistedFile
 from skillwire.issues import shown
 from skillwire.skill.entries import DYNAMIC
 from skillwire.skill.uris import SkillUri, child_uri, is_inside, parse_uri, skill_root
-from skillwire.trust.sanitize import clean_line
+from skillwire.text import clean_line
 from skillwire.trust.verify import CheckedEntry
 
 _ODD: Final = re.compile("[%<>\"'&`\\\\:]")

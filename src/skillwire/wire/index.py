@@ -17,7 +17,7 @@ from skillwire.skill.digests import Digest, parse_digest
 from skillwire.skill.drafts import Dialect, Draft
 from skillwire.skill.entries import DYNAMIC, NO_SIZE, JsonObject, JsonValue, SkillEntry, SkillResource
 from skillwire.skill.uris import SkillUri, child_uri, shown_uri, skill_root
-from skillwire.wire.older import OlderListing, left_out, reason, skill_md_uri
+from skillwire.wire.legacy import OlderListing, left_out, reason, skill_md_uri
 
 INDEX_URI: Final = "skill://index.json"
 FILE_DIGESTS: Final = "io.modelcontextprotocol.skills/file-digests"

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 from skillwire.skill.entries import SkillEntry
-from skillwire.trust.sanitize import clean_line, escape_xml
+from skillwire.text import clean_line, escape_xml
 
 PROMPT_XML_URI: Final = "skill://prompt-xml"
 

@@ -15,7 +15,7 @@ from skillwire.issues import Issue, shown
 from skillwire.skill.drafts import Dialect, Draft
 from skillwire.skill.entries import DYNAMIC, JsonObject, SkillEntry
 from skillwire.skill.uris import SCHEME, SKILL_FILE, SkillUri, skill_name_in
-from skillwire.wire.older import OlderListing, is_auxiliary, left_out, reason, skill_md_uri
+from skillwire.wire.legacy import OlderListing, is_auxiliary, left_out, reason, skill_md_uri
 
 MANIFEST: Final = "_manifest"
 _PREFIX: Final = f"{SCHEME}://"

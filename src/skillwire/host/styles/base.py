@@ -22,7 +22,7 @@ from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import shown_uri, split_uri
 from skillwire.trust.approval import FileChange, Reason
 from skillwire.trust.origin import Origin
-from skillwire.trust.sanitize import clean_line
+from skillwire.text import clean_line
 from skillwire.trust.verify import VerifiedFile, VerifiedSkill
 
 

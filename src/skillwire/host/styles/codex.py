@@ -21,7 +21,7 @@ from skillwire.host.styles.texts import (
     supporting,
 )
 from skillwire.skill.entries import SkillEntry
-from skillwire.trust.sanitize import clean_line
+from skillwire.text import clean_line
 from skillwire.trust.verify import VerifiedSkill
 
 READ_TOOL: Final = "read_mcp_resource"

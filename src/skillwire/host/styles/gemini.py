@@ -21,7 +21,7 @@ from skillwire.host.styles.texts import (
     supporting,
 )
 from skillwire.trust.origin import Origin
-from skillwire.trust.sanitize import clean_line, escape_markdown, escape_xml
+from skillwire.text import clean_line, escape_markdown, escape_xml
 from skillwire.trust.verify import VerifiedFile, VerifiedSkill
 
 ACTIVATE_TOOL: Final = "activate_skill"

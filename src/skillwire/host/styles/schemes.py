@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from skillwire.issues import shown
-from skillwire.trust.acting import looks_like_uri
+from skillwire.trust.guards import looks_like_uri
 
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[/\\]{2}")
 # White space and controls that a lenient reader drops or skips.

@@ -14,7 +14,7 @@ from skillwire.skill.entries import DYNAMIC
 from skillwire.skill.uris import SkillUri, path_below, skill_root
 from skillwire.trust.fence import Fenced, fence
 from skillwire.trust.paths import shown_path
-from skillwire.trust.sanitize import clean_line
+from skillwire.text import clean_line
 from skillwire.trust.verify import VerifiedFile, VerifiedSkill
 
 

@@ -1,0 +1,163 @@
+"""AppChannel: an ASGI application of this process, started for as long as it is judged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeAlias, cast
+
+import anyio
+
+from skillwire.errors import SourceError
+from skillwire.issues import shown
+from skillwire.conformance.responses import Failure, Reply
+from skillwire.conformance.http_channel import read_reply
+from skillwire.skill.entries import JsonObject
+
+Message: TypeAlias = MutableMapping[str, Any]
+App: TypeAlias = Callable[
+    [Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]
+]
+_BUILDERS = ("http_app", "streamable_http_app")
+_HOST = "127.0.0.1:8000"  # With a port: servers that check the name often want one.
+
+
+def app_of(server: object) -> App | None:
+    """The application of a server object, or the object itself when it is one, or `None`."""
+    for name in _BUILDERS:
+        build = getattr(server, name, None)
+        if callable(build):
+            return cast("App", build())
+    return cast("App", server) if callable(server) else None
+
+
+class AppChannel:
+    """Streamable HTTP without a socket. The application sees a request from loopback."""
+
+    is_one_pipe = False
+    noise: Sequence[str] = ()
+    last_words = ""
+
+    def __init__(self, app: App, path: str, headers: Mapping[str, str], *, answer_bytes: int) -> None:
+        self._app = app
+        self._path = path
+        self._sent = headers
+        self._answer_bytes = answer_bytes
+
+    async def exchange(self, message: JsonObject, headers: Mapping[str, str]) -> Reply:
+        try:
+            status, given, body = await self._request("POST", json.dumps(message).encode(), headers)
+        except Exception as error:  # Whatever an application raises, a server would have turned into a 500.
+            return Reply(failure=Failure.HTTP, reason=f"the application raised {type(error).__name__}")
+
+        async def chunks() -> AsyncIterator[bytes]:
+            for chunk in body:
+                yield chunk
+
+        return await read_reply(status, given, chunks(), self._answer_bytes)
+
+    async def tell(self, message: JsonObject, headers: Mapping[str, str]) -> None:
+        with suppress(Exception):  # Nobody waits for an answer.
+            await self._request("POST", json.dumps(message).encode(), headers)
+
+    async def end(self, headers: Mapping[str, str]) -> None:
+        with suppress(Exception):
+            await self._request("DELETE", b"", headers)
+
+    async def _request(
+        self, method: str, body: bytes, headers: Mapping[str, str]
+    ) -> tuple[int, dict[str, str], list[bytes]]:
+        sent = {**self._sent, **headers, "Host": _HOST, "Content-Type": "application/json"}
+        scope: Message = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": method,
+            "scheme": "http",
+            "path": self._path,
+            "raw_path": self._path.encode(),
+            "query_string": b"",
+            "root_path": "",
+            "headers": [
+                (name.lower().encode("latin-1"), text.encode("latin-1")) for name, text in sent.items()
+            ],
+            "client": ("127.0.0.1", 0),
+            "server": ("127.0.0.1", 80),
+        }
+        orders: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+        ended = anyio.Event()
+        start: Message = {"status": 500, "headers": []}
+        chunks: list[bytes] = []
+        taken = 0
+
+        async def receive() -> Message:
+            if orders:
+                return orders.pop()
+            await ended.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                start.update(message)
+            elif message["type"] == "http.response.body":
+                nonlocal taken
+                if taken <= self._answer_bytes:  # What goes beyond the limit is not kept.
+                    chunks.append(bytes(message.get("body", b"")))
+                    taken += len(chunks[-1])
+                if not message.get("more_body", False):
+                    ended.set()
+
+        await self._app(scope, receive, send)
+        given = {name.decode("latin-1").lower(): text.decode("latin-1") for name, text in start["headers"]}
+        return start["status"], given, chunks
+
+
+@asynccontextmanager
+async def lifespan(app: App) -> AsyncGenerator[None]:
+    """Tell an application to start, and to stop on the way out. One that knows no lifespan just runs."""
+    started, stopping, ended = anyio.Event(), anyio.Event(), anyio.Event()
+    orders: list[Message] = [{"type": "lifespan.startup"}]
+    failure: list[str] = []
+
+    async def receive() -> Message:
+        if orders:
+            return orders.pop()
+        await stopping.wait()
+        return {"type": "lifespan.shutdown"}
+
+    async def send(message: Message) -> None:
+        if message["type"] == "lifespan.startup.failed":
+            failure.append(str(message.get("message", "")))
+        started.set()
+
+    async def run() -> None:
+        try:
+            await app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, receive, send)
+        except Exception:
+            if started.is_set():
+                raise
+        finally:
+            started.set()
+            ended.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        await started.wait()
+        if failure:
+            raise SourceError(f"the application did not start: {shown(failure[0])}")
+        try:
+            yield
+        finally:
+            stopping.set()
+            with anyio.CancelScope(shield=True), anyio.move_on_after(5):
+                await ended.wait()
+            tasks.cancel_scope.cancel()

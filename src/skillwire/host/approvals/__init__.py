@@ -1,0 +1,1 @@
+"""What the user approved, and how to ask."""

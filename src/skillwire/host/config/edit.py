@@ -1,0 +1,94 @@
+"""Adding and removing servers in the text of a `skillwire.toml`, all else in it left as it is."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+
+from skillwire.errors import SourceError
+from skillwire.host.config.text import Place, parse_config
+from skillwire.trust.approval import Policy
+
+
+def with_server(text: str, label: str, place: Place, *, file: Path, policy: Policy | None = None) -> str:
+    """The text with one server more, or a `SourceError` when it has one of that name."""
+    if label in parse_config(text, file).servers:
+        raise SourceError(f"{file} has a server called {label}: remove it first, or choose another name")
+    document = cast("dict[str, Any]", tomlkit.parse(text))
+    if "servers" not in document:
+        document["servers"] = tomlkit.table(is_super_table=True)
+    table = tomlkit.table()
+    for key, value in _keys(place, policy).items():
+        table.add(key, _inline(cast("Mapping[str, str]", value)) if isinstance(value, dict) else value)
+    document["servers"][label] = table
+    return _checked(document, file, label, place)
+
+
+def without_server(text: str, label: str, *, file: Path) -> str:
+    """The text without one server; its comments go with it, all others stay."""
+    document = cast("dict[str, Any]", tomlkit.parse(text))
+    del document["servers"][label]
+    if not document["servers"]:
+        del document["servers"]
+    return _checked(document, file, label, None)
+
+
+def write_config(file: Path, text: str) -> None:
+    """Put the text in place whole or not at all. A new file is the user's alone: it may hold secrets."""
+    real = file.resolve()
+    try:
+        real.parent.mkdir(parents=True, exist_ok=True)
+        mode = real.stat().st_mode & 0o777 if real.exists() else 0o600
+        descriptor, temporary = tempfile.mkstemp(prefix=".skillwire-", dir=real.parent)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as stream:
+                stream.write(text)
+            Path(temporary).chmod(mode)
+            Path(temporary).replace(real)
+        except OSError:
+            with suppress(OSError):
+                Path(temporary).unlink()
+            raise
+    except OSError as error:
+        raise SourceError(f"{file} cannot be written: {error.strerror}") from None
+
+
+def _keys(place: Place, policy: Policy | None) -> dict[str, object]:
+    keys: dict[str, object] = {
+        "url": place.url,
+        "command": place.command[0] if place.command else "",
+        "args": list(place.command[1:]),
+        "env": dict(place.env),
+        "directory": place.directory,
+        "headers": dict(place.headers),
+        "token": place.token,
+        "token_env": place.token_env,
+        "approval": policy.value if policy else "",
+    }
+    return {key: value for key, value in keys.items() if value}
+
+
+def _inline(values: Mapping[str, str]) -> object:
+    table = tomlkit.inline_table()
+    for key, value in values.items():
+        table.append(key, value)
+    return table
+
+
+def _checked(document: Mapping[str, Any], file: Path, label: str, place: Place | None) -> str:
+    """What is about to be written is read again: it must say what was meant."""
+    try:
+        text = tomlkit.dumps(document)
+    except TOMLKitError:
+        raise SourceError(f"{file} has a layout that cannot be edited: change it by hand") from None
+    server = parse_config(text, file).servers.get(label)
+    if (server.place if server else None) != place:
+        raise SourceError(f"{file} has a layout that cannot be edited: change it by hand")
+    return text

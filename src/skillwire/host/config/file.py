@@ -1,0 +1,82 @@
+"""Where `skillwire.toml` lies, and what the files there say together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from skillwire.errors import SourceError
+from skillwire.host.config.text import ConfigText, parse_config
+from skillwire.host.config.merge import HostConfig, combine
+from skillwire.host.directories import state_places
+from skillwire.host.config.trust import SeenFile, TrustedFiles
+from skillwire.limits import DEFAULT_LIMITS
+
+CONFIG_NAME: Final = "skillwire.toml"
+
+
+def load_config(
+    directory: Path | None = None,
+    *,
+    file: Path | None = None,
+    profile: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    fill: bool = True,
+    unsafe_trust_project: bool = False,
+) -> HostConfig:
+    """The user's configuration and that of a directory, the working one by default, put together.
+
+    With `file`, that file alone. No directory above is looked at: what lies there may be anybody's. Without
+    `fill`, no variable is filled in and `servers` is empty: enough to show what is configured.
+
+    Servers of the directory's file are left out, as `untrusted`, unless the user trusts it as it is now. With
+    `unsafe_trust_project` nobody is asked: whoever wrote that file has their commands started.
+    """
+    if file is not None:
+        user, project = read_config(file), None
+        if user is None:
+            raise SourceError(f"there is no {file}")
+    else:
+        user = read_config(state_places().config)
+        project = read_config(project_file(directory))
+    known = os.environ if environment is None else environment
+    return combine(
+        user,
+        project,
+        profile=profile,
+        environment=known if fill else None,
+        trusted=unsafe_trust_project or (project is not None and is_trusted(project)),
+    )
+
+
+def is_trusted(project: ConfigText) -> bool:
+    """Whether the user agreed to the servers of a project's file as it was read."""
+    return TrustedFiles(state_places().trusted).trusts(SeenFile(project.file, project.digest))
+
+
+def project_file(directory: Path | None = None) -> Path:
+    """The file of a project, there or not."""
+    # One name for one place, for trust goes by it. The file itself may be a link: its own path counts, or a
+    # link to a trusted file would be trusted elsewhere.
+    return (directory or Path.cwd()).resolve() / CONFIG_NAME
+
+
+def read_config(file: Path) -> ConfigText | None:
+    """One file, or `None` when there is none."""
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(DEFAULT_LIMITS.config_bytes + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise SourceError(f"{file} cannot be read: {error.strerror}") from None
+    if len(data) > DEFAULT_LIMITS.config_bytes:
+        raise SourceError(
+            f"{file} has more than {DEFAULT_LIMITS.config_bytes:,} bytes: that is no configuration"
+        )
+    try:
+        return parse_config(data.decode("utf-8"), file)
+    except UnicodeDecodeError:
+        raise SourceError(f"{file} is not UTF-8 text: save it as UTF-8") from None

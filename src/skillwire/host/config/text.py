@@ -1,0 +1,208 @@
+"""ConfigText: what one `skillwire.toml` says, checked but not yet put together with others.
+
+Values still hold their `${VARIABLES}`: these are filled in for the servers that are used, and for no others.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from skillwire.errors import FormatError
+from skillwire.host.config.server import place_of
+from skillwire.host.config.table import ConfigTable
+from skillwire.issues import Issue
+from skillwire.skill.digests import Digest, digest_of
+from skillwire.trust.approval import Policy
+from skillwire.trust.origin import Origin
+
+_OF_A_COMMAND: Final = ("args", "env", "directory")
+_OF_A_URL: Final = ("headers", "token", "token_env")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a server is. Anything in it may be, or name, a secret."""
+
+    url: str = field(default="", repr=False)
+    command: tuple[str, ...] = field(default=(), repr=False)
+    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    directory: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    token: str = field(default="", repr=False)
+    token_env: str = ""
+
+    @property
+    def shown(self) -> str:
+        return place_of(self.url, self.command[0] if self.command else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerText:
+    """One `[servers.NAME]`. Without a place it only narrows what another file says about that server."""
+
+    place: Place | None = None
+    skills: bool | None = None
+    include: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] = ()
+    approval: Policy | None = None
+    accept_drafts: bool | None = None
+    bare_scan: bool | None = None
+    connect_seconds: float | None = None
+    call_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileText:
+    """One `[profiles.NAME]`. `servers` decides what is connected at all; `None` is all of them."""
+
+    servers: tuple[str, ...] | None = None
+    usual: bool | None = None
+    disabled: tuple[str, ...] = ()
+    include: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigText:
+    """One file."""
+
+    file: Path
+    text: str = field(default="", repr=False, compare=False)
+    servers: Mapping[str, ServerText] = field(default_factory=dict[str, ServerText])
+    profiles: Mapping[str, ProfileText] = field(default_factory=dict[str, ProfileText])
+    directories: tuple[str, ...] = ()
+    usual: bool | None = None
+    disabled: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> Digest:
+        """Of the very bytes that were read: what the user trusts, or not."""
+        return digest_of(self.text.encode())
+
+    @property
+    def names_servers(self) -> bool:
+        """Whether it says where a server is, and does not only narrow."""
+        return any(server.place is not None for server in self.servers.values())
+
+
+def parse_config(text: str, file: Path) -> ConfigText:
+    """Read a file's text, or raise a `FormatError` with every mistake in it."""
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise FormatError(
+            Issue(rule="config", file=str(file), message=f"is not TOML: {error}", remedy="mend that line")
+        ) from None
+    issues: list[Issue] = []
+    table = ConfigTable(values, file=str(file), issues=issues)
+    servers = {name: _server(below) for name, below in table.tables("servers").items()}
+    for name in servers:
+        issues += _label_issues(name, file)
+    issues += _twin_issues(servers, file)
+    config = ConfigText(
+        file=file,
+        text=text,
+        servers=servers,
+        profiles={name: _profile(below) for name, below in table.tables("profiles").items()},
+        directories=table.strings("directories") or (),
+        usual=table.boolean("usual"),
+        disabled=table.strings("disabled") or (),
+    )
+    table.finish()
+    if issues:
+        raise FormatError(issues)
+    return config
+
+
+def _server(table: ConfigTable) -> ServerText:
+    policy = table.choice("approval", [policy.value for policy in Policy])
+    server = ServerText(
+        place=_place(table),
+        skills=table.boolean("skills"),
+        include=table.strings("include"),
+        exclude=table.strings("exclude") or (),
+        approval=Policy(policy) if policy else None,
+        accept_drafts=table.boolean("accept_drafts"),
+        bare_scan=table.boolean("bare_scan"),
+        connect_seconds=table.seconds("connect_seconds"),
+        call_seconds=table.seconds("call_seconds"),
+    )
+    table.finish()
+    return server
+
+
+def _place(table: ConfigTable) -> Place | None:
+    url, program = table.string("url"), table.string("command")
+    arguments = table.strings("args") or ()
+    place = Place(
+        url=url,
+        command=(program, *arguments) if program else (),
+        env=table.string_map("env"),
+        directory=table.string("directory"),
+        headers=table.string_map("headers"),
+        token=table.string("token"),
+        token_env=table.string("token_env"),
+    )
+    if "url" in table and "command" in table:
+        table.blame("", "has both url and command", "keep the one by which the server is reached")
+        return None
+    wrong = {"url": _OF_A_COMMAND, "command": _OF_A_URL}
+    for key in wrong.get("url" if "url" in table else "command", ()):
+        if ("url" in table or "command" in table) and key in table:
+            other = "command" if "url" in table else "url"
+            table.blame(key, f"belongs to a server with a {other}", "leave it out")
+    if "token" in table and "token_env" in table:
+        table.blame("", "has both token and token_env", "keep one of them")
+    if " " in program.strip() and not {"/", "\\"} & set(program) and "args" not in table:
+        table.blame(
+            "command", "has spaces in it, and there are no args", 'write command = "npx" and args = ["-y"]'
+        )
+    if url and "$" not in url.partition("://")[0] and not url.lower().startswith(("http://", "https://")):
+        table.blame("url", "is not an http:// or https:// URL", "give the URL of its MCP endpoint")
+    if "url" in table or "command" in table:
+        return place
+    for key in (*_OF_A_COMMAND, *_OF_A_URL):
+        if key in table:
+            table.blame(key, "says how to reach a server, but not where it is", "add url or command")
+    return None
+
+
+def _profile(table: ConfigTable) -> ProfileText:
+    profile = ProfileText(
+        servers=table.strings("servers"),
+        usual=table.boolean("usual"),
+        disabled=table.strings("disabled") or (),
+        include=table.strings("include"),
+        exclude=table.strings("exclude") or (),
+    )
+    table.finish()
+    return profile
+
+
+def _label_issues(name: str, file: Path) -> list[Issue]:
+    try:
+        Origin.mcp(name)
+    except FormatError as error:
+        return [
+            Issue(rule="config", file=str(file), message=f"servers: {issue.message}", remedy=issue.remedy)
+            for issue in error.issues
+        ]
+    return []
+
+
+def _twin_issues(names: Iterable[str], file: Path) -> list[Issue]:
+    """Labels that differ in case alone would be one server to every reader but this one."""
+    seen: dict[str, str] = {}
+    issues: list[Issue] = []
+    for name in names:
+        first = seen.setdefault(name.casefold(), name)
+        if first != name:
+            message = f"servers.{name} and servers.{first} differ in case alone"
+            issues.append(
+                Issue(rule="config", file=str(file), message=message, remedy="give one another name")
+            )
+    return issues

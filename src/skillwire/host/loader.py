@@ -1,0 +1,253 @@
+"""Loader: from a registered skill to text that a model may see.
+
+Loading takes these steps, and each file read later takes the same ones from the third on.
+
+1. The entry is sound and within the limits; otherwise nothing is fetched (ENT-2, ENT-6).
+2. The skill is approved as its entry is now, or the user is asked (SEC-5, SEC-6).
+3. The entry is held: from here on only its files are read (VER-3).
+4. The bytes come from the cache, where their digest is computed anew, or from the server (SEC-8, VER-5).
+5. The bytes are verified against the held entry (VER-1, VER-2).
+6. A failed check may be a stale entry: it is refreshed once and tried once more, then refused. Another
+   set of files takes the approval back, so step 2 asks again (VER-6).
+7. What was verified is cached and rendered in its fence (SEC-1).
+
+A dynamic skill promises no digests, so step 2 comes after step 5 for it: the user agrees to what was seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+import anyio
+
+from skillwire.catalog.naming import SkillKey
+from skillwire.catalog.registry import RegisteredSkill, Registry
+from skillwire.errors import ApprovalRequired, FormatError, SkillNotFound, SkillwireError, VerificationError
+from skillwire.host.cache import SkillCache
+from skillwire.host.approvals.approver import Consent
+from skillwire.limits import Limits
+from skillwire.skill.entries import DYNAMIC, SkillEntry
+from skillwire.skill.uris import SKILL_FILE, SkillUri
+from skillwire.sources.command_files import CommandFiles
+from skillwire.sources.directory.source import DirectorySource
+from skillwire.sources.mcp import McpSource
+from skillwire.trust.guards import HeldSkill
+from skillwire.trust.approval import (
+    Ask,
+    Grants,
+    Reason,
+    ResourceSet,
+    difference,
+    require,
+    resource_set,
+    seen_set,
+)
+from skillwire.trust.directory import DirectoryView, filter_directory, listed_children
+from skillwire.trust.origin import Origin
+from skillwire.trust.paths import skill_directory, skill_file
+from skillwire.trust.verify import (
+    CheckedEntry,
+    VerifiedFile,
+    VerifiedSkill,
+    check_entry,
+    verify_file,
+    verify_skill_md,
+)
+
+SkillSource: TypeAlias = DirectorySource | CommandFiles | McpSource
+_STALE: Final = (VerificationError, FormatError)
+# A listed file that is not there is a sign of a stale entry too.
+_STALE_FILE: Final = (*_STALE, SkillNotFound)
+
+
+@dataclass(slots=True)
+class _Held:
+    """A skill in use. The handle is the one it was loaded under, so that it can always be released."""
+
+    handle: str
+    skill: HeldSkill
+    verified: VerifiedSkill
+    seen: ResourceSet
+    retrieved: int
+
+
+class Loader:
+    """Loads skills, holds what is loaded, and reads the files of what is held."""
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        source_of: Callable[[Origin], SkillSource],
+        take_fresh: Callable[[Origin, SkillEntry], None],
+        consent: Consent,
+        cache: SkillCache,
+        accept: Callable[[VerifiedSkill], None],
+        on_held: Callable[[Origin], None],
+        limits: Limits,
+    ) -> None:
+        self._registry = registry
+        self._source_of = source_of
+        self._take_fresh = take_fresh
+        self._consent = consent
+        self._cache = cache
+        self._accept = accept
+        self._on_held = on_held
+        self._limits = limits
+        self._held: dict[SkillKey, _Held] = {}
+        self._turns: dict[SkillKey, anyio.Lock] = {}
+
+    @property
+    def held(self) -> tuple[HeldSkill, ...]:
+        return tuple(held.skill for held in self._held.values())
+
+    def held_text(self, key: SkillKey) -> VerifiedSkill | None:
+        held = self._held.get(key)
+        return held.verified if held else None
+
+    def held_as(self, name: str) -> SkillKey | None:
+        """The held skill of this handle or URI, also when nobody lists it any more."""
+        keys = [key for key, held in self._held.items() if name in (held.handle, key.uri)]
+        return keys[0] if len(keys) == 1 else None
+
+    def grants(self, key: SkillKey) -> Grants:
+        """What the user granted to a held skill."""
+        return self._require_held(key).skill.grants
+
+    def release(self, key: SkillKey) -> bool:
+        """The skill's text has left the context; false when it was not held."""
+        if self._held.pop(key, None) is None:
+            return False
+        self._on_held(key.origin)
+        return True
+
+    def release_server(self, origin: Origin) -> None:
+        """Let go of every skill of a server."""
+        for key in [key for key in self._held if key.origin == origin]:
+            self.release(key)
+
+    async def load(self, skill: RegisteredSkill) -> VerifiedSkill:
+        """Take a skill through all steps, with one refresh at most."""
+        # One load of a skill at a time, so that the user is asked once.
+        async with self._turns.setdefault(skill.key, anyio.Lock()):
+            try:
+                return await self._attempt(skill)
+            except _STALE as error:
+                return await self._attempt(await self._refresh(skill, error))
+
+    async def read(self, key: SkillKey, path: str) -> VerifiedFile:
+        """A file of a held skill, with one refresh at most."""
+        held = self._require_held(key)
+        uri = skill_file(held.skill.entry, path)
+        try:
+            return await self._read(key, held, uri)
+        except _STALE_FILE as error:
+            fresh = await self._refresh(self._registered(key), error)
+            if resource_set(fresh.entry) != resource_set(held.skill.entry):
+                # VER-6: the server has something else now, and the text in the context is the old one.
+                self.release(key)
+                raise self._changed(held.skill, fresh.entry) from error
+            return await self._read(key, held, uri)
+
+    async def list_directory(self, key: SkillKey, path: str) -> DirectoryView:
+        """A directory of a held skill: from its entry, or for a dynamic one from its server (VER-4)."""
+        held = self._require_held(key)
+        entry = held.skill.entry
+        directory = skill_directory(entry, path)
+        if not entry.is_dynamic:
+            return listed_children(entry, directory)
+        return filter_directory(entry, directory, await self._source_of(key.origin).read_directory(directory))
+
+    async def preview(self, skill: RegisteredSkill, path: str = SKILL_FILE) -> VerifiedFile:
+        """A file for the user's eyes: verified, but neither loaded, held, cached nor approved (SEC-7)."""
+        entry = check_entry(skill.entry, limits=self._limits)
+        uri = skill_file(entry, path)
+        data, _ = await self._fetch(entry, skill.origin, uri, keep=True)
+        if uri == entry.uri:
+            return verify_skill_md(entry, data, skill.origin, limits=self._limits).file
+        return verify_file(entry, uri, data, skill.origin, limits=self._limits)
+
+    async def _attempt(self, skill: RegisteredSkill) -> VerifiedSkill:
+        # Step 1. ENT-2, ENT-6: decided from the entry alone.
+        entry = check_entry(skill.entry, limits=self._limits)
+        # Step 2. SEC-5, SEC-6: approved as it is now, before a byte is fetched.
+        if entry.resources is not DYNAMIC:
+            await self._consent.obtain(skill, entry, self.preview)
+        # Steps 4 and 5. SEC-8, VER-1, VER-2.
+        data, is_cached = await self._fetch(entry, skill.origin, entry.uri)
+        verified = verify_skill_md(entry, data, skill.origin, limits=self._limits)
+        self._accept(verified)
+        seen = seen_set([verified.file])
+        if entry.resources is DYNAMIC:
+            in_hand = {entry.uri: verified.file}
+            await self._consent.obtain(skill, entry, self.preview, seen=seen, in_hand=in_hand)
+        # Step 3. VER-3: held until it is released, unless the yes was taken back meanwhile.
+        grants = self._consent.confirm(skill, entry, seen=seen if entry.is_dynamic else frozenset())
+        held = HeldSkill(skill.origin, entry, grants)
+        self._held[skill.key] = _Held(skill.handle, held, verified, seen, len(data))
+        self._on_held(skill.origin)
+        # Step 7. SEC-8.
+        if not is_cached:
+            self._cache.put(verified.file)
+        return verified
+
+    async def _read(self, key: SkillKey, held: _Held, uri: SkillUri) -> VerifiedFile:
+        entry, origin = held.skill.entry, held.skill.origin
+        data, is_cached = await self._fetch(entry, origin, uri)
+        file = verify_file(entry, uri, data, origin, retrieved=held.retrieved, limits=self._limits)
+        if entry.is_dynamic:
+            held.retrieved += len(data)
+            seen = held.seen | seen_set([file])
+            await self._consent.obtain(
+                self._registered(key), entry, self.preview, seen=seen, in_hand={uri: file}
+            )
+            held.seen = held.seen | seen
+        if self._held.get(key) is not held:
+            raise SkillNotFound(f"{key.uri} was released while it was read: load it first", uri=key.uri)
+        if not is_cached:
+            self._cache.put(file)
+        return file
+
+    async def _fetch(
+        self, entry: CheckedEntry, origin: Origin, uri: SkillUri, *, keep: bool = False
+    ) -> tuple[bytes, bool]:
+        """The bytes of a file, and whether they came from the cache."""
+        source = self._source_of(origin)  # Refused behind a closed gate, cached or not.
+        if not origin.is_local and entry.resources is not DYNAMIC:
+            listed = next(resource for resource in entry.resources if resource.uri == uri)
+            if (cached := self._cache.get(origin, uri, listed.digest, keep=keep)) is not None:
+                return cached, True
+        return await source.read(uri), False
+
+    async def _refresh(self, skill: RegisteredSkill, error: SkillwireError) -> RegisteredSkill:
+        """The skill with a fresh entry (step 6), or the error again when there is none to be had."""
+        try:
+            entry = await self._source_of(skill.origin).get_entry(skill.uri)
+        except SkillwireError:
+            raise error from None
+        self._take_fresh(skill.origin, entry)
+        fresh = replace(skill, entry=entry)
+        self._consent.forget_changed(fresh)
+        return fresh
+
+    def _changed(self, held: HeldSkill, entry: SkillEntry) -> ApprovalRequired:
+        ask = Ask(Reason.CHANGED, difference(resource_set(held.entry), resource_set(entry)))
+        try:
+            require(ask, held.entry, held.origin)
+        except ApprovalRequired as required:
+            return required
+        raise AssertionError("a question is never a yes")
+
+    def _require_held(self, key: SkillKey) -> _Held:
+        held = self._held.get(key)
+        if held is None:
+            raise SkillNotFound(f"{key.uri} is not loaded: load it first", uri=key.uri)
+        return held
+
+    def _registered(self, key: SkillKey) -> RegisteredSkill:
+        skill = self._registry.get(key)
+        if skill is None:
+            raise SkillNotFound(f"{key.uri} is no longer served by {key.origin}", uri=key.uri)
+        return skill

@@ -1,0 +1,366 @@
+"""Connection: one MCP server, in a task of its own, whose failures stay inside.
+
+It connects within its own deadline, reconnects with growing pauses, and turns whatever goes wrong into one
+line. Requests come from any task and end in an answer or a `SourceError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import AsyncExitStack, suppress
+from enum import StrEnum
+from typing import Any, Final, cast
+
+import anyio
+import mcp_types as types
+from mcp import Client
+from mcp.client import advertise
+from mcp.client.streamable_http import streamable_http_client
+from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+from mcp.shared.exceptions import MCPError
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from skillwire.errors import LimitExceeded, RequestRefused, SkillwireError, SourceError
+from skillwire.host.http.client import CappedClient, Trouble
+from skillwire.host.config.server import ServerConfig
+from skillwire.host.redaction import without_secrets
+from skillwire.host.sdk_streams import over_lines
+from skillwire.host.sdk_logs import keep_off_the_terminal
+from skillwire.issues import shown
+from skillwire.limits import Limits
+from skillwire.sources.process import running
+from skillwire.version import VERSION
+from skillwire.wire.declaration import Declaration, declaration_in
+from skillwire.wire.v1 import EXTENSION_ID
+
+MODERN: Final = "2026-07-28"
+_FIRST_PAUSE: Final = 1.0
+_LONGEST_PAUSE: Final = 60.0
+_CLOSED: Final = (types.CONNECTION_CLOSED, "Connection closed")  # The SDK's own words for it.
+
+
+class Status(StrEnum):
+    """How a connection stands."""
+
+    CONNECTING = "connecting"
+    READY = "ready"
+    FAILED = "failed"
+    CLOSED = "closed"
+
+
+class _AnyRequest(types.Request[dict[str, Any], str]):
+    method: str
+    params: dict[str, Any]
+
+
+class _AnyResult(BaseModel):
+    """A result as it came: what it must hold is for `wire/` to say."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Connection:
+    """The connection to one server. `run` is its task; everything else may be called from any other."""
+
+    def __init__(
+        self,
+        label: str,
+        config: ServerConfig,
+        *,
+        limits: Limits,
+        on_change: Callable[[Connection], Awaitable[None]],
+        on_followed: Callable[[Connection, Collection[str]], Awaitable[None]] | None = None,
+        listen_after: anyio.Event | None = None,
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+    ) -> None:
+        self.label = label
+        self.config = config
+        self.status = Status.CONNECTING
+        self.reason = ""
+        self.instructions = ""
+        self.era = ""
+        self.declaration: Declaration | None = None
+        self.serves_resources = False
+        self._limits = limits
+        self._on_change = on_change
+        self._on_followed = on_followed
+        self._listen_after = listen_after
+        self._sleep = sleep
+        self._client: Client | None = None
+        self._http: CappedClient | None = None
+        self._settled = anyio.Event()
+        self._lost = anyio.Event()
+        self._outdated = anyio.Event()
+        self._fault: SkillwireError | None = None
+        self._calls: set[anyio.CancelScope] = set()
+        self._followed: frozenset[str] = frozenset()
+        self._refollow: Callable[[], None] = _nothing
+        self._last_words: Callable[[], str] = lambda: ""
+        keep_off_the_terminal()
+
+    async def settled(self) -> None:
+        """Wait until the server is ready or has failed for the first time, at most until its deadline."""
+        with anyio.move_on_after(self.config.connect_seconds):
+            await self._settled.wait()
+        if self.status is Status.CONNECTING:
+            self.status = Status.FAILED
+            self.reason = f"no answer within {self.config.connect_seconds:g} s"
+
+    async def run(self) -> None:
+        """Connect, stay connected, connect again. Ends only by cancellation."""
+        pause = _FIRST_PAUSE
+        try:
+            while True:
+                started = anyio.current_time()
+                try:
+                    await self._converse()
+                    lost = str(self._fault or "the connection was lost")
+                    self.reason = self._fit(lost, self._last_words())
+                except Exception as error:  # Whatever a server can cause ends here, as one line.
+                    self.reason = self._reason(error)
+                self._hang_up()
+                self.status = Status.FAILED
+                self._settled.set()
+                await self._on_change(self)
+                if anyio.current_time() - started > _LONGEST_PAUSE:
+                    # It was well for a while; one that dies at once is tried less often.
+                    pause = _FIRST_PAUSE
+                await self._sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+        finally:
+            self._hang_up()
+            self.status = Status.CLOSED
+
+    async def request(self, method: str, params: Mapping[str, object]) -> object:
+        """The result of one request, within the time and size limits."""
+        client = self._client
+        if client is None:
+            said = self.reason or "it has not answered yet"
+            raise SourceError(f"{self.label} is not connected", said=said)
+        call = anyio.CancelScope(deadline=anyio.current_time() + self.config.call_seconds)
+        self._calls.add(call)
+        try:
+            with call:
+                request = _AnyRequest(method=method, params=dict(params))
+                return (await client.session.send_request(request, _AnyResult)).model_extra
+        except MCPError as error:
+            raise self._refusal(method, error) from None
+        except ValidationError:
+            raise SourceError(f"{self.label} answered {method} with something that is not MCP") from None
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError, RuntimeError):
+            # The SDK says RuntimeError of a client that is being closed.
+            self._lost.set()
+            raise SourceError(f"{self.label} went away during {method}") from None
+        finally:
+            self._calls.discard(call)
+        if self._client is not client:
+            raise SourceError(f"{self.label} went away during {method}")
+        raise SourceError(f"{self.label} did not answer {method} within {self.config.call_seconds:g} s")
+
+    def _hang_up(self) -> None:
+        """The connection is over: nobody waits for an answer any longer."""
+        self._client = None
+        for call in self._calls:
+            call.cancel()
+
+    def _refusal(self, method: str, error: MCPError) -> SkillwireError:
+        """What an error answer means: for this request alone, or for the connection."""
+        code, said = error.error.code, error.error.message
+        problem = self._http.problem_in(said) if self._http else None
+        if problem is not None:
+            if problem.trouble is Trouble.GONE:
+                self._lost.set()
+            wording = f"{self.label} gave no answer to {method}: {problem.words}"
+            return LimitExceeded(wording) if problem.trouble is Trouble.LIMIT else SourceError(wording)
+        if (code, said) == _CLOSED:
+            self._lost.set()
+            if self._fault is not None:
+                return self._fault
+            return SourceError(f"{self.label} went away during {method}")
+        said = without_secrets(said, self.config)
+        return RequestRefused(f"{self.label} refused {method}", code=code, said=said)
+
+    async def _converse(self) -> None:
+        """One life of the connection, from the first word until it is lost."""
+        self._lost = anyio.Event()
+        self._outdated = anyio.Event()
+        self._refollow = _nothing
+        self._fault = None
+        self._http = None
+        self._last_words = lambda: ""
+        connected = anyio.Event()
+        async with anyio.create_task_group() as tasks, AsyncExitStack() as stack:
+            tasks.start_soon(self._give_up, connected, tasks.cancel_scope)
+            client = await stack.enter_async_context(
+                Client(
+                    await self._transport(stack),
+                    mode=self.config.era,
+                    client_info=types.Implementation(name="skillwire", version=VERSION),
+                    extensions=[advertise(EXTENSION_ID)],  # CAP-4: the host advertises the extension too.
+                    cache=None,
+                    message_handler=self._heard,
+                )
+            )
+            if self.config.era == MODERN:
+                # A client that is told the era asks nothing, and so knows of no capabilities.
+                found = await client.session.send_discover(MODERN)
+                client.session.adopt(types.DiscoverResult.model_validate(found))
+            connected.set()
+            self._client = client
+            self.era = client.protocol_version
+            self.instructions = client.instructions or ""
+            capabilities = client.server_capabilities
+            self.declaration = declaration_in(capabilities.model_dump(by_alias=True))
+            self.serves_resources = capabilities.resources is not None
+            self.status = Status.READY
+            self.reason = ""
+            self._settled.set()
+            await self._on_change(self)
+            tasks.start_soon(self._keep_up)
+            resources = capabilities.resources
+            if (
+                resources is not None
+                and self.era >= MODERN
+                and (resources.list_changed or resources.subscribe)
+            ):
+                tasks.start_soon(self._listen, client)
+            elif resources is not None and resources.subscribe:
+                tasks.start_soon(self._subscribe)
+            await self._lost.wait()
+            tasks.cancel_scope.cancel()
+        if not connected.is_set():
+            raise SourceError(f"no answer within {self.config.connect_seconds:g} s")
+
+    async def _heard(self, message: object) -> None:
+        """Note that the server's resources changed. Anything else it says unasked is of no concern here."""
+        if isinstance(message, types.ResourceListChangedNotification | types.ResourceUpdatedNotification):
+            self._outdated.set()
+
+    def follow(self, uris: Collection[str]) -> None:
+        """Hear of changes at and below these URIs, from now on and after every reconnection."""
+        if self._followed != frozenset(uris):
+            self._followed = frozenset(uris)
+            self._refollow()
+
+    async def _listen(self, client: Client) -> None:
+        """On 2026-07-28 changes are told only to those who ask to hear of them, on a stream of their own."""
+        if self._listen_after is not None:
+            await self._listen_after.wait()
+        heard_of: frozenset[str] = frozenset()
+        is_first = True
+        try:
+            while True:
+                wanted = self._followed
+                async with client.listen(
+                    resources_list_changed=True, resource_subscriptions=sorted(wanted)
+                ) as changes:
+                    with anyio.CancelScope() as hearing:
+                        self._refollow = hearing.cancel
+                        if self._followed != wanted:
+                            hearing.cancel()  # Another skill was loaded while the stream was being opened.
+                        if is_first:
+                            self._outdated.set()  # What changed since the listing was told to nobody.
+                        is_first = False
+                        await self._tell_followed(wanted - heard_of)
+                        heard_of = wanted
+                        async for _ in changes:
+                            self._outdated.set()
+                if not hearing.cancelled_caught:
+                    return  # The server has ended the stream.
+        except SubscriptionLost:
+            self._lost.set()  # Nobody knows what was missed: connect again and catch up.
+        except MCPError as error:
+            # A server that will not tell is asked again when its listing expires; one that is gone, at once.
+            self._refusal("subscriptions/listen", error)
+        except (ListenNotSupportedError, TimeoutError):
+            pass
+
+    async def _subscribe(self) -> None:
+        """On the 2025 era each URI is subscribed to by itself; what changes is told to `_heard`."""
+        subscribed: frozenset[str] = frozenset()
+        while True:
+            again = anyio.Event()
+            self._refollow = again.set
+            wanted = self._followed
+            for uri in wanted - subscribed:
+                await self._quietly("resources/subscribe", uri)
+            for uri in subscribed - wanted:
+                await self._quietly("resources/unsubscribe", uri)
+            await self._tell_followed(wanted - subscribed)
+            subscribed = wanted
+            await again.wait()
+
+    async def _tell_followed(self, uris: Collection[str]) -> None:
+        if self._on_followed is not None and uris:
+            await self._on_followed(self, uris)
+
+    async def _quietly(self, method: str, uri: str) -> None:
+        """A subscription that the server will not take costs the news, nothing else."""
+        with suppress(SkillwireError):
+            await self.request(method, {"uri": uri})
+
+    async def _keep_up(self) -> None:
+        """Have the server listed again when it says so, and no more often than a listing is kept."""
+        while True:
+            await self._outdated.wait()
+            self._outdated = anyio.Event()
+            await self._on_change(self)
+            await self._sleep(self._limits.min_ttl_seconds)
+
+    async def _give_up(self, connected: anyio.Event, everything: anyio.CancelScope) -> None:
+        """Our own deadline. The SDK waits ten seconds for a mute server, whatever it was told."""
+        with anyio.move_on_after(self.config.connect_seconds):
+            await connected.wait()
+        if not connected.is_set():
+            everything.cancel()
+
+    async def _transport(self, stack: AsyncExitStack) -> Any:
+        config = self.config
+        if config.instance is not None:
+            return config.instance
+        limit = self._limits.answer_bytes
+        if config.url:
+            http = CappedClient(config.headers, config.token, limit=limit, seconds=config.call_seconds)
+            self._http = await stack.enter_async_context(http)
+            # Of a stream that stays open, each event has the limit; of any other, all of it.
+            return streamable_http_client(config.url, http_client=http, max_sse_event_size=limit)
+        process = await stack.enter_async_context(
+            running(config.command, env=config.env, directory=config.directory, line_bytes=limit)
+        )
+        self._last_words = lambda: process.last_words
+        return over_lines(process, self._line_lost)
+
+    def _line_lost(self, fault: SkillwireError | None) -> None:
+        self._fault = fault
+        self._lost.set()
+
+    def _reason(self, error: BaseException) -> str:
+        """Why a connection failed, on one line, without the wrapping of task groups."""
+        if isinstance(error, BaseExceptionGroup):
+            return self._reason(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
+        match error:
+            case SkillwireError():
+                text = str(error)
+            case TimeoutError():
+                text = "no answer in time"
+            case MCPError() if self._fault is not None:
+                text = str(self._fault)
+            case MCPError() if (error.error.code, error.error.message) == _CLOSED:
+                text = "it went away"
+            case MCPError():
+                said = error.error.message
+                problem = self._http.problem_in(said) if self._http else None
+                text = problem.words if problem else f'it says "{said}"'
+            case ValidationError():
+                text = "it does not speak MCP"
+            case _:
+                text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        return self._fit(text, self._last_words())
+
+    def _fit(self, text: str, last_words: str) -> str:
+        said = f"{text} ({last_words})" if last_words and last_words not in text else text
+        return shown(without_secrets(said, self.config), 300)
+
+
+def _nothing() -> None:
+    """Nobody listens yet."""

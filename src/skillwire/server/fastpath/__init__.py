@@ -1,0 +1,1 @@
+"""Common requests, answered without the SDK."""

@@ -1,0 +1,80 @@
+"""SkillPrompts: one MCP prompt for each skill, so that clients with slash commands offer `/skill-name`."""
+
+from __future__ import annotations
+
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+
+from skillwire.errors import AmbiguousName, FormatError, SkillNotFound
+from skillwire.limits import DEFAULT_LIMITS, Limits
+from skillwire.server.results import CacheAdvice
+from skillwire.server.cursors import cut_page
+from skillwire.server.library import SkillLibrary
+from skillwire.server.handlers import Context, is_modern
+from skillwire.server.legacy.tool_names import Roll
+from skillwire.server.legacy.tools import skill_text
+from skillwire.skill.entries import JsonObject, JsonValue, SkillEntry
+
+_TASK = "task"
+
+
+class SkillPrompts:
+    """The prompts. Each has an optional argument, what the user wants done with the skill."""
+
+    def __init__(self, library: SkillLibrary, cache: CacheAdvice, *, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._library = library
+        self._cache = cache
+        self._limits = limits
+        self._roll: Roll | None = None
+
+    async def list_prompts(self, ctx: Context, params: types.PaginatedRequestParams | None) -> JsonObject:
+        roll = await self._current()
+        names = sorted(roll.names)
+        try:
+            cursor = params.cursor if params else None
+            page = cut_page(names, names, cursor, size=self._library.page_size, listing="prompts")
+        except FormatError as error:
+            raise MCPError(types.INVALID_PARAMS, error.issues[0].message) from None
+        prompts: list[JsonValue] = [_prompt(name, roll.names[name]) for name in page.items]
+        result: JsonObject = {"prompts": prompts}
+        if page.next_cursor is not None:
+            result["nextCursor"] = page.next_cursor
+        if is_modern(ctx):
+            result.update(resultType="complete", ttlMs=self._cache.ttl_ms, cacheScope=self._cache.scope)
+        return result
+
+    async def get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> JsonObject:
+        try:
+            entry = (await self._current()).find(params.name)
+            text = await skill_text(self._library, entry, limits=self._limits)
+        except (SkillNotFound, AmbiguousName) as error:
+            raise MCPError(types.INVALID_PARAMS, str(error), {"name": params.name}) from None
+        task = (params.arguments or {}).get(_TASK, "").strip()
+        if task:
+            text = f"{text.rstrip()}\n\nUse this skill for the following task:\n{task}\n"
+        message: JsonObject = {"role": "user", "content": {"type": "text", "text": text}}
+        result: JsonObject = {"description": entry.description, "messages": [message]}
+        if is_modern(ctx):
+            result["resultType"] = "complete"
+        return result
+
+    async def knows(self, name: str) -> bool:
+        """Whether there is a skill of this name."""
+        try:
+            (await self._current()).find(name)
+        except SkillNotFound:
+            return False
+        except AmbiguousName:
+            return True
+        return True
+
+    async def _current(self) -> Roll:
+        catalogue = await self._library.catalogue()
+        if self._roll is None or self._roll.catalogue is not catalogue:
+            self._roll = Roll(catalogue)
+        return self._roll
+
+
+def _prompt(name: str, entry: SkillEntry) -> JsonObject:
+    argument: JsonObject = {"name": _TASK, "description": "What to do with the skill.", "required": False}
+    return {"name": name, "description": entry.description, "arguments": [argument]}

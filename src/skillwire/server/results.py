@@ -1,0 +1,221 @@
+"""SkillAnswers: what the methods of the extension and the resource methods answer, as plain JSON values.
+
+No SDK in here: the same answers go out through the SDK's handlers and through the fast lane. A request that
+cannot be answered is a `Refusal`, which says what was asked for, in message and data (GET-1, DIR-3, RD-1).
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import re
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, Literal
+from urllib.parse import unquote
+
+from skillwire.errors import FormatError, Refusal, SkillNotFound
+from skillwire.issues import shown
+from skillwire.server.legacy.resources import Auxiliaries, AuxiliaryResource
+from skillwire.server.catalog import Catalogue
+from skillwire.server.cursors import Page
+from skillwire.server.library import SkillLibrary
+from skillwire.server.legacy.features import ALL_OFF
+from skillwire.skill.entries import DYNAMIC, JsonObject, JsonValue, SkillEntry
+from skillwire.skill.media import DIRECTORY, MARKDOWN, media_type
+from skillwire.skill.uris import SCHEME, SKILL_FILE, SkillUri, parse_uri
+from skillwire.sources.base import DirectoryChild
+from skillwire.wire.legacy import is_auxiliary
+from skillwire.wire.v1 import entry_to_wire
+
+INVALID_PARAMS: Final = -32602
+INTERNAL_ERROR: Final = -32603
+FRONTMATTER_META_PREFIX: Final = "io.modelcontextprotocol.skills/"
+_META_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+_SHORT: Final = 2048
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CacheAdvice:
+    """How long a client may keep an answer, and whether it may share it (LST-2, GET-2)."""
+
+    ttl_ms: int = 60_000
+    scope: Literal["public", "private"] = "public"
+
+    def __post_init__(self) -> None:
+        if self.ttl_ms < 0:
+            raise ValueError("ttl_ms must not be negative")
+
+
+class SkillAnswers:
+    """Answers from a library. `modern` says that the client speaks 2026-07-28 or later (LST-2)."""
+
+    def __init__(
+        self, library: SkillLibrary, cache: CacheAdvice, auxiliaries: Auxiliaries | None = None
+    ) -> None:
+        self.library = library
+        self.auxiliaries = auxiliaries or Auxiliaries(ALL_OFF)
+        self._cache = cache
+
+    async def catalogue(self) -> Catalogue:
+        """Every skill as it is now."""
+        with _errors():
+            return await self.library.catalogue()
+
+    async def page_of_skills(self, cursor: str | None) -> Page[SkillEntry]:
+        """A page of the listing."""
+        with _errors():
+            return await self.library.list_skills(cursor)
+
+    async def entry_at(self, uri: str) -> SkillEntry:
+        """The entry of one skill."""
+        with _errors(uri):
+            return await self.library.get_skill(parse_uri(uri))
+
+    def closing(self, next_cursor: str | None) -> JsonObject:
+        """What every answer of the modern era ends with, and the cursor of the page after it."""
+        closing: JsonObject = {} if next_cursor is None else {"nextCursor": next_cursor}
+        closing.update(resultType="complete", ttlMs=self._cache.ttl_ms, cacheScope=self._cache.scope)
+        return closing
+
+    async def list_skills(self, cursor: str | None, *, modern: bool) -> JsonObject:
+        page = await self.page_of_skills(cursor)
+        skills = [entry_to_wire(entry) for entry in page.items]
+        return self._complete({"skills": [*skills]}, page.next_cursor, modern)
+
+    async def get_skill(self, uri: str, *, modern: bool) -> JsonObject:
+        return self._complete({"skill": entry_to_wire(await self.entry_at(uri))}, None, modern)
+
+    async def read_directory(self, uri: str, cursor: str | None, *, modern: bool) -> JsonObject:
+        with _errors(uri):
+            page = await self.library.read_directory(parse_uri(uri), cursor)
+            children = [await self._child(child) for child in page.items]
+        return self._complete({"resources": [*children]}, page.next_cursor, modern)
+
+    async def list_resources(self, cursor: str | None, *, modern: bool) -> JsonObject:
+        with _errors():
+            catalogue = await self.library.catalogue()
+            page = self.auxiliaries.page(catalogue, cursor, size=self.library.page_size)
+        resources = [
+            skill_md_resource(item) if isinstance(item, SkillEntry) else auxiliary_resource(item)
+            for item in page.items
+        ]
+        return self._complete({"resources": [*resources]}, page.next_cursor, modern)
+
+    async def list_templates(self, cursor: str | None, *, modern: bool) -> JsonObject:
+        if cursor is not None:
+            raise Refusal("there is one page; start without a cursor", code=INVALID_PARAMS)
+        template: JsonObject = {
+            "uriTemplate": f"{SCHEME}://{{+path}}",
+            "name": "skill-file",
+            "title": "A file of a skill",
+            "description": "A file that a skill's entry lists: its SKILL.md, a reference, a script.",
+        }
+        templates: list[JsonValue] = [template]
+        if self.auxiliaries.has_manifests:
+            templates.append(
+                {
+                    "uriTemplate": f"{SCHEME}://{{name}}/{{+path}}",
+                    "name": "skill-file-by-name",
+                    "title": "A file of a skill whose path is its name",
+                    "description": "A file that the skill's _manifest lists.",
+                }
+            )
+        return self._complete({"resourceTemplates": templates}, None, modern)
+
+    async def content_at(self, asked: str) -> JsonObject:
+        """The contents of one file."""
+        with _errors(asked):
+            uri = parse_uri(asked)
+            if is_auxiliary(uri):
+                made = self.auxiliaries.content(await self.library.catalogue(), uri)
+                if made is not None:
+                    media = self.auxiliaries.media_type(uri)
+                    return {"uri": uri, "mimeType": media, "text": made.decode("utf-8")}
+            return file_content(uri, await self.library.read(uri))
+
+    async def read_resource(self, asked: str, *, modern: bool) -> JsonObject:
+        return self._complete({"contents": [await self.content_at(asked)]}, None, modern)
+
+    async def _child(self, child: DirectoryChild) -> JsonObject:
+        if child.is_directory:
+            return {"uri": child.uri, "name": child.name, "mimeType": DIRECTORY}
+        if child.name == SKILL_FILE:
+            try:
+                return skill_md_resource(await self.library.get_skill(child.uri))
+            except SkillNotFound:
+                pass  # A nested SKILL.md that is no valid skill is plain Markdown.
+        resource: JsonObject = {"uri": child.uri, "name": child.name, "mimeType": media_type(child.name)}
+        if child.size is not None:
+            resource["size"] = child.size
+        return resource
+
+    def _complete(self, result: JsonObject, next_cursor: str | None, modern: bool) -> JsonObject:
+        if modern:
+            result.update(self.closing(next_cursor))
+        elif next_cursor is not None:
+            result["nextCursor"] = next_cursor
+        return result
+
+
+def file_content(uri: SkillUri, data: bytes) -> JsonObject:
+    """The bytes of a file as the contents of a resource."""
+    content: JsonObject = {"uri": uri, "mimeType": media_type(unquote(uri.rpartition("/")[2]))}
+    # RD-2: text only when decoding loses nothing. Python's strict UTF-8 round-trips, BOM and CRLF too.
+    try:
+        content["text"] = data.decode("utf-8")
+    except UnicodeDecodeError:
+        content["blob"] = base64.b64encode(data).decode("ascii")
+    return content
+
+
+def skill_md_resource(entry: SkillEntry) -> JsonObject:
+    """The `Resource` object of a `SKILL.md`, with name and description from its frontmatter (FMT-7)."""
+    resource: JsonObject = {
+        "uri": entry.uri,
+        "name": entry.name,
+        "description": entry.description,
+        "mimeType": MARKDOWN,
+    }
+    for file in () if entry.resources is DYNAMIC else entry.resources:
+        if file.uri == entry.uri:
+            resource["size"] = file.size
+    meta: JsonObject = {
+        FRONTMATTER_META_PREFIX + key: value
+        for key, value in entry.frontmatter.items()
+        if key not in ("name", "description") and _META_NAME.fullmatch(key)
+    }
+    if meta:
+        resource["_meta"] = meta
+    return resource
+
+
+def auxiliary_resource(item: AuxiliaryResource) -> JsonObject:
+    """The `Resource` object of a resource that tells of skills and is none."""
+    return {
+        "uri": item.uri,
+        "name": item.name,
+        "description": item.description,
+        "mimeType": item.media_type,
+    }
+
+
+@contextmanager
+def _errors(uri: str | None = None) -> Generator[None]:
+    """Turn errors into refusals: the caller's are -32602, all others -32603 (RD-1)."""
+    data: JsonObject | None = None if uri is None else {"uri": uri if len(uri) <= _SHORT else shown(uri)}
+    try:
+        yield
+    except SkillNotFound as error:
+        raise Refusal(str(error), code=INVALID_PARAMS, data=data) from None
+    except FormatError as error:
+        raise Refusal(error.issues[0].message, code=INVALID_PARAMS, data=data) from None
+    except Exception as error:
+        # What went wrong in here may name paths and more: it is for the operator alone.
+        _log.error("%s: %s", "skills/list" if uri is None else shown(uri), error)
+        what = "the skills" if uri is None else shown(uri, _SHORT)
+        message = f"The server cannot serve {what} now; try again, or tell its operator"
+        raise Refusal(message, code=INTERNAL_ERROR, data=data) from None

@@ -1,0 +1,109 @@
+"""Watch: follows the sources while a server runs, and has the announcer tell what changed.
+
+A server may run several times at once, once for each connection over pipes. The first run watches; when it
+ends, the next takes over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import anyio
+
+from skillwire.server.library import SkillLibrary
+from skillwire.sources.base import LiveSource
+from skillwire.sources.directory.idle import lull
+
+if TYPE_CHECKING:
+    from skillwire.server.notifications import Announcer
+
+Lifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Any]]
+
+_log = logging.getLogger(__name__)
+
+
+class Watch:
+    """Watches every source that can be watched. The announcer comes with the SDK, which may be later."""
+
+    def __init__(self, library: SkillLibrary) -> None:
+        self._sources = [source for source in library.sources if isinstance(source, LiveSource)]
+        self.announcer: Announcer | None = None
+        self._turn = anyio.Lock()
+        self._runs = 0
+
+    @property
+    def is_running(self) -> bool:
+        return self._runs > 0
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Watch until the block ends."""
+        failure: Exception | None = None
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._watch)
+            self._runs += 1
+            try:
+                yield
+            except Exception as error:
+                failure = error  # Raised below as it is: a task group would wrap it.
+            finally:
+                self._runs -= 1
+            tasks.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+    @asynccontextmanager
+    async def running_soon(self) -> AsyncGenerator[None]:
+        """The same on asyncio, from the first lull on: the first answers wait for nothing of this."""
+        task = asyncio.create_task(self._watch_soon())
+        self._runs += 1
+        try:
+            yield
+        finally:
+            self._runs -= 1
+            task.cancel()
+            await asyncio.wait([task])
+
+    def around(self, theirs: Lifespan) -> Lifespan:
+        """A server's lifespan, with the watch in it."""
+
+        @asynccontextmanager
+        async def both(server: Any) -> AsyncGenerator[Any]:
+            async with theirs(server) as state, self.running():
+                yield state
+
+        return both
+
+    async def _watch_soon(self) -> None:
+        await lull(asyncio.sleep)
+        try:
+            await self._watch()
+        except Exception as error:  # It costs the watch, never the server.
+            _log.error("changes are no longer seen: %s", error)
+
+    async def _watch(self) -> None:
+        async with self._turn, anyio.create_task_group() as tasks:
+
+            async def changed() -> None:
+                if self.announcer is None:
+                    return  # Nobody is there yet who could be told.
+                try:
+                    await self.announcer.announce(tasks)
+                except Exception as error:  # Whoever asks will be told what is wrong.
+                    _log.warning("a change could not be announced: %s", error)
+
+            # From here on: what differs later from what there is now is news.
+            await changed()
+
+            async def follow(source: LiveSource) -> None:
+                try:
+                    await source.watch(changed)
+                except Exception as error:  # It costs the watch, never the server.
+                    _log.error("changes are no longer seen: %s", error)
+
+            for source in self._sources:
+                tasks.start_soon(follow, source)

@@ -1,0 +1,1 @@
+"""YAML 1.2 core schema, as JSON values."""

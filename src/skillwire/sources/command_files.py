@@ -1,0 +1,142 @@
+"""CommandFiles: flat command files, as agents had them before skills, taken as local skills of one file each.
+
+`commands/db/migrate.md` is the skill `skill://db/migrate/SKILL.md`. Frontmatter is optional; the name is the
+file's. Nothing in such a file is expanded or run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import anyio.to_thread
+
+from skillwire.errors import FormatError, SkillNotFound, SourceError
+from skillwire.issues import Issue
+from skillwire.limits import DEFAULT_LIMITS, Limits
+from skillwire.skill.digests import digest_of
+from skillwire.skill.drafts import Dialect, Draft
+from skillwire.skill.entries import JsonObject, SkillEntry, SkillResource
+from skillwire.skill.frontmatter import parse_skill_md
+from skillwire.skill.uris import SKILL_FILE, SkillUri, make_uri, shown_uri
+from skillwire.sources.base import DirectoryChild, Problem
+from skillwire.wire.legacy import reason
+
+_SUFFIX: Final = ".md"
+_DEEPEST: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Command:
+    entry: SkillEntry
+    path: Path
+
+
+class CommandFiles:
+    """The `*.md` files of a commands folder."""
+
+    def __init__(self, folder: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._folder = Path(folder)
+        self._limits = limits
+        self._commands: dict[SkillUri, _Command] = {}
+        self._problems: tuple[Problem, ...] = ()
+        if not self._folder.is_dir():
+            raise SourceError(f"{self._folder} is not a directory of command files")
+        self._scan()
+
+    async def list_entries(self) -> Sequence[SkillEntry]:
+        return [command.entry for _, command in sorted(self._commands.items())]
+
+    async def get_entry(self, uri: SkillUri) -> SkillEntry:
+        await self.rescan()
+        return self._command(uri).entry
+
+    async def read(self, uri: SkillUri) -> bytes:
+        return await anyio.to_thread.run_sync(_read, self._command(uri).path, self._limits.bytes_per_skill)
+
+    async def read_directory(self, uri: SkillUri) -> Sequence[DirectoryChild]:
+        raise SkillNotFound(f"No directory is served at {shown_uri(uri)}", uri=uri)
+
+    async def rescan(self) -> bool:
+        """Look at the files again; true when something changed."""
+        before = {uri: command.entry for uri, command in self._commands.items()}
+        await anyio.to_thread.run_sync(self._scan)
+        return before != {uri: command.entry for uri, command in self._commands.items()}
+
+    def problems(self) -> Sequence[Problem]:
+        return self._problems
+
+    def path_of(self, uri: SkillUri) -> str:
+        """Where the file is, or nothing."""
+        return str(self._commands[uri].path) if uri in self._commands else ""
+
+    def _command(self, uri: SkillUri) -> _Command:
+        if uri not in self._commands:
+            raise SkillNotFound(f"No command file is at {shown_uri(uri)}", uri=uri)
+        return self._commands[uri]
+
+    def _scan(self) -> None:
+        commands: dict[SkillUri, _Command] = {}
+        problems: list[Problem] = []
+        root = self._folder.resolve()
+        for path in sorted(root.rglob(f"*{_SUFFIX}")):
+            parts = path.relative_to(root).parts
+            if len(parts) > _DEEPEST or path.name == SKILL_FILE or not path.is_file():
+                continue
+            try:
+                if not path.resolve().is_relative_to(root):
+                    raise _left_out("it is a link that leaves the folder")
+                entry = _entry(
+                    (*parts[:-1], path.stem), _read(path, self._limits.bytes_per_skill), self._limits
+                )
+            except FormatError as error:
+                problems.append(Problem(str(path), error.issues))
+                continue
+            except SourceError as error:
+                problems.append(Problem(str(path), _left_out(str(error)).issues))
+                continue
+            commands[entry.uri] = _Command(entry, path)
+        self._commands, self._problems = commands, tuple(problems)
+
+
+def _entry(path: tuple[str, ...], data: bytes, limits: Limits) -> SkillEntry:
+    uri = make_uri((*path, SKILL_FILE))
+    frontmatter: JsonObject = {}
+    if data.startswith(b"---"):
+        try:
+            frontmatter = parse_skill_md(data, file=path[-1], limits=limits).frontmatter
+        except FormatError as error:
+            raise _left_out(reason(error)) from None
+    description = frontmatter.get("description")
+    if not isinstance(description, str):
+        frontmatter["description"] = _first_line(data)
+    # Whatever the file says of itself is not compared with anything: it is the user's own.
+    draft = Draft(dialect=Dialect.MANIFEST, carried=frozenset())
+    resources = (SkillResource(uri, digest_of(data), len(data)),)
+    return SkillEntry(uri, {**frontmatter, "name": path[-1]}, resources, {}, draft)
+
+
+def _first_line(data: bytes) -> str:
+    for line in data.decode("utf-8", "replace").splitlines():
+        if line.strip():
+            return line.strip().lstrip("# ").strip()
+    return ""
+
+
+def _read(path: Path, limit: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(limit + 1)
+    except OSError as error:
+        raise SourceError(f"{path} cannot be read: {error.strerror}") from None
+    if len(data) > limit:
+        raise SourceError(f"{path} has more than {limit:,} bytes")
+    return data
+
+
+def _left_out(message: str) -> FormatError:
+    return FormatError(
+        Issue(rule="command-left-out", message=message, remedy="mend the file, or move it away")
+    )

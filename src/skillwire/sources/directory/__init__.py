@@ -1,0 +1,1 @@
+"""Skills from directories."""

@@ -1,0 +1,202 @@
+"""ScanIndex: what the last scan of some directories read, kept on disk for the next start.
+
+It is a hint and no more. A skill is taken from it when each of its files still has the path, the size, the
+times and the inode that it had. Everything else is read again, and who cannot read the index, or write it,
+goes on without.
+
+The first line says whose index it is: the format, the version of Skillwire, the directories and devices.
+A line for each skill follows, in about the order in which a walk asks for them. So it is read once from front
+to back, and no more of it is held than a line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from skillwire.limits import DEFAULT_LIMITS, Limits
+from skillwire.skill.uris import SkillUri
+from skillwire.sources.directory.scan_cache_line import is_keepable, key_of, line_of, sealed, skill_of, unsealed
+from skillwire.sources.directory.roots import Root
+from skillwire.sources.directory.snapshot import ScannedSkill, Snapshot
+from skillwire.version import VERSION
+
+_FORMAT: Final = 1
+_FINISHED: Final = ".index"
+_UNFINISHED: Final = ".unfinished"
+_DAY: Final = 24 * 3600
+_BUFFER: Final = 64 * 1024
+_EXACT: Final = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_OLD: Final = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | _EXACT
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _EXACT
+_WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
+
+_log = logging.getLogger(__name__)
+
+
+class ScanIndex:
+    """The index of one set of directories. It gives skills to one scan, then takes what that scan found."""
+
+    def __init__(self, folder: Path, roots: Sequence[Root], *, limits: Limits = DEFAULT_LIMITS) -> None:
+        self.path = folder / f"{_name(roots)}{_FINISHED}"
+        self._roots = tuple(roots)
+        self._limits = limits
+        self._given: list[ScannedSkill] = []
+        self._passed: dict[bytes, tuple[int, int]] = {}
+        self._position = 0
+        self._size = 0
+        # Among the files that are served, an index would change what it tells of.
+        self._is_apart = not any(self.path.resolve().is_relative_to(root.path) for root in roots)
+        self._file = self._open() if self._is_apart else None
+
+    def get(self, uri: SkillUri, /) -> ScannedSkill | None:
+        """A skill as it was at the last scan."""
+        if self._file is None:
+            return None
+        try:
+            line = self._line(self._file, uri.encode())
+        except OSError as error:
+            _log.debug("the index cannot be read on: %s", error)
+            self.close()
+            return None
+        skill = None if line is None else skill_of(uri, line, self._roots)
+        if skill is not None:
+            self._given.append(skill)
+        return skill
+
+    def close(self) -> None:
+        """Let go of the file: the scan is done."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def is_current(self, snapshot: Snapshot) -> bool:
+        """Whether the index that a scan was given says what the scan has found, and no more."""
+        kept = sum(map(is_keepable, snapshot.skills.values()))
+        same = sum(snapshot.skills.get(skill.entry.uri) is skill for skill in self._given)
+        self._given = []
+        return kept == same and not self._passed and 0 < self._position == self._size
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Write the index anew, in one step. Where that cannot be done, there is none."""
+        if not self._is_apart:
+            return
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._write(snapshot)
+            remove_old_indexes(self.path.parent, limits=self._limits)
+        except (OSError, ValueError) as error:
+            _log.debug("no index of what was scanned is kept: %s", error)
+
+    def _write(self, snapshot: Snapshot) -> None:
+        made = self.path.with_name(f"{self.path.stem}-{os.getpid()}-{time.time_ns()}{_UNFINISHED}")
+        # Its owner alone may read it.
+        descriptor = os.open(made, _NEW, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb", _BUFFER) as file:
+                file.write(sealed("", self._claim()))
+                for skill in snapshot.skills.values():
+                    if is_keepable(skill):
+                        file.write(line_of(skill, self._roots))
+            made.replace(self.path)
+        except BaseException:
+            with suppress(OSError):
+                made.unlink()
+            raise
+
+    def _claim(self) -> list[object]:
+        """What makes an index that of these directories, on these devices, and of this program."""
+        places: list[object] = []
+        for root in self._roots:
+            status = root.path.stat()
+            places.append([str(root.path), list(root.prefix), status.st_dev, status.st_ino])
+        return [_FORMAT, VERSION, places]
+
+    def _open(self) -> BinaryIO | None:
+        """The file behind its first line, when it is ours in every respect."""
+        try:
+            descriptor = os.open(self.path, _OLD)
+        except (OSError, ValueError):
+            return None
+        file = None
+        try:
+            status = os.fstat(descriptor)
+            if _is_trusted(status) and status.st_size <= self._limits.index_bytes:
+                file = os.fdopen(descriptor, "rb", _BUFFER)
+                line = file.readline(self._limits.index_line_bytes)
+                if unsealed("", line) == self._claim():
+                    self._position, self._size = len(line), status.st_size
+                    if status.st_mtime < time.time() - _DAY:
+                        os.utime(self.path)  # It is in use.
+                    return file
+        except OSError as error:
+            _log.debug("the index cannot be read: %s", error)
+        if file is None:
+            os.close(descriptor)
+        else:
+            file.close()
+        return None
+
+    def _line(self, file: BinaryIO, key: bytes) -> bytes | None:
+        """The line about a key. Those that are passed on the way are remembered by their place."""
+        place = self._passed.pop(key, None)
+        if place is not None:
+            start, length = place
+            file.seek(start)
+            line = file.read(length)
+            file.seek(self._position)
+            return line
+        while line := file.readline(self._limits.index_line_bytes):
+            start = self._position
+            self._position += len(line)
+            found = key_of(line)
+            if found == key:
+                return line
+            self._passed[found] = start, len(line)
+        return None
+
+
+def indexes_in(folder: Path) -> Iterator[Path]:
+    """The indexes of a folder, and what is left of those that were never finished."""
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if path.suffix in (_FINISHED, _UNFINISHED):
+                yield path
+
+
+def remove_old_indexes(folder: Path, *, limits: Limits = DEFAULT_LIMITS) -> None:
+    """Remove the indexes that nobody has used for long, and the oldest when there are too many."""
+    now = time.time()
+    finished: list[tuple[float, Path]] = []
+    for path in indexes_in(folder):
+        with suppress(OSError):
+            used = path.stat().st_mtime
+            if path.suffix == _FINISHED and used > now - limits.index_seconds:
+                finished.append((used, path))
+            elif used < now - _DAY:
+                path.unlink()
+    for _, path in sorted(finished, reverse=True)[limits.indexes :]:
+        with suppress(OSError):
+            path.unlink()
+
+
+def _is_trusted(status: os.stat_result) -> bool:
+    """Whether a file is one that nobody but its owner, us, can have written."""
+    if not stat.S_ISREG(status.st_mode):
+        return False
+    if not hasattr(os, "geteuid"):
+        return True
+    return status.st_uid == os.geteuid() and not status.st_mode & _WRITABLE_BY_OTHERS
+
+
+def _name(roots: Sequence[Root]) -> str:
+    served = json.dumps([[str(root.path), *root.prefix] for root in roots])
+    return hashlib.sha256(served.encode()).hexdigest()[:32]

@@ -1,0 +1,361 @@
+"""DirectorySource: skills from directories, each read giving bytes that match the entry served.
+
+Bytes stay on disk. What the entries say comes from one walk; what a read returns is hashed again, and when
+it differs from the entry, the skill is walked anew and published before the answer goes out.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+import anyio
+import anyio.to_thread
+
+from skillwire.errors import LimitExceeded, SkillNotFound, SourceError
+from skillwire.issues import Issue
+from skillwire.limits import DEFAULT_LIMITS, Limits
+from skillwire.skill.entries import SkillEntry
+from skillwire.skill.membership import belongs_to_skill
+from skillwire.skill.uris import SkillUri, is_inside, path_below, shown_uri, skill_root
+from skillwire.sources.base import DirectoryChild, Problem
+from skillwire.sources.conflicts import Lost, settle
+from skillwire.sources.directory.gc_pause import collector_paused
+from skillwire.sources.directory.files import FileRecord, hash_file, is_passing
+from skillwire.sources.directory.scan_cache import ScanIndex
+from skillwire.sources.directory.rescan import Start, concerns_skills, start_of, starts_for
+from skillwire.sources.directory.roots import Root, parse_root
+from skillwire.sources.directory.validator import FileSeal, seal
+from skillwire.sources.directory.snapshot import ScannedSkill, Snapshot
+from skillwire.sources.directory.walk import Known, Walk
+
+# A thread costs more than reading a small file does.
+_READ_INLINE: Final = 256 * 1024
+# A file that changes on every read is reported, not chased for ever.
+_READ_ATTEMPTS: Final = 3
+# A checkout that breaks a thousand skills need not say so a thousand times.
+_PROBLEMS_LOGGED: Final = 20
+# Beyond this, one walk over everything costs less than many small ones.
+_MANY_STARTS: Final = 1000
+_TAKEN: Final = "uri-taken"
+# Long enough for a client's first questions, short enough that hardly any server ends before.
+_SAVE_AFTER_SECONDS: Final = 2
+
+_log = logging.getLogger(__name__)
+
+
+class DirectorySource:
+    """Skills found at any depth below one or more directories.
+
+    With `index`, a folder, what the scan finds is kept there for the next start, by `save_index`, and a start
+    reads only what has changed since. An index is a hint: without it, or with a damaged one, all is the same.
+    """
+
+    def __init__(
+        self,
+        roots: Iterable[str | Path | Root],
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        allow_oversize: bool = False,
+        index: str | Path | None = None,
+    ) -> None:
+        self._roots = tuple(parse_root(root) for root in roots)
+        self._limits = limits
+        self._allow_oversize = allow_oversize
+        self._scanning = anyio.Lock()
+        self._missing: dict[SkillUri, ScannedSkill] = {}
+        self._saving = threading.Lock()
+        self._unsaved: ScanIndex | None = None
+        if index is None:
+            self.snapshot = scan(self._roots, limits=limits, allow_oversize=allow_oversize)
+        else:
+            self.snapshot = self._scan_with(ScanIndex(Path(index), self._roots, limits=limits))
+
+    @property
+    def roots(self) -> tuple[Root, ...]:
+        return self._roots
+
+    def save_index(self) -> None:
+        """Keep what was found for the next start, unless the index says it already. It never fails."""
+        with self._saving:
+            index, self._unsaved = self._unsaved, None
+            if index is not None:
+                index.save(self.snapshot)
+
+    @contextmanager
+    def saving_index(self, *, after: float = _SAVE_AFTER_SECONDS) -> Generator[None]:
+        """Save the index in a while, when the first answers have gone out, or at the end of the block."""
+        timer = threading.Timer(after, self.save_index)
+        timer.daemon = True
+        if self._unsaved is not None:
+            timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            self.save_index()
+
+    async def list_entries(self) -> Sequence[SkillEntry]:
+        return self.snapshot.entries
+
+    async def get_entry(self, uri: SkillUri) -> SkillEntry:
+        if uri not in self.snapshot.skills:
+            await self._look_for(uri)
+        skill = self.snapshot.skills.get(uri)
+        if skill is None:
+            raise SkillNotFound(f"No skill is served at {shown_uri(uri)}", uri=uri)
+        return skill.entry
+
+    async def read_directory(self, uri: SkillUri) -> Sequence[DirectoryChild]:
+        children = self.snapshot.children(uri)
+        if children is None:
+            raise SkillNotFound(f"No directory is served at {shown_uri(uri)}", uri=uri)
+        return children
+
+    def problems(self) -> Sequence[Problem]:
+        return self.snapshot.problems
+
+    async def read(self, uri: SkillUri) -> bytes:
+        if uri not in self.snapshot.files:
+            await self._look_for(uri)
+        for _ in range(_READ_ATTEMPTS):
+            record = self.snapshot.files.get(uri)
+            if record is None:
+                raise SkillNotFound(f"No file is served at {shown_uri(uri)}", uri=uri)
+            data = await _read_if_unchanged(record)
+            if data is not None:
+                return data
+            await self._mend(record)
+        raise SourceError(f"{shown_uri(uri)} changes faster than it can be read; try again")
+
+    def entries_now(self) -> Sequence[SkillEntry]:
+        return self.snapshot.entries
+
+    def seal(self, uri: SkillUri) -> FileSeal | None:
+        record = self.snapshot.files.get(uri)
+        # Where files change without an event, their times come from another machine's clock.
+        return None if record is None or self._is_remote else seal(record)
+
+    @cached_property
+    def _is_remote(self) -> bool:
+        from skillwire.sources.directory.watch import is_without_events
+
+        return any(is_without_events(root.path) for root in self._roots)
+
+    async def rescan(self, paths: Iterable[str] | None = None) -> bool:
+        """Walk again what a change at these paths can concern, or everything, reading only what changed.
+
+        True when a client could see a difference. Until the walk is done, the snapshot before is served.
+        """
+        async with self._scanning:
+            before = self.snapshot
+            changed = None if paths is None else frozenset(paths)
+            self.snapshot = await anyio.to_thread.run_sync(self._scan_again, before, changed)
+            # This walk has seen what came back.
+            self._missing.clear()
+            return not self.snapshot.says_the_same(before)
+
+    async def watch(self, changed: Callable[[], Awaitable[None]]) -> None:
+        """Follow what happens on disk until cancelled; `changed` is called when clients can see it.
+
+        What has to be left out from now on is logged as a warning.
+        """
+        from skillwire.sources.directory.watch import watch_directories
+
+        told = self.snapshot
+
+        async def take(paths: frozenset[str] | None) -> bool:
+            nonlocal told
+            try:
+                await self.rescan(paths)
+            except (SourceError, LimitExceeded) as error:
+                _log.warning("what was served before is served on: %s", error)
+                return False
+            # A read may have seen the change first, so this walk need not be the one that found it.
+            before, told = told, self.snapshot
+            if not told.says_the_same(before):
+                _report(told.problems, before.problems)
+                await changed()
+            return True
+
+        directories = [root.path for root in self._roots]
+        await watch_directories(directories, take, cares=lambda path: concerns_skills(path, self._roots))
+
+    async def _mend(self, stale: FileRecord) -> None:
+        """Walk again what holds this file, unless somebody else has done so since it was read."""
+        async with self._scanning:
+            uri = stale.resource.uri
+            if self.snapshot.files.get(uri) == stale:
+                await self._walk_again(self.snapshot.skills_around(uri)[0], distrusted=stale.path)
+
+    async def _look_for(self, uri: SkillUri) -> None:
+        """Walk a skill again in which there is a file on disk that no entry lists yet.
+
+        It may be new, or back: a file that is just being saved is missing for a moment, and a skill that was
+        invalid is whole again.
+        """
+        skill = self._skill_for(uri)
+        if skill is None or not _lies_in(skill, uri):
+            return
+        async with self._scanning:
+            if uri not in self.snapshot.files:
+                await self._walk_again(skill)
+
+    def _skill_for(self, uri: SkillUri) -> ScannedSkill | None:
+        around = self.snapshot.skills_around(uri)
+        if around:
+            return around[0]
+        return next((skill for root, skill in self._missing.items() if is_inside(uri, root)), None)
+
+    async def _walk_again(self, skill: ScannedSkill, *, distrusted: str = "") -> None:
+        before = self.snapshot
+        after = await anyio.to_thread.run_sync(self._scan_from, before, (start_of(skill),), distrusted)
+        self.snapshot = after
+        root_uri = skill_root(skill.entry.uri)
+        if skill.entry.uri in after.skills:
+            self._missing.pop(root_uri, None)
+        else:
+            self._missing[root_uri] = skill
+
+    def _scan_again(self, before: Snapshot, paths: frozenset[str] | None) -> Snapshot:
+        starts = None if paths is None else starts_for(paths, before, self._roots)
+        if starts is None or len(starts) > _MANY_STARTS:
+            return self._scan_all(before)
+        return self._scan_from(before, starts)
+
+    def _scan_with(self, index: ScanIndex) -> Snapshot:
+        """The first snapshot, where nothing is read that the index knows."""
+        try:
+            known = Known(index)
+            found = scan(self._roots, limits=self._limits, allow_oversize=self._allow_oversize, known=known)
+        finally:
+            index.close()
+        if not index.is_current(found):
+            self._unsaved = index
+        return found
+
+    def _scan_all(self, before: Snapshot) -> Snapshot:
+        return scan(
+            self._roots,
+            limits=self._limits,
+            allow_oversize=self._allow_oversize,
+            known=Known(before.skills, before.files),
+            before=before,
+        )
+
+    def _scan_from(self, before: Snapshot, starts: Sequence[Start], distrusted: str = "") -> Snapshot:
+        """The next snapshot after walking directories that no skill encloses, and nothing else."""
+        known = Known(before.skills, before.files, distrusted)
+        gone: dict[SkillUri, ScannedSkill] = {}
+        come: list[ScannedSkill] = []
+        problems = before.problems
+        has_outer_links = before.has_outer_links
+        for start in starts:
+            walk = Walk(start.root, limits=self._limits, allow_oversize=self._allow_oversize, known=known)
+            walk.run_below(start.directory, start.uri)
+            gone.update((s.entry.uri, s) for s in before.skills_below(start.uri) if s.root == start.root)
+            come += walk.skills
+            inside = os.path.join(start.directory, "")
+            kept = [p for p in problems if not os.path.join(p.place, "").startswith(inside)]
+            problems = (*kept, *walk.problems)
+            has_outer_links = has_outer_links or walk.has_outer_links
+        if len(self._roots) > 1 and (
+            gone.keys() != {skill.entry.uri for skill in come}
+            or any(issue.rule == _TAKEN for problem in problems for issue in problem.issues)
+        ):
+            # Who serves what is settled among all roots together.
+            return self._scan_all(before)
+        return before.replacing(gone, come, problems, has_outer_links=has_outer_links)
+
+
+def scan(
+    roots: Sequence[Root],
+    *,
+    limits: Limits,
+    allow_oversize: bool = False,
+    known: Known | None = None,
+    before: Snapshot | None = None,
+) -> Snapshot:
+    """Walk every root and publish what they hold together.
+
+    A root that was there `before` and is gone holds nothing until it is back.
+    """
+    with collector_paused():
+        return _scan(roots, limits, allow_oversize, known, before)
+
+
+def _scan(
+    roots: Sequence[Root], limits: Limits, allow_oversize: bool, known: Known | None, before: Snapshot | None
+) -> Snapshot:
+    walks = [Walk(root, limits=limits, allow_oversize=allow_oversize, known=known) for root in roots]
+    problems: list[Problem] = []
+    for root, walk in zip(roots, walks, strict=True):
+        if before is not None and not os.path.isdir(root.path):
+            problems.append(_gone(root))
+            continue
+        walk.run()
+        problems += walk.problems
+    has_outer_links = any(walk.has_outer_links for walk in walks)
+    if len(walks) == 1:
+        return Snapshot(walks[0].skills, problems, before=before, has_outer_links=has_outer_links)
+    claimed = {(skill.entry.uri, number): skill for number, walk in enumerate(walks) for skill in walk.skills}
+    settled = settle(claimed)
+    for lost in settled.lost:
+        skill = claimed.pop((lost.uri, lost.owner))
+        problems.append(_collision(skill, claimed[lost.winner, lost.winning_owner], lost))
+    return Snapshot(claimed.values(), problems, before=before, has_outer_links=has_outer_links)
+
+
+def _gone(root: Root) -> Problem:
+    issue = Issue(rule="root-gone", message="the directory is gone", remedy="put it back")
+    return Problem(str(root.path), (issue,))
+
+
+def _report(problems: Sequence[Problem], before: Sequence[Problem]) -> None:
+    known = frozenset(map(str, before))
+    fresh = [text for text in map(str, problems) if text not in known]
+    for text in fresh[:_PROBLEMS_LOGGED]:
+        _log.warning("left out: %s", text)
+    if len(fresh) > _PROBLEMS_LOGGED:
+        _log.warning("left out: %d more; skillwire lint shows them all", len(fresh) - _PROBLEMS_LOGGED)
+
+
+def _collision(skill: ScannedSkill, winner: ScannedSkill, lost: Lost) -> Problem:
+    place = shown_uri(winner.directory)
+    if lost.uri == lost.winner:
+        message = f"{shown_uri(lost.uri)} is already served from {place}"
+    else:
+        message = f"{shown_uri(lost.uri)} lies inside {shown_uri(lost.winner)}, served from {place}"
+    remedy = "give one of the directories a prefix, as in acme=./skills"
+    return Problem(skill.directory, (Issue(rule=_TAKEN, message=message, remedy=remedy),))
+
+
+def _lies_in(skill: ScannedSkill, uri: SkillUri) -> bool:
+    """Whether there is something on disk where a URI points to, by the rules of what belongs to a skill."""
+    segments = path_below(uri, skill_root(skill.entry.uri))
+    if not all(belongs_to_skill(segment) for segment in segments):
+        return False
+    return os.path.lexists(os.path.join(skill.directory, *segments))
+
+
+async def _read_if_unchanged(record: FileRecord) -> bytes | None:
+    """The bytes of a file when they are still those of its record, else `None`."""
+    expected = record.resource
+    try:
+        if expected.size <= _READ_INLINE:
+            hashed = hash_file(record.path, keep=True, at_most=expected.size)
+        else:
+            hashed = await anyio.to_thread.run_sync(
+                lambda: hash_file(record.path, keep=True, at_most=expected.size)
+            )
+    except OSError as error:
+        if is_passing(error):
+            raise SourceError(f"{shown_uri(expected.uri)} cannot be read now: {error.strerror}") from None
+        return None
+    return hashed.data if hashed.digest == expected.digest else None

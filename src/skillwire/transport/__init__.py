@@ -1,1 +1,0 @@
-"""Ways to a server process that host and judge share. No MCP in here: bytes and lines."""

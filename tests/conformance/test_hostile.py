@@ -1,0 +1,110 @@
+"""The judge against servers that mean ill: it ends, soon, and what it prints does nothing."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import Any
+
+import anyio
+import pytest
+
+import skillwire
+from conformance.clean_server import REFUNDS, CleanServer, Json
+from conformance.defective_server import make_server
+from skillwire.errors import SourceError
+from skillwire.conformance.report_json import as_json
+from skillwire.conformance.report_junit import as_junit
+from skillwire.conformance.report_text import as_text
+from skillwire.conformance.evaluate import MOST_PER_RULE
+from skillwire.limits import DEFAULT_LIMITS
+
+pytestmark = [pytest.mark.anyio, pytest.mark.requirement("SEC-9")]
+
+QUICK = replace(DEFAULT_LIMITS, call_seconds=0.5, connect_seconds=0.5)
+MUTE = "import time; time.sleep(60)"
+GARBAGE = "while True: print('x' * 1000, flush=True)"
+NO_LINE_ENDS = "import sys\nwhile True: sys.stdout.write('x' * 65536)"
+DEAF = "import os, time; os.close(0); time.sleep(60)"
+
+
+@pytest.mark.parametrize("program", [MUTE, GARBAGE, NO_LINE_ENDS, DEAF, "raise SystemExit(3)"])
+async def test_a_process_that_does_not_speak_is_given_up(program: str) -> None:
+    limits = replace(QUICK, answer_bytes=1_000_000)
+    with anyio.fail_after(30), pytest.raises(SourceError, match="cannot be verified"):
+        await skillwire.verify([sys.executable, "-c", program], limits=limits)
+
+
+async def test_the_last_words_of_a_server_that_ends_are_told_and_tamed() -> None:
+    program = r"import sys; sys.stderr.write('no key: \x1b[31mset KEY\n'); sys.stderr.flush(); sys.exit(1)"
+    with pytest.raises(SourceError, match=r"the server ended") as caught:
+        await skillwire.verify([sys.executable, "-c", program])
+    assert "\x1b" not in str(caught.value)
+
+
+async def test_a_server_that_falls_silent_is_asked_no_more() -> None:
+    asked: list[str] = []
+
+    async def silent(_server: CleanServer, method: str, _params: Json, answer: Json) -> Json | None:
+        asked.append(method)
+        return answer if method in ("initialize", "skills/list") else None
+
+    server = make_server()
+    server.bend = silent
+    report = await skillwire.verify(server, eras=["2025-11-25"], limits=QUICK)
+    assert {finding.rule for finding in report.findings} == {"MCP/no-answer"}
+    assert report.eras[0].requests_left_out > 10
+    assert len(asked) < 20
+
+
+async def test_a_server_that_answers_too_slowly_as_a_whole_is_given_up() -> None:
+    async def slow(_server: CleanServer, _method: str, _params: Json, answer: Json) -> Json:
+        await anyio.sleep(0.2)
+        return answer
+
+    server = make_server()
+    server.bend = slow
+    with pytest.raises(SourceError, match=r"not checked to the end within 1 s"):
+        await skillwire.verify(server, limits=replace(DEFAULT_LIMITS, judge_seconds=1))
+
+
+async def test_findings_beyond_a_hundred_of_a_rule_are_counted_not_kept() -> None:
+    async def many(_server: CleanServer, method: str, _params: Json, answer: Json) -> Json:
+        if method == "skills/list":
+            answer["result"] = {"skills": [{"uri": number} for number in range(5_000)]}
+        return answer
+
+    server = make_server()
+    server.bend = many
+    report = await skillwire.verify(server, eras=["2025-11-25"])
+    assert len(report.of("ENT-1/uri")) == MOST_PER_RULE
+    assert report.omitted == {"ENT-1/uri": 4_900}
+    assert "and 4,995 more; --json shows some of them" in as_text(report)
+
+
+async def test_nothing_that_a_server_wrote_acts_on_a_terminal() -> None:
+    evil = "\x1b]0;pwned\x07\x1b[2J\u202e\U000e0041\r\nok"
+
+    async def bend(_server: CleanServer, method: str, params: Json, answer: Json) -> Json:
+        if "error" in answer:
+            answer["error"] = {"code": -1, "message": evil}
+        if method == "resources/read" and "result" in answer:
+            answer["result"]["contents"][0].update(mimeType=evil, uri=evil)
+        if method == "resources/list":
+            for item in answer["result"]["resources"]:
+                item.update(name=evil, description=evil)
+        return answer
+
+    def bend_entry(root: str, entry: Json) -> Any:
+        if root == REFUNDS:
+            entry["frontmatter"][evil] = evil
+            entry["resources"].append({"uri": evil, "digest": evil, "size": evil})
+            entry["_meta"] = {f"mcp/{evil}": 1}
+        return entry
+
+    server = make_server()
+    server.bend, server.bend_entry = bend, bend_entry
+    report = await skillwire.verify(server)
+    assert len(report.findings) > 20
+    for text in (as_text(report), as_json(report), as_junit(report)):
+        assert not {char for char in text if not char.isprintable()} - {"\n"}

@@ -1,0 +1,169 @@
+"""Every defect of the defective server is named by its rule, and by no other; the clean one has none."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import skillwire
+from interop.processes import listening
+from conformance.defective_server import DEFECTS, LEGACY, MODERN, make_server
+from skillwire.errors import SourceError
+from skillwire.conformance.rules import AREAS, RULES, Level
+from skillwire.limits import DEFAULT_LIMITS, Limits
+
+pytestmark = pytest.mark.anyio
+
+TESTS = Path(__file__).parent.parent
+COMMAND = [sys.executable, "-m", "conformance.defective_server"]
+ENV = {"PYTHONPATH": str(TESTS)}
+IN_PROCESS = sorted(name for name, defect in DEFECTS.items() if defect.transport == "app")
+OVER_STDIO = sorted(name for name, defect in DEFECTS.items() if defect.transport == "stdio")
+OVER_HTTP = ["html-error", "digest-wrong", "list-without-ttl", "stream-ends", "crowded-list"]
+
+
+def limits_for(name: str) -> Limits:
+    """Tight where a defect would otherwise make the test wait or the machine sweat."""
+    if name == "mute":
+        return replace(DEFAULT_LIMITS, call_seconds=1)
+    if name.startswith("ever-more"):
+        return replace(DEFAULT_LIMITS, pages=20)
+    if name.startswith("huge"):
+        return replace(DEFAULT_LIMITS, answer_bytes=1_000_000)
+    return DEFAULT_LIMITS
+
+
+def rules_in(report: skillwire.Report) -> set[str]:
+    return {finding.rule for finding in report.findings}
+
+
+async def test_the_clean_server_has_no_finding() -> None:
+    report = await skillwire.verify(make_server())
+    assert report.findings == ()
+    assert [(era.listed, era.checked, era.files) for era in report.eras] == [(3, 5, 9)] * 2
+
+
+@pytest.mark.parametrize("name", IN_PROCESS)
+async def test_a_defect_is_found_under_its_rule_and_no_other(name: str) -> None:
+    report = await skillwire.verify(make_server(name), limits=limits_for(name))
+    assert rules_in(report) == {DEFECTS[name].rule}, list(map(str, report.findings))
+
+
+async def test_the_clean_server_has_no_finding_over_stdio() -> None:
+    report = await skillwire.verify([*COMMAND, "clean"], env=ENV)
+    assert report.findings == ()
+
+
+@pytest.mark.parametrize("name", [*OVER_STDIO, "digest-wrong", "get-without-ttl"])
+async def test_a_defect_is_found_over_stdio(name: str) -> None:
+    report = await skillwire.verify([*COMMAND, name], env=ENV)
+    assert rules_in(report) == {DEFECTS[name].rule}, list(map(str, report.findings))
+
+
+@pytest.mark.parametrize("name", ["clean", *OVER_HTTP])
+async def test_a_defect_is_found_over_http(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(TESTS))
+    with listening([*COMMAND, name, "--http"]) as url:
+        report = await skillwire.verify(url)
+    expected = set() if name == "clean" else {DEFECTS[name].rule}
+    assert rules_in(report) == expected, list(map(str, report.findings))
+
+
+def test_every_rule_has_a_defect() -> None:
+    # `LINT/other` is for remarks that a later linter may make; no text causes one today.
+    assert {defect.rule for defect in DEFECTS.values()} == {rule.id for rule in RULES} - {"LINT/other"}
+    assert len(DEFECTS) > 200
+
+
+def test_rules_have_ids_of_their_own_an_area_and_something_to_say() -> None:
+    assert len({rule.id for rule in RULES}) == len(RULES)
+    assert {rule.area for rule in RULES} == set(AREAS.values())
+    assert all(rule.expected and rule.remedy for rule in RULES)
+
+
+async def test_a_finding_says_where_what_was_expected_what_was_seen_and_what_to_do() -> None:
+    report = await skillwire.verify(make_server("size-wrong"))
+    [finding] = report.findings
+    assert finding.rule == "ENT-3/size"
+    assert finding.requirement == "ENT-3"
+    assert finding.level is Level.MUST
+    assert finding.uri == "skill://acme/billing/refunds/notes/bom.txt"
+    assert (finding.expected, finding.seen) == ("3 bytes", "15 bytes")
+    assert finding.remedy == "count the raw bytes, not characters"
+    assert finding.eras == (LEGACY, MODERN)
+    assert report.of("ENT-3") == report.of("ENT-3/size") == report.violations == (finding,)
+
+
+async def test_advice_is_no_violation() -> None:
+    report = await skillwire.verify(make_server("no-when"))
+    assert report.violations == ()
+    assert [finding.level for finding in report.advice] == [Level.ADVICE]
+
+
+async def test_one_era_can_be_chosen() -> None:
+    report = await skillwire.verify(make_server("list-without-ttl"), eras=[LEGACY])
+    assert report.findings == ()
+    assert [era.era for era in report.eras] == [LEGACY]
+
+
+async def test_an_era_that_is_asked_for_and_not_spoken_cannot_be_judged() -> None:
+    with pytest.raises(SourceError, match=r"in this process cannot be verified on 2026-07-28: .*-32601"):
+        await skillwire.verify(make_server("no-modern"), eras=[MODERN])
+
+
+async def test_a_rule_or_a_whole_requirement_can_be_ignored() -> None:
+    for name in ("ENT-3/size", "ENT-3"):
+        report = await skillwire.verify(make_server("size-wrong"), ignore=[name])
+        assert (report.findings, report.ignored) == ((), (name,))
+    with pytest.raises(SourceError, match="ENT-33 is no rule"):
+        await skillwire.verify(make_server(), ignore=["ENT-33"])
+
+
+async def test_only_so_many_skills_are_read_but_the_listing_whole() -> None:
+    report = await skillwire.verify(make_server(), max_skills=1)
+    assert report.findings == ()
+    assert [(era.listed, era.checked) for era in report.eras] == [(3, 1)] * 2
+
+
+async def test_only_so_many_bytes_are_taken_in() -> None:
+    report = await skillwire.verify(make_server(), max_bytes=4000)
+    assert report.findings == ()
+    assert all(era.requests_left_out > 20 for era in report.eras)
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("ftp://example.org/mcp", "not an http"),
+        ("http://", "not an http"),
+        ("http://[::1/mcp", "not an http"),
+        ("http://127.0.0.1:99999/mcp", "not an http"),
+        ("unclosed 'quote", "not a command line"),
+        ("", "empty"),
+        ([], "empty"),
+        (7, "a int is no server"),
+        ("no-such-command-of-skillwire --x", "is not installed"),
+    ],
+)
+async def test_a_target_that_is_none_is_refused(target: object, message: str) -> None:
+    with pytest.raises(SourceError, match=message):
+        await skillwire.verify(target)
+
+
+async def test_what_could_be_secret_in_a_target_is_not_shown() -> None:
+    with pytest.raises(SourceError) as caught:
+        await skillwire.verify("http://me:secret@127.0.0.1:9/mcp?key=secret", token="secret")
+    assert "secret" not in str(caught.value)
+    assert "http://127.0.0.1:9/mcp" in str(caught.value)
+
+
+def test_every_remark_of_the_linter_has_a_rule() -> None:
+    """The linter's advice is read from its source: a new remark wants a rule of its own."""
+    source = Path(skillwire.__file__).parent / "skill"
+    remarks = set(re.findall(r'_advise\(\s*"([a-z-]+)"', (source / "lint.py").read_text("utf-8")))
+    assert {"description-when", "body-lines", "reference-missing"} <= remarks
+    assert remarks - {"metadata-reserved"} <= {rule.id.removeprefix("LINT/") for rule in RULES}
