@@ -71,7 +71,7 @@ async def _discover(servers: Mapping[str, ServerConfig], state: Path) -> tuple[f
 
 
 async def _use(servers: Mapping[str, ServerConfig], state: Path) -> None:
-    """What an agent does with an open host: load again what it had, show the catalogue, search."""
+    """What an agent does with an open host: load again what it had, show the catalog, search."""
     async with _host(servers, state) as host:
         name = host.skills()[0].handle
         text = (await host.load(name)).text
@@ -86,8 +86,8 @@ async def _use(servers: Mapping[str, ServerConfig], state: Path) -> None:
         _say("host-load cached", _US, median(seconds) * 1000, "ms")
         # Another budget each time, so that it is written; then one that was asked for before.
         budgets = iter(range(20_000, 20_000 + _REPEATS))
-        _say("host-catalogue", _US, await _time(lambda: host.catalog(budget=next(budgets))), "ms")
-        _say("host-catalogue again", _US, await _time(host.catalog), "ms")
+        _say("host-catalog", _US, await _time(lambda: host.catalog(budget=next(budgets))), "ms")
+        _say("host-catalog again", _US, await _time(host.catalog), "ms")
         start = time.perf_counter()
         await host.search("approve a refund")
         _say("host-search first", _US, (time.perf_counter() - start) * 1000, "ms")

@@ -29,7 +29,7 @@ _ROOT: Final = Path(__file__).parent.parent
 
 
 def host(bench: Bench) -> None:
-    """Discovery of twenty servers, a cached load, the catalogue and a search."""
+    """Discovery of twenty servers, a cached load, the catalog and a search."""
     trees = bench.work / "servers"
     for number in range(SERVERS):
         write_tree(trees / f"{number:02}", SKILLS, first=number * SKILLS)

@@ -34,7 +34,7 @@ async def ask_the_user(request):
 
 
 def play_the_model(messages, info):
-    """What a model would do: find the skill in the catalogue, load it, read the file it points to, answer."""
+    """What a model would do: find the skill in the catalog, load it, read the file it points to, answer."""
     returns = [part for message in messages for part in message.parts if isinstance(part, ToolReturnPart)]
     match len(returns):
         case 0:

@@ -81,7 +81,7 @@ async def main(folder: Path) -> None:
 
     console.print("\n[bold]That is all.[/] With skills of your own:\n")
     for words, meaning in (
-        ("lint ./my-skills", "shows every mistake and its remedy"),
+        ("lint ./my-skills", "shows every mistake and its fix"),
         ("serve ./my-skills", "is what an MCP client starts"),
         ("list --from-clients", "asks the MCP servers you have"),
     ):

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from skillwire.errors import FormatError
-from skillwire.skill.yaml import events as yaml_events
 from skillwire.skill.frontmatter import parse_skill_md
+from skillwire.skill.yaml import events as yaml_events
 
 PARSERS = {"libyaml": yaml_events.FastParser, "python": yaml_events.PythonParser}
 
@@ -26,5 +26,5 @@ def refusal(block: str, **options: Any) -> list[tuple[str, int | None]]:
     """The rules and lines of everything that a block is refused for."""
     with pytest.raises(FormatError) as caught:
         parse_skill_md(document(block), **options)
-    assert all(issue.file == "SKILL.md" and issue.remedy and issue.message for issue in caught.value.issues)
+    assert all(issue.file == "SKILL.md" and issue.fix and issue.message for issue in caught.value.issues)
     return [(issue.rule, issue.line) for issue in caught.value.issues]

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from skillwire.server.http.address import Address
 from skillwire.server.app import SkillServer
+from skillwire.server.fastpath.parse import FastPath
+from skillwire.server.http.address import Address
 from skillwire.server.http.app import HttpServer
-from skillwire.server.fastpath.parse import FastLane
 from trees import skill_md, write
 
 VERSION = "io.modelcontextprotocol/protocolVersion"
@@ -47,7 +47,7 @@ DIRECTORY = body("resources/directory/read", uri="skill://acme/refunds")
 DISCOVER = body("server/discover")
 
 
-class CountingLane(FastLane):
+class CountingLane(FastPath):
     """The lane itself, and how often it gave an answer, and one that it had given before."""
 
     given = 0

@@ -10,7 +10,7 @@ import pytest
 from sample_entries import file_uri, skill_md
 from skillwire.catalog.registry import RegisteredSkill, Registry
 from skillwire.host.styles import all_styles
-from skillwire.host.styles.base import Showing, Style
+from skillwire.host.styles.base import RenderContext, Style
 from skillwire.host.styles.ranks import Layer, Rank
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill.digests import digest_of
@@ -89,8 +89,8 @@ def gallery(style: Style) -> tuple[RegisteredSkill, ...]:
     ).skills()
 
 
-def showing(style: Style) -> Showing:
-    return Showing(
+def showing(style: Style) -> RenderContext:
+    return RenderContext(
         limits=style.limits(DEFAULT_LIMITS),
         salt=b"golden",
         path_of=lambda skill: "/home/me/skills/refunds/SKILL.md" if skill.origin.is_local else "",

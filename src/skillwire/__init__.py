@@ -10,6 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from skillwire.conformance.report import Finding, Report
+    from skillwire.conformance.verify import verify
     from skillwire.errors import (
         AmbiguousName,
         ApprovalRequired,
@@ -25,26 +27,24 @@ if TYPE_CHECKING:
         UnlistedFile,
         VerificationError,
     )
-    from skillwire.host.config.server import ServerConfig
     from skillwire.host.approvals.approver import ApprovalRequest
+    from skillwire.host.config.server import ServerConfig
     from skillwire.host.events import Event, EventKind
     from skillwire.host.host import LoadedSkill, SkillHost
     from skillwire.host.reader import ReadRequest
     from skillwire.host.tools import Tool, ToolResult
     from skillwire.issues import Issue, Severity
-    from skillwire.conformance.report import Finding, Report
-    from skillwire.conformance.verify import verify
     from skillwire.limits import Limits
     from skillwire.server.app import SkillServer
     from skillwire.server.attach import add_skills
     from skillwire.server.extension import SkillsExtension
-    from skillwire.server.legacy.features import Surfaces
+    from skillwire.server.legacy.features import LegacyFeatures
     from skillwire.skill.entries import DYNAMIC, SkillEntry, SkillResource
     from skillwire.sources.base import Source
     from skillwire.sources.directory.source import DirectorySource
     from skillwire.sources.function import FunctionSource
-    from skillwire.trust.guards import looks_like_uri
     from skillwire.trust.approval import Grants, Policy
+    from skillwire.trust.guards import looks_like_uri
 
 _HOMES = {
     "DYNAMIC": "skillwire.skill.entries",
@@ -80,7 +80,7 @@ _HOMES = {
     "SkillwireError": "skillwire.errors",
     "Source": "skillwire.sources.base",
     "SourceError": "skillwire.errors",
-    "Surfaces": "skillwire.server.legacy.features",
+    "LegacyFeatures": "skillwire.server.legacy.features",
     "Tool": "skillwire.host.tools",
     "ToolResult": "skillwire.host.tools",
     "UnlistedFile": "skillwire.errors",
@@ -105,6 +105,7 @@ __all__ = [
     "FunctionSource",
     "Grants",
     "Issue",
+    "LegacyFeatures",
     "LimitExceeded",
     "Limits",
     "LoadedSkill",
@@ -124,7 +125,6 @@ __all__ = [
     "SkillwireError",
     "Source",
     "SourceError",
-    "Surfaces",
     "Tool",
     "ToolResult",
     "UnlistedFile",

@@ -15,14 +15,14 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Issue:
-    """A finding with its place and its remedy.
+    """A finding with its place and its fix.
 
     `rule` is a stable, machine-readable name such as `name-not-directory`.
     """
 
     rule: str
     message: str
-    remedy: str = ""
+    fix: str = ""
     file: str = ""
     line: int | None = None
     severity: Severity = Severity.ERROR
@@ -30,7 +30,7 @@ class Issue:
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
         text = f"{place}: {self.message}" if place else self.message
-        return f"{text} ({self.remedy})" if self.remedy else text
+        return f"{text} ({self.fix})" if self.fix else text
 
 
 def shown(text: str, limit: int = 60) -> str:

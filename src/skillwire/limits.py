@@ -76,7 +76,7 @@ class Limits:
     linked_skills: int = 16
     """LST-3: so many skills that a server's instructions name are looked up."""
     catalog_chars: int = 16_000
-    """The catalogue in a system prompt is no longer than this; what does not fit is counted and said."""
+    """The catalog in a system prompt is no longer than this; what does not fit is counted and said."""
     search_query_chars: int = 500
     """What is searched for is read up to here."""
     search_results: int = 20

@@ -17,8 +17,8 @@ import wild_stdio
 from simulator import Simulator, agree, call, opened
 from skillwire.errors import LimitExceeded, SkillwireError, SourceError
 from skillwire.host.config.server import ServerConfig
-from skillwire.host.sessions import Status
 from skillwire.host.host import SkillHost
+from skillwire.host.sessions import Status
 from skillwire.limits import Limits
 from wild_http import Call, wild_http
 

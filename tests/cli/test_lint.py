@@ -123,7 +123,7 @@ def test_json_is_one_document_with_the_same_issues(lint: Lint) -> None:
                 "file": "skills/wrong/SKILL.md",
                 "line": 2,
                 "message": "the name `right` is not the name of its directory, `wrong`",
-                "remedy": "rename one of them",
+                "fix": "rename one of them",
             }
         ],
         "errors": 1,

@@ -11,7 +11,7 @@ import pytest
 from command_line import Ended, Run
 from skillwire import DirectorySource
 from skillwire.cli import main
-from skillwire.sources.directory.scan_cache_path import index_folder
+from skillwire.sources.directory.scan_cache_path import scan_cache_directory
 from terminals import Terminal
 
 SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
@@ -335,7 +335,7 @@ def test_indexes_of_served_directories_are_counted_and_cleared_with_the_cache(
     run: Run, tmp_path: Path
 ) -> None:
     plant("served/refunds")
-    source = DirectorySource(["served"], index=index_folder())
+    source = DirectorySource(["served"], index=scan_cache_directory())
     source.save_index()
     [index] = run("cache", "list", "--json").document["indexes"]
     assert Path(index["path"]).stat().st_size == index["size"]

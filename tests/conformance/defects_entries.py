@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from conformance.clean_server import ATLAS, BOM, EMAIL, LOGO, NESTED, REFUNDS, CleanServer, Json, Tree, skill_md
+from conformance.clean_server import (
+    ATLAS,
+    BOM,
+    EMAIL,
+    LOGO,
+    NESTED,
+    REFUNDS,
+    CleanServer,
+    Json,
+    Tree,
+    skill_md,
+)
 from conformance.switches import Change, Defect, drop, in_entry, in_result, in_tree, put
 
 GOOD = "Do what the name says, step by step. Use when somebody asks for it."

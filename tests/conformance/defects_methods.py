@@ -7,7 +7,17 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from conformance.clean_server import BOM, EMAIL, INTERNAL, LOGO, NAMED, NESTED, REFUNDS, CleanServer, Json
-from conformance.switches import Change, Defect, about, answered_by, drop, in_answer, in_result, put, refused_by
+from conformance.switches import (
+    Change,
+    Defect,
+    about,
+    answered_by,
+    drop,
+    in_answer,
+    in_result,
+    put,
+    refused_by,
+)
 
 GET, LIST, READ, DIRECTORY = "skills/get", "skills/list", "resources/read", "resources/directory/read"
 BAD = "skillwire-verify-no-such"

@@ -12,11 +12,11 @@ import pytest
 import skillwire
 from conformance.clean_server import REFUNDS, CleanServer, Json
 from conformance.defective_server import make_server
-from skillwire.errors import SourceError
+from skillwire.conformance.evaluate import MOST_PER_RULE
 from skillwire.conformance.report_json import as_json
 from skillwire.conformance.report_junit import as_junit
 from skillwire.conformance.report_text import as_text
-from skillwire.conformance.evaluate import MOST_PER_RULE
+from skillwire.errors import SourceError
 from skillwire.limits import DEFAULT_LIMITS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("SEC-9")]

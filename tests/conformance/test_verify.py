@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import skillwire
-from interop.processes import listening
 from conformance.defective_server import DEFECTS, LEGACY, MODERN, make_server
-from skillwire.errors import SourceError
+from interop.processes import listening
 from skillwire.conformance.rules import AREAS, RULES, Level
+from skillwire.errors import SourceError
 from skillwire.limits import DEFAULT_LIMITS, Limits
 
 pytestmark = pytest.mark.anyio
@@ -82,7 +82,7 @@ def test_every_rule_has_a_defect() -> None:
 def test_rules_have_ids_of_their_own_an_area_and_something_to_say() -> None:
     assert len({rule.id for rule in RULES}) == len(RULES)
     assert {rule.area for rule in RULES} == set(AREAS.values())
-    assert all(rule.expected and rule.remedy for rule in RULES)
+    assert all(rule.expected and rule.fix for rule in RULES)
 
 
 async def test_a_finding_says_where_what_was_expected_what_was_seen_and_what_to_do() -> None:
@@ -93,7 +93,7 @@ async def test_a_finding_says_where_what_was_expected_what_was_seen_and_what_to_
     assert finding.level is Level.MUST
     assert finding.uri == "skill://acme/billing/refunds/notes/bom.txt"
     assert (finding.expected, finding.seen) == ("3 bytes", "15 bytes")
-    assert finding.remedy == "count the raw bytes, not characters"
+    assert finding.fix == "count the raw bytes, not characters"
     assert finding.eras == (LEGACY, MODERN)
     assert report.of("ENT-3") == report.of("ENT-3/size") == report.violations == (finding,)
 

@@ -9,8 +9,8 @@ import pytest
 
 from simulator import Simulator, agree, make_host, opened
 from skillwire.errors import ApprovalRequired
-from skillwire.host.config.server import ServerConfig
 from skillwire.host.approvals.approver import ApprovalRequest
+from skillwire.host.config.server import ServerConfig
 from skillwire.trust.approval import Grants, Policy
 
 pytestmark = pytest.mark.anyio

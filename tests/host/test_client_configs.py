@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from skillwire.host.importers.files import FoundServer, find_servers
 from skillwire.host.config.text import Place
+from skillwire.host.importers.files import FoundServer, find_servers
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Every mistake in a `skillwire.toml` is named with its file, its key and a remedy."""
+"""Every mistake in a `skillwire.toml` is named with its file, its key and a fix."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def issues(text: str) -> list[str]:
         parse_config(text, FILE)
     for issue in refused.value.issues:
         assert issue.file == str(FILE)
-        assert issue.remedy
-    return [f"{issue.message} ({issue.remedy})" for issue in refused.value.issues]
+        assert issue.fix
+    return [f"{issue.message} ({issue.fix})" for issue in refused.value.issues]
 
 
 def test_a_full_file_is_read() -> None:

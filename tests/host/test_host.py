@@ -17,9 +17,9 @@ from skillwire.errors import (
     SourceError,
     UnlistedFile,
 )
+from skillwire.host.approvals.approver import ApprovalRequest
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.sessions import Status
-from skillwire.host.approvals.approver import ApprovalRequest
 from skillwire.trust.approval import Grants, Policy
 from trees import write_skill
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from skillwire.errors import FormatError
+from skillwire.host.config.merge import HostConfig, combine
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.config.text import ConfigText, parse_config
-from skillwire.host.config.merge import HostConfig, combine
 from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.uris import make_uri
 from skillwire.trust.approval import Policy

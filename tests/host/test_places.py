@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from simulator import make_host
-from skillwire.host.directories import label_directories, state_places, usual_directories
+from skillwire.host.directories import default_directories, label_directories, state_places
 from trees import write_skill
 
 
@@ -15,7 +15,7 @@ def test_the_usual_places_of_project_and_user_are_found_where_they_are(tmp_path:
     project, home = tmp_path / "project", tmp_path / "home"
     for place in (project / ".agents/skills", home / ".agents/skills", home / ".claude/skills"):
         place.mkdir(parents=True)
-    assert [label for label, _ in usual_directories(project, home)] == ["project", "user", "user-claude"]
+    assert [label for label, _ in default_directories(project, home)] == ["project", "user", "user-claude"]
 
 
 @pytest.mark.requirement("ENT-5")

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from skillwire.errors import SourceError
+from skillwire.host.config.trust import SeenFile, TrustedFiles
+from skillwire.host.directories import state_places
 from skillwire.host.events import EventKind
 from skillwire.host.host import SkillHost
-from skillwire.host.directories import state_places
-from skillwire.host.config.trust import SeenFile, TrustedFiles
 from skillwire.skill.digests import digest_of
 
 FILE = Path("skillwire.toml")

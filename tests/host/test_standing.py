@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skillwire.catalog.registry import RegisteredSkill
-from skillwire.host.approvals.status import State, since_approval, standing_of
+from skillwire.host.approvals.status import State, since_approval, status_of
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill.digests import digest_of
 from skillwire.skill.entries import DYNAMIC, SkillEntry, SkillResource
@@ -58,7 +58,7 @@ def test_a_state_follows_policy_and_approval(
     policy: Policy, stored: Approval | None, before: Approval | None, state: State
 ) -> None:
     skill = RegisteredSkill(SHOP, entry(), "refunds")
-    standing = standing_of(skill, policy, stored, before, nested=False, limits=DEFAULT_LIMITS)
+    standing = status_of(skill, policy, stored, before, nested=False, limits=DEFAULT_LIMITS)
     assert (standing.state, standing.policy) == (state, policy)
     assert [change.kind for change in standing.changes] == (
         [ChangeKind.CHANGED] if state is State.CHANGED else []
@@ -67,14 +67,14 @@ def test_a_state_follows_policy_and_approval(
 
 def test_a_nested_skill_is_not_covered_by_a_policy() -> None:
     skill = RegisteredSkill(SHOP, entry(), "refunds")
-    standing = standing_of(skill, Policy.ALWAYS, None, None, nested=True, limits=DEFAULT_LIMITS)
+    standing = status_of(skill, Policy.ALWAYS, None, None, nested=True, limits=DEFAULT_LIMITS)
     assert (standing.state, standing.nested) == (State.NEW, True)
 
 
 def test_grants_are_a_part_of_it() -> None:
     grants = Grants(allowed_tools=True)
     skill = RegisteredSkill(SHOP, entry(), "refunds")
-    standing = standing_of(
+    standing = status_of(
         skill, Policy.PROMPT, approval(grants=grants), None, nested=False, limits=DEFAULT_LIMITS
     )
     assert standing.grants == grants
@@ -83,7 +83,7 @@ def test_grants_are_a_part_of_it() -> None:
 def test_local_dynamic_and_unsound_skills_have_states_of_their_own() -> None:
     def state(origin: Origin, skill: SkillEntry) -> State:
         registered = RegisteredSkill(origin, skill, "refunds")
-        return standing_of(registered, Policy.PROMPT, None, None, nested=False, limits=DEFAULT_LIMITS).state
+        return status_of(registered, Policy.PROMPT, None, None, nested=False, limits=DEFAULT_LIMITS).state
 
     assert state(Origin.local(), entry()) is State.LOCAL
     assert state(SHOP, SkillEntry(URI, dict(entry().frontmatter), DYNAMIC)) is State.DYNAMIC

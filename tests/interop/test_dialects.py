@@ -18,7 +18,7 @@ from simulator import agree, make_host
 from skillwire.host.config.server import ServerConfig
 from skillwire.server.app import SkillServer
 from skillwire.server.handlers import Context
-from skillwire.server.legacy.features import ALL_OFF, Surfaces
+from skillwire.server.legacy.features import ALL_OFF, LegacyFeatures
 from skillwire.skill.drafts import Dialect
 from skillwire.skill.entries import DYNAMIC
 from skillwire.skill.uris import path_below, skill_root
@@ -38,9 +38,9 @@ def skills(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def only(surfaces: Surfaces, folder: Path) -> Server[Any]:
+def only(legacy_features: LegacyFeatures, folder: Path) -> Server[Any]:
     """Our own server without the extension, so that it tells of its skills in one older way alone."""
-    server = SkillServer(folder, surfaces=surfaces, watch=False).low_level
+    server = SkillServer(folder, legacy_features=legacy_features, watch=False).low_level
     del server.extensions[EXTENSION_ID]
 
     async def undeclared(ctx: Context, call_next: CallNext) -> HandlerResult:
@@ -55,7 +55,7 @@ def only(surfaces: Surfaces, folder: Path) -> Server[Any]:
 
 def without_sizes(folder: Path) -> Server[Any]:
     """Our own server as the draft of summer 2026 had it: no sizes, no advice on keeping answers."""
-    server = SkillServer(folder, surfaces=ALL_OFF, watch=False).low_level
+    server = SkillServer(folder, legacy_features=ALL_OFF, watch=False).low_level
 
     async def drafted(ctx: Context, call_next: CallNext) -> HandlerResult:
         result = await call_next(ctx)
@@ -87,10 +87,10 @@ async def test_our_own_server_is_read_in_each_dialect_alone(
     off: dict[str, Any] = {"manifests": False, "prompt_xml": False, "tools": "never", "prompts": False}
     server = {
         Dialect.SUMMER_DRAFT: lambda: without_sizes(skills),
-        Dialect.INDEX_WITH_FRONTMATTER: lambda: only(Surfaces(**off, index="d4"), skills),
-        Dialect.INDEX_WITH_DIGESTS: lambda: only(Surfaces(**off, index="d3"), skills),
-        Dialect.INDEX: lambda: only(Surfaces(**off, index="d2"), skills),
-        Dialect.MANIFEST: lambda: only(Surfaces(**{**off, "manifests": True}, index="off"), skills),
+        Dialect.INDEX_WITH_FRONTMATTER: lambda: only(LegacyFeatures(**off, index="d4"), skills),
+        Dialect.INDEX_WITH_DIGESTS: lambda: only(LegacyFeatures(**off, index="d3"), skills),
+        Dialect.INDEX: lambda: only(LegacyFeatures(**off, index="d2"), skills),
+        Dialect.MANIFEST: lambda: only(LegacyFeatures(**{**off, "manifests": True}, index="off"), skills),
         Dialect.BARE_SCAN: lambda: only(ALL_OFF, skills),
     }[dialect]()
     config = ServerConfig(instance=server, era=era, bare_scan=True)

@@ -23,7 +23,7 @@ def verify(peers: Peers, era: str, home: Path, *, target: list[str]) -> list[dic
     options = ["--method", "skills/list", "--verify", "--require-digests", "--protocol-era", era]
     run = subprocess.run(
         [*peers.inspector, *options, *target],
-        # The Inspector keeps a catalogue of servers at home: a home of its own for each run.
+        # The Inspector keeps a catalog of servers at home: a home of its own for each run.
         env={"HOME": str(home), "PATH": str(Path(peers.node).parent)},
         capture_output=True,
         text=True,

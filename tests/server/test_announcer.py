@@ -17,7 +17,7 @@ from mcp.shared.subscriptions import ResourceUpdated
 from clients import call, refusal
 from served import serving_http
 from skillwire import FunctionSource, SkillServer
-from skillwire.server.notifications import Announcer
+from skillwire.server.notifications import Notifier
 from trees import skill_md, write, write_skill
 
 pytestmark = pytest.mark.anyio
@@ -97,10 +97,10 @@ async def subscribe(client: Client, *uris: str) -> None:
         await call(client, "resources/subscribe", uri=uri)
 
 
-def announcer_of(server: SkillServer) -> Announcer:
+def announcer_of(server: SkillServer) -> Notifier:
     watch = server._offer.watch  # pyright: ignore[reportPrivateUsage]
     assert watch is not None
-    announcer = watch.announcer
+    announcer = watch.notifier
     assert announcer is not None
     return announcer
 

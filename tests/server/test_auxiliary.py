@@ -16,7 +16,7 @@ from fastmcp import Client as FastMCPClient
 from fastmcp.utilities.skills import download_skill, get_skill_manifest, list_skills, sync_skills
 
 from clients import both_eras, call, connected, refusal
-from skillwire import FunctionSource, SkillServer, Surfaces
+from skillwire import FunctionSource, LegacyFeatures, SkillServer
 from skillwire.server.http.address import Address
 from skillwire.server.http.app import HttpServer
 from skillwire.server.legacy.features import ALL_OFF
@@ -122,7 +122,7 @@ async def test_skills_and_manifests_are_listed_and_supporting_files_are_a_templa
 @both_eras
 @pytest.mark.parametrize("shape", ["d2", "d3", "d4"])
 async def test_the_index_is_read_in_each_shape(folder: Path, version: str, shape: Any) -> None:
-    server = SkillServer(folder, surfaces=Surfaces(index=shape), unlisted=["git-*"])
+    server = SkillServer(folder, legacy_features=LegacyFeatures(index=shape), unlisted=["git-*"])
     async with connected(server.low_level, version) as client:
         media, index = await text_at(client, "skill://index.json")
         listing = parse_index(index.encode())
@@ -146,7 +146,7 @@ async def test_the_catalogue_is_there_as_xml(folder: Path, version: str) -> None
 
 @both_eras
 async def test_all_of_it_can_be_switched_off(folder: Path, version: str) -> None:
-    async with connected(SkillServer(folder, surfaces=ALL_OFF).low_level, version) as client:
+    async with connected(SkillServer(folder, legacy_features=ALL_OFF).low_level, version) as client:
         assert all(uri.endswith("/SKILL.md") for uri in await uris_of(client))
         for uri in ("skill://index.json", "skill://prompt-xml", "skill://code-review/_manifest"):
             assert (await refusal(client, "resources/read", uri=uri)).code == types.INVALID_PARAMS

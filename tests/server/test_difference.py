@@ -8,74 +8,74 @@ from itertools import product
 import pytest
 
 from sample_entries import make_entry
-from skillwire.server.catalog import Catalogue
+from skillwire.server.catalog import Catalog
 from skillwire.server.difference import difference
 from skillwire.skill.entries import SkillEntry
-from skillwire.sources.conflicts import Settled
+from skillwire.sources.conflicts import Ownership
 
 A = make_entry("skill://a/SKILL.md", {"x.txt": b"x"})
 B = make_entry("skill://b/SKILL.md")
 LIVE = make_entry("skill://live/SKILL.md", dynamic=True)
 
 
-def catalogue(*entries: SkillEntry, unlisted: tuple[SkillEntry, ...] = ()) -> Catalogue:
+def catalog(*entries: SkillEntry, unlisted: tuple[SkillEntry, ...] = ()) -> Catalog:
     together = tuple(sorted([*entries, *unlisted], key=lambda entry: entry.uri))
-    return Catalogue((together,), Settled({}, ()), together, entries)
+    return Catalog((together,), Ownership({}, ()), together, entries)
 
 
 @pytest.mark.parametrize(
     ("before", "after", "changed", "is_list_changed"),
     [
-        pytest.param(catalogue(A, B), catalogue(A, B), [], False, id="nothing"),
-        pytest.param(catalogue(A), catalogue(A, B), ["skill://b/SKILL.md"], True, id="a skill came"),
+        pytest.param(catalog(A, B), catalog(A, B), [], False, id="nothing"),
+        pytest.param(catalog(A), catalog(A, B), ["skill://b/SKILL.md"], True, id="a skill came"),
         pytest.param(
-            catalogue(A, B), catalogue(B), ["skill://a/SKILL.md", "skill://a/x.txt"], True, id="a skill went"
+            catalog(A, B), catalog(B), ["skill://a/SKILL.md", "skill://a/x.txt"], True, id="a skill went"
         ),
         pytest.param(
-            catalogue(A),
-            catalogue(make_entry("skill://a/SKILL.md", {"x.txt": b"other"})),
+            catalog(A),
+            catalog(make_entry("skill://a/SKILL.md", {"x.txt": b"other"})),
             ["skill://a/x.txt"],
             False,
             id="bytes of a file",
         ),
         pytest.param(
-            catalogue(A),
-            catalogue(make_entry("skill://a/SKILL.md", {"y.txt": b"x"})),
+            catalog(A),
+            catalog(make_entry("skill://a/SKILL.md", {"y.txt": b"x"})),
             ["skill://a/x.txt", "skill://a/y.txt"],
             False,
             id="a file renamed",
         ),
         pytest.param(
-            catalogue(B),
-            catalogue(make_entry("skill://b/SKILL.md", description="Other words.")),
+            catalog(B),
+            catalog(make_entry("skill://b/SKILL.md", description="Other words.")),
             ["skill://b/SKILL.md"],
             True,
             id="metadata",
         ),
-        pytest.param(catalogue(A, LIVE), catalogue(A), ["skill://live/SKILL.md"], True, id="a dynamic skill"),
+        pytest.param(catalog(A, LIVE), catalog(A), ["skill://live/SKILL.md"], True, id="a dynamic skill"),
         pytest.param(
-            catalogue(LIVE),
-            catalogue(replace(LIVE, frontmatter={**LIVE.frontmatter, "license": "MIT"})),
+            catalog(LIVE),
+            catalog(replace(LIVE, frontmatter={**LIVE.frontmatter, "license": "MIT"})),
             ["skill://live/SKILL.md"],
             True,
             id="metadata of a dynamic skill",
         ),
         pytest.param(
-            catalogue(A), catalogue(A, unlisted=(B,)), ["skill://b/SKILL.md"], False, id="an unlisted skill"
+            catalog(A), catalog(A, unlisted=(B,)), ["skill://b/SKILL.md"], False, id="an unlisted skill"
         ),
-        pytest.param(catalogue(A, B), catalogue(A, unlisted=(B,)), [], True, id="no longer listed"),
-        pytest.param(catalogue(A), catalogue(replace(A)), [], False, id="the same, told anew"),
+        pytest.param(catalog(A, B), catalog(A, unlisted=(B,)), [], True, id="no longer listed"),
+        pytest.param(catalog(A), catalog(replace(A)), [], False, id="the same, told anew"),
     ],
 )
 def test_a_difference_is_what_can_be_told(
-    before: Catalogue, after: Catalogue, changed: list[str], is_list_changed: bool
+    before: Catalog, after: Catalog, changed: list[str], is_list_changed: bool
 ) -> None:
     found = difference(before, after)
     assert (sorted(found.changed), found.is_list_changed) == (changed, is_list_changed)
 
 
 def test_a_catalogue_does_not_differ_from_itself() -> None:
-    same = catalogue(A)
+    same = catalog(A)
     assert difference(same, same).changed == frozenset()
 
 
@@ -90,5 +90,5 @@ def test_wherever_skills_come_go_and_change_their_files_and_no_others_differ() -
             if was is not now:
                 root = (was or now or A).uri.removesuffix("/SKILL.md")
                 wanted |= {f"{root}/x.txt"} if was and now else {f"{root}/x.txt", f"{root}/SKILL.md"}
-        found = difference(catalogue(*filter(None, before)), catalogue(*filter(None, after)))
+        found = difference(catalog(*filter(None, before)), catalog(*filter(None, after)))
         assert found.changed == wanted

@@ -15,12 +15,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lane_calls import DISCOVER, GET, LIST, READ, Talk, aged, body, folder, request, running
-from skillwire.server.http.address import Address
 from skillwire.server.app import SkillServer
-from skillwire.server.http.auth import BearerToken
 from skillwire.server.doorway import VISIT, Door, Doorway
 from skillwire.server.heads import HeadRules
+from skillwire.server.http.address import Address
 from skillwire.server.http.app import HttpApp, HttpServer
+from skillwire.server.http.auth import BearerToken
 from trees import skill_md, write
 
 __all__ = ["aged", "folder"]

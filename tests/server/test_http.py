@@ -18,8 +18,8 @@ from served import INITIALIZE, INITIALIZED, PATIENCE, serving, serving_http
 from skillwire import SkillServer, SourceError
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.server.http.address import Address, parse_address
-from skillwire.server.http.auth import BearerAuth, BearerToken
 from skillwire.server.http.app import HttpServer
+from skillwire.server.http.auth import BearerAuth, BearerToken
 from trees import write_skill
 
 TOKEN = "s3cret-token"

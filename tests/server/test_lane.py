@@ -34,7 +34,7 @@ from lane_calls import (
     send,
 )
 from skillwire.server.app import SkillServer
-from skillwire.server.legacy.features import ALL_OFF, Surfaces
+from skillwire.server.legacy.features import ALL_OFF, LegacyFeatures
 from trees import skill_md, write
 
 __all__ = ["aged", "folder"]
@@ -263,11 +263,17 @@ def test_a_body_with_two_ids_is_never_taken_for_one_that_was_seen(folder: Path, 
 
 
 @pytest.mark.parametrize("watch", [True, False])
-@pytest.mark.parametrize("surfaces", [Surfaces(), ALL_OFF, Surfaces(prompts=False, tools="always")])
+@pytest.mark.parametrize(
+    "legacy_features", [LegacyFeatures(), ALL_OFF, LegacyFeatures(prompts=False, tools="always")]
+)
 async def test_the_server_says_the_same_of_itself_both_ways(
-    folder: Path, surfaces: Surfaces, watch: bool
+    folder: Path, legacy_features: LegacyFeatures, watch: bool
 ) -> None:
-    options: dict[str, Any] = {"surfaces": surfaces, "watch": watch, "instructions": 'Read "me".'}
+    options: dict[str, Any] = {
+        "legacy_features": legacy_features,
+        "watch": watch,
+        "instructions": 'Read "me".',
+    }
     async with running(folder, fast=True, **options) as (fast, server):
         async with running(folder, fast=False, **options) as (plain, _):
             assert await send(fast, DISCOVER) == await send(plain, DISCOVER)

@@ -1,4 +1,4 @@
-"""One catalogue over several sources: what is listed, what is only served, and who owns a place."""
+"""One catalog over several sources: what is listed, what is only served, and who owns a place."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ from mcp import Client
 
 from clients import ERAS, both_eras, call, connected, refusal
 from skillwire import DirectorySource, FunctionSource, SkillEntry, SkillServer
-from skillwire.server.results import CacheAdvice
 from skillwire.server.legacy.features import ALL_OFF
+from skillwire.server.results import CacheAdvice
 from skillwire.skill.digests import digest_of
 from skillwire.skill.uris import SkillUri
 from skillwire.sources.base import DirectoryChild, Problem
@@ -125,7 +125,7 @@ async def test_every_listed_file_is_read_with_the_digest_that_the_entry_says(
 @both_eras
 async def test_each_skill_md_is_a_resource_named_by_its_frontmatter(folder: Path, version: str) -> None:
     async with connected(
-        SkillServer(folder, unlisted=["team/*"], surfaces=ALL_OFF).low_level, version
+        SkillServer(folder, unlisted=["team/*"], legacy_features=ALL_OFF).low_level, version
     ) as client:
         (resource,) = (await call(client, "resources/list"))["resources"]
         prefix = "io.modelcontextprotocol.skills/"
@@ -352,7 +352,7 @@ class Unwell:
 async def test_what_goes_wrong_inside_is_an_internal_error_that_tells_no_secrets(
     caplog: pytest.LogCaptureFixture, version: str, method: str
 ) -> None:
-    async with connected(SkillServer(Unwell(), surfaces=ALL_OFF).low_level, version) as client:
+    async with connected(SkillServer(Unwell(), legacy_features=ALL_OFF).low_level, version) as client:
         with caplog.at_level(logging.ERROR):
             error = await refusal(client, method, uri="skill://a/SKILL.md")
         assert (error.code, error.data) == (types.INTERNAL_ERROR, {"uri": "skill://a/SKILL.md"})

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from skillwire.server.fastpath.cache import Shelf
+from skillwire.server.fastpath.cache import ResponseCache
 
 
 def test_what_was_put_there_first_goes_first() -> None:
-    shelf: Shelf[int] = Shelf(10_000)
+    shelf: ResponseCache[int] = ResponseCache(10_000)
     for number in range(100):
         shelf.put(b"%d" % number, number, 600)
     kept = [number for number in range(100) if shelf.get(b"%d" % number) is not None]
@@ -14,7 +14,7 @@ def test_what_was_put_there_first_goes_first() -> None:
 
 
 def test_what_is_put_again_takes_its_room_once() -> None:
-    shelf: Shelf[int] = Shelf(10_000)
+    shelf: ResponseCache[int] = ResponseCache(10_000)
     for number in range(100):
         shelf.put(b"same", number, 600)
     shelf.put(b"other", 1, 600)
@@ -22,14 +22,14 @@ def test_what_is_put_again_takes_its_room_once() -> None:
 
 
 def test_what_would_fill_the_shelf_alone_is_not_kept_and_pushes_nothing_off() -> None:
-    shelf: Shelf[int] = Shelf(10_000)
+    shelf: ResponseCache[int] = ResponseCache(10_000)
     shelf.put(b"small", 1)
     shelf.put(b"large", 2, 9_000)
     assert (shelf.get(b"small"), shelf.get(b"large")) == (1, None)
 
 
 def test_what_was_dropped_makes_room() -> None:
-    shelf: Shelf[int] = Shelf(10_000)
+    shelf: ResponseCache[int] = ResponseCache(10_000)
     for _ in range(100):
         shelf.put(b"a", 1, 600)
         shelf.drop(b"a")

@@ -15,7 +15,7 @@ from mcp.server.mcpserver import MCPServer
 
 from clients import ERAS, both_eras, call, connected, refusal
 from served import serving_http
-from skillwire import FunctionSource, SkillServer, SkillsExtension, Surfaces, add_skills
+from skillwire import FunctionSource, LegacyFeatures, SkillServer, SkillsExtension, add_skills
 from skillwire.wire.v1 import EXTENSION_ID
 from trees import skill_md, write, write_skill
 
@@ -129,7 +129,7 @@ async def test_tools_are_hidden_from_who_knows_the_extension_and_work_all_the_sa
 
 async def test_a_list_that_depends_on_the_client_is_private(folder: Path) -> None:
     for mode, scope in (("auto", "private"), ("always", "public")):
-        server = SkillServer(folder, surfaces=Surfaces(tools=mode))  # type: ignore[arg-type]
+        server = SkillServer(folder, legacy_features=LegacyFeatures(tools=mode))  # type: ignore[arg-type]
         async with connected(server.low_level, "2026-07-28") as client:
             answer = await call(client, "tools/list")
             assert (answer["cacheScope"], len(answer["tools"])) == (scope, 0 if mode == "auto" else 2)
@@ -149,7 +149,9 @@ async def test_over_http_each_client_sees_its_own_tools(folder: Path, version: s
 
 @both_eras
 async def test_never_means_never(folder: Path, version: str) -> None:
-    async with plain(SkillServer(folder, surfaces=Surfaces(tools="never")).low_level, version) as client:
+    async with plain(
+        SkillServer(folder, legacy_features=LegacyFeatures(tools="never")).low_level, version
+    ) as client:
         assert client.server_capabilities.tools is None
         assert (await refusal(client, "tools/list")).code == types.METHOD_NOT_FOUND
 

@@ -170,7 +170,9 @@ async def test_a_source_whose_watch_fails_costs_its_watch_and_not_the_server(
         return skill_md("made").decode()
 
     with caplog.at_level(logging.ERROR):
-        async with connected(SkillServer(folder, source, surfaces=ALL_OFF).low_level, "2026-07-28") as client:
+        async with connected(
+            SkillServer(folder, source, legacy_features=ALL_OFF).low_level, "2026-07-28"
+        ) as client:
             assert len((await call(client, METHOD_LIST))["skills"]) == 2
     assert "no longer seen: no eyes" in caplog.text
 

@@ -51,6 +51,6 @@ def test_anything_else_is_refused(text: str) -> None:
         parse_digest(text)
     (issue,) = caught.value.issues
     assert issue.rule == "digest-shape"
-    assert issue.remedy
+    assert issue.fix
     assert issue.message.isprintable()
     assert len(issue.message) < 500

@@ -19,7 +19,7 @@ def found(directory: str | None = "refunds", **changes: Any) -> list[tuple[str, 
     fields = GOOD | {key.replace("_", "-"): value for key, value in changes.items()}
     fields = {key: value for key, value in fields.items() if value is not ...}
     issues = field_issues(fields, directory=directory, file="SKILL.md")
-    assert all(issue.file == "SKILL.md" and issue.message and issue.remedy for issue in issues)
+    assert all(issue.file == "SKILL.md" and issue.message and issue.fix for issue in issues)
     assert all(str(issue).isprintable() and len(str(issue)) < 600 for issue in issues)
     return [(issue.rule, issue.severity) for issue in issues]
 

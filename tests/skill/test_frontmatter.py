@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from frontmatter_blocks import PARSERS, document
 from skillwire.errors import FormatError
 from skillwire.issues import Issue
+from skillwire.skill.frontmatter import SkillDocument, parse_skill_md
 from skillwire.skill.yaml import core as yaml_core
 from skillwire.skill.yaml import events as yaml_events
-from skillwire.skill.frontmatter import SkillDocument, parse_skill_md
 
 
 @pytest.mark.requirement("FMT-1", "ENT-1")
@@ -79,7 +79,7 @@ def test_a_file_without_a_frontmatter_block_says_what_is_missing(
         parse_skill_md(data, file="x/SKILL.md")
     (issue,) = caught.value.issues
     assert (issue.rule, issue.line, issue.file) == (rule, line, "x/SKILL.md")
-    assert issue.remedy
+    assert issue.fix
 
 
 def is_json(value: object) -> bool:
@@ -111,7 +111,7 @@ def outcome(data: bytes, parser: type[yaml_events.EventParser]) -> SkillDocument
 
 
 def check(data: bytes, parser: type[yaml_events.EventParser]) -> None:
-    """A document holds JSON values alone; an issue has a place in the file and a remedy."""
+    """A document holds JSON values alone; an issue has a place in the file and a fix."""
     found = outcome(data, parser)
     if isinstance(found, SkillDocument):
         assert is_json(found.frontmatter)
@@ -121,7 +121,7 @@ def check(data: bytes, parser: type[yaml_events.EventParser]) -> None:
     for issue in found:
         assert issue.line is not None
         assert 1 <= issue.line <= data.count(b"\n") + 2
-        assert issue.remedy
+        assert issue.fix
         assert issue.message.isprintable()
 
 

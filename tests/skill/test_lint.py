@@ -19,7 +19,7 @@ def lint(text: str, *paths: str, directory: str = "refunds") -> list[Issue]:
 
 def rules(text: str, *paths: str) -> list[tuple[str, int | None]]:
     issues = lint(text, *paths)
-    assert all(issue.severity is Severity.ADVICE and issue.remedy for issue in issues)
+    assert all(issue.severity is Severity.ADVICE and issue.fix for issue in issues)
     return [(issue.rule, issue.line) for issue in issues]
 
 
@@ -33,7 +33,7 @@ def test_a_good_skill_has_no_issues() -> None:
 
 @pytest.mark.requirement("FMT-1")
 @pytest.mark.parametrize(
-    ("paths", "remedy"),
+    ("paths", "fix"),
     [
         (["skill.md", "a.md"], "rename skill.md to SKILL.md"),
         (["Skill.MD"], "rename Skill.MD to SKILL.md"),
@@ -41,10 +41,10 @@ def test_a_good_skill_has_no_issues() -> None:
         ([], "add a SKILL.md"),
     ],
 )
-def test_a_directory_without_a_skill_file_is_an_error(paths: list[str], remedy: str) -> None:
+def test_a_directory_without_a_skill_file_is_an_error(paths: list[str], fix: str) -> None:
     (issue,) = lint_skill(None, directory="a", files=dict.fromkeys(paths, 1), file="a/SKILL.md")
     assert (issue.rule, issue.severity, issue.file) == ("skill-file-missing", Severity.ERROR, "a/SKILL.md")
-    assert remedy in issue.remedy
+    assert fix in issue.fix
 
 
 @pytest.mark.requirement("FMT-2")
@@ -199,7 +199,7 @@ def test_a_reference_that_leads_nowhere_is_advice(text: str, expected: list[tupl
 
 def test_a_reference_in_another_case_names_the_file() -> None:
     (issue,) = lint(HEAD + "[a](References/Rules.md)", *FILES)
-    assert issue.remedy == "the file is spelt references/rules.md"
+    assert issue.fix == "the file is spelt references/rules.md"
 
 
 def test_issues_come_in_the_order_of_the_file() -> None:

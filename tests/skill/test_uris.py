@@ -129,7 +129,7 @@ def test_a_uri_that_is_not_plain_is_refused(uri: str) -> None:
         parse_uri(uri)
     (issue,) = caught.value.issues
     assert issue.rule == "uri"
-    assert issue.remedy
+    assert issue.fix
     assert str(issue).isprintable()
 
 

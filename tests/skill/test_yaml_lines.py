@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from frontmatter_blocks import PARSERS, document
 from skillwire.errors import FormatError
 from skillwire.limits import Limits
-from skillwire.skill.yaml import core as yaml_core
 from skillwire.skill.frontmatter import parse_skill_md
+from skillwire.skill.yaml import core as yaml_core
 from skillwire.skill.yaml.simple import plain_lines
 
 # A comment changes nothing, and is not one of the plain lines.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skillwire.skill.uris import SkillUri
-from skillwire.sources.conflicts import settle
+from skillwire.sources.conflicts import resolve_conflicts
 
 
 def uri(path: str) -> SkillUri:
@@ -32,7 +32,7 @@ def uri(path: str) -> SkillUri:
 def test_who_serves_what_is_settled_and_losing_is_said(
     claims: list[tuple[str, int]], lost: list[tuple[str, int, str, int]]
 ) -> None:
-    settled = settle([(uri(path), owner) for path, owner in claims])
+    settled = resolve_conflicts([(uri(path), owner) for path, owner in claims])
     assert [(each.uri, each.owner, each.winner, each.winning_owner) for each in settled.lost] == [
         (uri(path), owner, uri(winner), winning) for path, owner, winner, winning in lost
     ]
@@ -40,7 +40,7 @@ def test_who_serves_what_is_settled_and_losing_is_said(
 
 
 def test_a_uri_belongs_to_the_origin_of_the_skill_it_lies_in() -> None:
-    settled = settle([(uri("p/a"), 3), (uri("p/a/in"), 3), (uri("b"), 4)])
+    settled = resolve_conflicts([(uri("p/a"), 3), (uri("p/a/in"), 3), (uri("b"), 4)])
     owners = {
         "skill://p/a": 3,
         "skill://p/a/SKILL.md": 3,

@@ -26,7 +26,7 @@ from skillwire.sources.directory import builder as gathering
 from skillwire.sources.directory import files
 from skillwire.sources.directory import scan_cache as index_module
 from skillwire.sources.directory.files import HashedFile, hash_file
-from skillwire.sources.directory.scan_cache import indexes_in
+from skillwire.sources.directory.scan_cache import scan_caches_in
 from skillwire.sources.directory.scan_cache_line import sealed, unsealed
 from trees import assert_serves_what_it_lists, skill_md, write, write_skill
 
@@ -332,7 +332,7 @@ async def test_a_digest_that_is_wrong_after_all_is_mended_by_the_first_read(root
     wrong = tuple(replace(file, digest=digest_of(b"wrong")) for file in skill.resources)
     lying = replace(skill, entry=replace(skill.entry, resources=wrong))
     source.snapshot.skills[A] = lying
-    index = index_module.ScanIndex(kept, source.roots)
+    index = index_module.ScanCache(kept, source.roots)
     index.close()
     index.save(source.snapshot)
 
@@ -388,13 +388,13 @@ def test_an_index_is_saved_while_a_block_lasts(
     root: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saved = threading.Event()
-    save = index_module.ScanIndex.save
+    save = index_module.ScanCache.save
 
     def tell(*arguments: Any) -> None:
         save(*arguments)
         saved.set()
 
-    monkeypatch.setattr(index_module.ScanIndex, "save", tell)
+    monkeypatch.setattr(index_module.ScanCache, "save", tell)
     with DirectorySource([root], index=kept).saving_index(after=0):
         assert saved.wait(10)
         assert index_in(kept)
@@ -404,14 +404,14 @@ def test_the_end_of_a_block_waits_for_an_index_that_is_being_saved(
     root: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began, may_end = threading.Event(), threading.Event()
-    save = index_module.ScanIndex.save
+    save = index_module.ScanCache.save
 
     def slowly(*arguments: Any) -> None:
         began.set()
         may_end.wait(10)
         save(*arguments)
 
-    monkeypatch.setattr(index_module.ScanIndex, "save", slowly)
+    monkeypatch.setattr(index_module.ScanCache, "save", slowly)
     with DirectorySource([root], index=kept).saving_index(after=0):
         assert began.wait(10)
         threading.Timer(0.01, may_end.set).start()
@@ -566,7 +566,7 @@ def test_an_index_that_cannot_be_read_on_costs_nothing(
     def fail(*_: object) -> bytes:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(index_module.ScanIndex, "_line", fail)
+    monkeypatch.setattr(index_module.ScanCache, "_line", fail)
     expect_a_scan_without(start(root, kept=kept))
 
 
@@ -730,5 +730,5 @@ def test_of_too_many_indexes_those_used_last_stay(root: Path, kept: Path) -> Non
         write(kept / f"{number}.index", b"")
         age(kept / f"{number}.index", days=number + 1)
     start(root, kept=kept, limits=Limits(indexes=3))
-    assert len(list(indexes_in(kept))) == 3
+    assert len(list(scan_caches_in(kept))) == 3
     assert {"0.index", "1.index"} < {path.name for path in kept.iterdir()}

@@ -8,7 +8,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from skillwire.sources.directory.scan_cache_path import index_folder
+from skillwire.sources.directory.scan_cache_path import scan_cache_directory
 
 
 @pytest.mark.parametrize("cache", ["/caches", " ", "", None])
@@ -21,16 +21,16 @@ def test_the_folder_is_in_the_cache_that_platformdirs_finds(
     else:
         monkeypatch.setenv("XDG_CACHE_HOME", cache)
     expected = platformdirs.user_cache_dir("skillwire", appauthor=False)
-    assert index_folder() == Path(expected) / "indexes"
+    assert scan_cache_directory() == Path(expected) / "indexes"
 
 
 def test_other_systems_are_asked_through_platformdirs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "other")
     monkeypatch.setattr(platformdirs, "user_cache_dir", lambda app, appauthor: f"/of/{app}")
-    assert index_folder() == Path("/of/skillwire/indexes")
+    assert scan_cache_directory() == Path("/of/skillwire/indexes")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a cache is not named by a variable")
 def test_a_cache_that_is_no_absolute_path_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "caches")
-    assert index_folder() is None
+    assert scan_cache_directory() is None

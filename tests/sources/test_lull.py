@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skillwire.sources.directory import idle as module
-from skillwire.sources.directory.idle import lull
+from skillwire.sources.directory.idle import wait_until_idle
 
 pytestmark = pytest.mark.anyio
 
@@ -28,5 +28,5 @@ async def test_a_lull_is_the_first_spell_in_which_little_was_done(
         waited.append(seconds)
 
     monkeypatch.setattr(module.time, "process_time", lambda: sum(used[: len(waited)]))
-    await lull(sleep)
+    await wait_until_idle(sleep)
     assert waited == [0.1] * spells

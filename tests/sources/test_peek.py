@@ -8,7 +8,7 @@ from skillwire.skill.drafts import Dialect
 from skillwire.skill.entries import SkillEntry
 from skillwire.sources.peek import peeked, with_peeks
 from skillwire.wire.index import parse_index
-from skillwire.wire.legacy import OlderListing
+from skillwire.wire.legacy import LegacyListing
 from skillwire.wire.scan import ListedResource, scanned_entry
 
 pytestmark = pytest.mark.anyio
@@ -36,7 +36,7 @@ class Reads:
 @pytest.mark.requirement("VER-5")
 async def test_a_peek_keeps_the_frontmatter_and_the_directorys_name() -> None:
     reads = Reads(refunds=GOOD)
-    found = await with_peeks(OlderListing((scanned(),)), reads, limits=DEFAULT_LIMITS)
+    found = await with_peeks(LegacyListing((scanned(),)), reads, limits=DEFAULT_LIMITS)
     (entry,) = found.entries
     assert entry.frontmatter == {"name": "refunds", "description": "In the file.", "model": "fast"}
     assert entry.carried_fields == frozenset({"description", "model"})
@@ -54,7 +54,7 @@ async def test_a_dialect_with_metadata_is_never_peeked_at() -> None:
 
 
 async def test_one_that_cannot_be_read_costs_itself_alone() -> None:
-    listing = OlderListing((scanned(), scanned("skill://broken"), scanned("skill://gone")))
+    listing = LegacyListing((scanned(), scanned("skill://broken"), scanned("skill://gone")))
     reads = Reads(refunds=GOOD, broken=b"---\nname: [\n---\n")
     found = await with_peeks(listing, reads, limits=DEFAULT_LIMITS)
     assert [entry.name for entry in found.entries] == ["refunds"]
@@ -66,7 +66,7 @@ async def test_one_that_cannot_be_read_costs_itself_alone() -> None:
 
 @pytest.mark.requirement("SEC-9")
 async def test_no_more_are_peeked_at_than_the_limit_and_that_is_said() -> None:
-    listing = OlderListing(tuple(scanned(f"skill://s{number}") for number in range(5)))
+    listing = LegacyListing(tuple(scanned(f"skill://s{number}") for number in range(5)))
     reads = Reads(**{f"s{number}": GOOD for number in range(5)})
     found = await with_peeks(listing, reads, limits=Limits(peeks=2))
     assert len(reads.asked) == 2

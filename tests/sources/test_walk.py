@@ -97,7 +97,7 @@ async def test_the_same_uri_from_two_roots_is_loud_and_the_first_stays(tmp_path:
     (issue,) = issues(source)
     assert issue.rule == "uri-taken"
     assert str(tmp_path / "one/same") in issue.message
-    assert "prefix" in issue.remedy
+    assert "prefix" in issue.fix
     assert await source.read(source.snapshot.entries[0].uri) == skill_md("same")
     await assert_serves_what_it_lists(source)
 
@@ -401,7 +401,7 @@ def test_a_skill_too_large_is_reported_and_nothing_of_it_is_read(
     (issue,) = issues(source)
     assert issue.rule == "too-large"
     assert f"{limits.bytes_per_skill:,} bytes" in issue.message
-    assert "--allow-oversize" in issue.remedy
+    assert "--allow-oversize" in issue.fix
     assert len(DirectorySource([tmp_path], limits=limits, allow_oversize=True).snapshot.entries) == 2
 
 

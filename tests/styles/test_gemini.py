@@ -26,10 +26,10 @@ from skillwire.errors import (
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.events import EventKind
 from skillwire.host.host import SkillHost
-from skillwire.host.styles.switches import Gates
 from skillwire.host.styles.gemini import STYLE, confirmation, tag
 from skillwire.host.styles.owners import owner_of
 from skillwire.host.styles.ranks import collision_lines
+from skillwire.host.styles.switches import Switches
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill.uris import parse_uri
 from skillwire.trust.approval import FileChange, Reason
@@ -90,15 +90,15 @@ async def test_g2_a_server_with_neither_capability_nor_resources_is_not_probed(t
 
 @pytest.mark.parametrize(
     "gates",
-    [Gates(admin=False), Gates(folder_trusted=False), Gates(closed_servers=frozenset({"Demo"}))],
+    [Switches(admin=False), Switches(folder_trusted=False), Switches(closed_servers=frozenset({"Demo"}))],
     ids=["admin", "folder", "server"],
 )
-async def test_g3_a_gate_that_closes_empties_the_slot_at_once(tmp_path: Path, gates: Gates) -> None:
+async def test_g3_a_gate_that_closes_empties_the_slot_at_once(tmp_path: Path, gates: Switches) -> None:
     sim = Simulator()
     sim.skill("refunds", files={"a.md": b"x"})
     async with opened(tmp_path, host_options=GEMINI, demo=sim) as host:
         await host.load("refunds")
-        await host.set_gates(gates)
+        await host.set_switches(gates)
         assert host.skills() == ()
         with pytest.raises(SkillNotFound):
             await host.load("refunds")
@@ -112,7 +112,7 @@ async def test_g3_a_gate_that_closes_empties_the_slot_at_once(tmp_path: Path, ga
                 await host.read_resource("demo", uri)
         await host.refresh()
         assert host.skills() == ()
-        await host.set_gates(Gates())
+        await host.set_switches(Switches())
         assert [skill.handle for skill in host.skills()] == ["refunds"]
 
 
@@ -121,7 +121,7 @@ async def test_g3_a_load_that_is_under_way_ends_when_a_gate_closes(tmp_path: Pat
     sim.skill("refunds")
 
     async def close_and_agree(request: object) -> bool:
-        await host.set_gates(Gates(admin=False))
+        await host.set_switches(Switches(admin=False))
         return True
 
     async with opened(tmp_path, host_options={"style": "gemini", "ask": close_and_agree}, demo=sim) as host:

@@ -9,9 +9,9 @@ import pytest
 from simulator import Simulator, make_host, opened
 from skillwire.catalog.selection import EVERYTHING
 from skillwire.host.config.file import load_config
+from skillwire.host.directories import LocalDirectory
 from skillwire.host.events import EventKind
 from skillwire.host.host import SkillHost
-from skillwire.host.directories import LocalDirectory
 from skillwire.host.styles.fields import glob_fits, typed_fields
 from skillwire.host.styles.ranks import Layer
 from skillwire.host.styles.wayland import STYLE, virtual_path

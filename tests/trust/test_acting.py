@@ -4,6 +4,7 @@ import pytest
 
 from sample_entries import DEMO, LOCAL, OTHER, make_entry
 from skillwire.skill.entries import JsonValue
+from skillwire.trust.approval import ALL_GRANTS, NO_GRANTS, Grants
 from skillwire.trust.guards import (
     HeldSkill,
     ReadScope,
@@ -13,7 +14,6 @@ from skillwire.trust.guards import (
     requested_tools,
     uri_scheme,
 )
-from skillwire.trust.approval import ALL_GRANTS, NO_GRANTS, Grants
 from skillwire.trust.origin import Origin
 from skillwire.trust.verify import check_entry
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sample_entries import DEMO, LOCAL
 from skillwire.trust import fence as fence_module
-from skillwire.trust.fence import fence, neutralise
+from skillwire.trust.fence import fence, neutralize
 from skillwire.trust.origin import Origin
 
 BOUNDARY = re.compile(r"<(?:untrusted|local)_skill\w*?_([0-9a-f]{16}) ")
@@ -112,8 +112,8 @@ def test_a_body_has_one_opening_and_one_closing_tag_around_it(body: str, origin:
 
 @given(BODIES)
 def test_neutralising_twice_is_neutralising_once(body: str) -> None:
-    once, _ = neutralise(body)
-    assert neutralise(once) == (once, 0)
+    once, _ = neutralize(body)
+    assert neutralize(once) == (once, 0)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_all_else_stays_as_its_author_wrote_it(body: str) -> None:
 @given(st.text(st.characters(categories=["L", "N", "P", "S"], exclude_characters="<&"), max_size=30))
 def test_text_with_nothing_hidden_and_no_tag_is_not_touched(body: str) -> None:
     if not any(unicodedata.normalize("NFKC", char) == "<" for char in body) and "skill" not in folded(body):
-        assert neutralise(body) == (body, 0)
+        assert neutralize(body) == (body, 0)
 
 
 @pytest.mark.requirement("SEC-11")
@@ -175,4 +175,4 @@ def test_hostile_lengths_take_no_hostile_time() -> None:
         "&amp;" * 50_000,
         "<untrusted" * 20_000,
     ):
-        assert neutralise(body) == (body, 0)
+        assert neutralize(body) == (body, 0)

@@ -1,4 +1,4 @@
-"""The catalogue as XML is well formed whatever a skill says, and hides nothing."""
+"""The catalog as XML is well formed whatever a skill says, and hides nothing."""
 
 from __future__ import annotations
 

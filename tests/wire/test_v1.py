@@ -133,7 +133,7 @@ def test_every_issue_of_a_bad_entry_is_found(value: object, rules: list[str]) ->
     with pytest.raises(FormatError) as refused:
         entry_from_wire(value)
     assert [issue.rule for issue in refused.value.issues] == rules
-    assert all(issue.remedy for issue in refused.value.issues)
+    assert all(issue.fix for issue in refused.value.issues)
 
 
 @pytest.mark.requirement("FMT-9")

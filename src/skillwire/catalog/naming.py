@@ -16,8 +16,8 @@ from skillwire.skill.digests import digest_of
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.names import MAX_NAME_LENGTH
 from skillwire.skill.uris import SKILL_FILE, SkillUri, split_uri
-from skillwire.trust.origin import Origin
 from skillwire.text import clean_line
+from skillwire.trust.origin import Origin
 
 MAX_HANDLE_LENGTH: Final = 200
 _SHORT_MARK: Final = 8

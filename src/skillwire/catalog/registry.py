@@ -201,7 +201,7 @@ class Registry:
                     Issue(
                         rule="origin-label-taken",
                         message=f"{origin} has the label of {holder}",
-                        remedy="give each server and directory a label of its own",
+                        fix="give each server and directory a label of its own",
                     )
                 )
             self._origins[origin.fold] = origin

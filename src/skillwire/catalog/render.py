@@ -1,8 +1,8 @@
-"""What a model sees: the catalogue of skills, a loaded skill, a file of it.
+"""What a model sees: the catalog of skills, a loaded skill, a file of it.
 
 Every string that a server made is cleaned and escaped (SEC-11). Text of a skill stands in a fence that names
 its origin; a server's text never stands outside of one, and never in one that says `local` (SEC-1). Put the
-catalogue into a system prompt if you like; a loaded skill goes into the conversation as a tool's result,
+catalog into a system prompt if you like; a loaded skill goes into the conversation as a tool's result,
 never into a system role (SEC-12).
 """
 
@@ -18,10 +18,10 @@ from skillwire.catalog.registry import RegisteredSkill
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.entries import DYNAMIC, NO_SIZE
 from skillwire.skill.uris import path_below, skill_root
+from skillwire.text import clean_line, escape_xml
 from skillwire.trust.fence import Fenced, fence
 from skillwire.trust.origin import Origin
 from skillwire.trust.paths import shown_path
-from skillwire.text import clean_line, escape_xml
 from skillwire.trust.verify import VerifiedFile, VerifiedSkill
 
 LOAD_TOOL = "load_skill"
@@ -44,7 +44,7 @@ _SOME_WORDS = "These have only some of the words:"
 
 @dataclass(frozen=True, slots=True)
 class CatalogText:
-    """The catalogue, the handles that are in it, and how many skills did not fit."""
+    """The catalog, the handles that are in it, and how many skills did not fit."""
 
     text: str
     shown: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ def render_catalog(skills: Iterable[RegisteredSkill], *, limits: Limits = DEFAUL
 def fit_catalog(
     skills: Iterable[RegisteredSkill], item: ItemText, frame: FrameText, *, limits: Limits = DEFAULT_LIMITS
 ) -> CatalogText:
-    """A catalogue in any clothing: `item` writes one skill, `frame` puts the written ones together."""
+    """A catalog in any clothing: `item` writes one skill, `frame` puts the written ones together."""
     all_skills = tuple(skills)
     if not all_skills:
         return CatalogText("")

@@ -46,8 +46,8 @@ def approve(
     from skillwire.cli.output import counted, printable
     from skillwire.cli.screen import Screen, origin_words, show_json
     from skillwire.cli.skill_view import SkillRow, skill_json
-    from skillwire.trust.guards import requested_tools
     from skillwire.trust.approval import Grants
+    from skillwire.trust.guards import requested_tools
 
     async def action(host: SkillHost) -> None:
         skill = await host.find(name, server=on)

@@ -13,8 +13,8 @@ from skillwire.cli.screen import Screen, origin_words
 from skillwire.errors import SkillwireError
 from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.uris import SKILL_FILE, skill_root
-from skillwire.trust.approval import Reason
 from skillwire.text import safe_line
+from skillwire.trust.approval import Reason
 
 if TYPE_CHECKING:
     from skillwire.host.approvals.approver import ApprovalCallback, ApprovalRequest

@@ -108,8 +108,8 @@ def path(as_json: AsJson = False) -> None:
 
 def _indexes() -> list[Path]:
     """The indexes of directories that were served."""
-    from skillwire.sources.directory.scan_cache import indexes_in
-    from skillwire.sources.directory.scan_cache_path import index_folder
+    from skillwire.sources.directory.scan_cache import scan_caches_in
+    from skillwire.sources.directory.scan_cache_path import scan_cache_directory
 
-    folder = index_folder()
-    return [] if folder is None else sorted(indexes_in(folder))
+    folder = scan_cache_directory()
+    return [] if folder is None else sorted(scan_caches_in(folder))

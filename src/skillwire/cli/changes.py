@@ -10,9 +10,9 @@ from skillwire.cli.screen import Screen
 from skillwire.cli.skill_view import SkillRow
 from skillwire.errors import SkillwireError
 from skillwire.skill.uris import SkillUri, path_below, skill_root
+from skillwire.text import clean_text
 from skillwire.trust.approval import ChangeKind, FileChange
 from skillwire.trust.paths import shown_path
-from skillwire.text import clean_text
 
 if TYPE_CHECKING:
     from skillwire.host.host import SkillHost

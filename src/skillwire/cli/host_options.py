@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 import typer
 
 if TYPE_CHECKING:
-    from skillwire.host.config.server import ServerConfig
     from skillwire.host.approvals.approver import ApprovalCallback
-    from skillwire.host.host import SkillHost
     from skillwire.host.config.merge import HostConfig
+    from skillwire.host.config.server import ServerConfig
+    from skillwire.host.host import SkillHost
 
 Result = TypeVar("Result")
 

@@ -45,7 +45,7 @@ def lint(
     """Check skills: errors make a host refuse a skill, advice makes it better.
 
     \b
-    skillwire lint ./skills             every issue of every skill, with its remedy
+    skillwire lint ./skills             every issue of every skill, with its fix
     skillwire lint ./skills --strict    for continuous integration
 
     Exits with 0 when there are no errors, and with 1 when there are.
@@ -123,8 +123,8 @@ def _as_text(checked: list[_Checked]) -> str:
         for issue in issues:
             place = issue.file if issue.line is None else f"{issue.file}:{issue.line}"
             lines.append(f"  {printable(f'{place}: {issue.message}')}")
-            if issue.remedy:
-                lines.append(f"      {printable(issue.remedy)}")
+            if issue.fix:
+                lines.append(f"      {printable(issue.fix)}")
         lines.append("")
     skills = counted(sum(one.skill is not None for one in checked), "skill")
     remarks = "no advice" if not advice else f"{counted(len(advice), 'piece')} of advice"
@@ -145,7 +145,7 @@ def _as_json(checked: list[_Checked]) -> str:
                 "file": issue.file,
                 "line": issue.line,
                 "message": issue.message,
-                "remedy": issue.remedy,
+                "fix": issue.fix,
             }
             for one in checked
             for issue in one.issues

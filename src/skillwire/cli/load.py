@@ -26,8 +26,8 @@ from skillwire.cli.host_options import (
 from skillwire.errors import ApprovalRequired, SourceError
 
 if TYPE_CHECKING:
-    from skillwire.host.host import LoadedSkill, SkillHost
     from skillwire.host.config.merge import HostConfig
+    from skillwire.host.host import LoadedSkill, SkillHost
 
 
 def load(

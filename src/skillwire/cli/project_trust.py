@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from skillwire.cli.screen import Screen
-    from skillwire.host.importers.files import FoundServer
     from skillwire.host.config.text import ConfigText, Place
     from skillwire.host.config.trust import SeenFile, TrustedFiles
+    from skillwire.host.importers.files import FoundServer
 
 HINT = "To look at what is not trusted, and to trust it: skillwire servers trust"
 
@@ -69,8 +69,8 @@ def trust(
 
 
 def trusted_files() -> TrustedFiles:
-    from skillwire.host.directories import state_places
     from skillwire.host.config.trust import TrustedFiles
+    from skillwire.host.directories import state_places
 
     return TrustedFiles(state_places().trusted)
 
@@ -110,8 +110,8 @@ def _forget(*, as_json: bool) -> None:
 
     from skillwire.cli.output import printable
     from skillwire.cli.screen import Screen, show_json
-    from skillwire.host.importers.files import client_files
     from skillwire.host.config.file import project_file
+    from skillwire.host.importers.files import client_files
 
     others = client_files(Path.cwd(), Path.home(), os.environ)
     paths = [project_file(), *(file.path for file in others if file.of_project)]

@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.text import Text
 
 from skillwire.cli.output import say, show
-from skillwire.trust.origin import Origin
 from skillwire.text import clean_text, safe_line
+from skillwire.trust.origin import Origin
 
 _UNLIMITED: Final = 100_000
 _LEAST_WIDTH: Final = 40

@@ -18,8 +18,8 @@ from skillwire.issues import Issue
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-    from skillwire.server.http.address import Address
     from skillwire.server.app import SkillServer
+    from skillwire.server.http.address import Address
     from skillwire.sources.directory.source import DirectorySource
 
 _PROBLEMS_SHOWN = 20
@@ -41,20 +41,20 @@ def serve(options: ServeOptions) -> None:
 
     # Imported here: the checks above need none of it, and their message comes at once.
     from skillwire.server.app import SkillServer
-    from skillwire.server.legacy.features import Surfaces
+    from skillwire.server.legacy.features import LegacyFeatures
+    from skillwire.sources.directory.scan_cache_path import scan_cache_directory
     from skillwire.sources.directory.source import DirectorySource
-    from skillwire.sources.directory.scan_cache_path import index_folder
 
-    index = index_folder() if options.scan_index else None
+    index = scan_cache_directory() if options.scan_index else None
     source = DirectorySource(options.paths, allow_oversize=options.allow_oversize, index=index)
-    _summarise(source, strict=options.strict)
+    _summarize(source, strict=options.strict)
     server = SkillServer(
         source,
         ttl_ms=round(options.ttl * 1000),
         cache_scope=options.cache_scope or ("private" if token else "public"),
         page_size=options.page_size,
         unlisted=options.unlisted or (),
-        surfaces=Surfaces(
+        legacy_features=LegacyFeatures(
             index=options.index,
             manifests=options.manifests,
             prompt_xml=options.prompt_xml,
@@ -172,7 +172,7 @@ def _token(file: Path | None) -> str | None:
     return token
 
 
-def _summarise(source: DirectorySource, *, strict: bool) -> None:
+def _summarize(source: DirectorySource, *, strict: bool) -> None:
     """Say what will be served and what was left out."""
     problems = source.problems()
     say(f"{'directory':<40} {'skills':>8} {'files':>8} {'bytes':>10}")
@@ -193,4 +193,4 @@ def _summarise(source: DirectorySource, *, strict: bool) -> None:
         say(f"  ... and {len(problems) - _PROBLEMS_SHOWN:,} more; skillwire lint shows them all")
     if strict:
         message = f"--strict: {counted(len(problems), 'problem')}, so nothing is served"
-        raise FormatError(Issue(rule="strict", message=message, remedy="mend what is listed above"))
+        raise FormatError(Issue(rule="strict", message=message, fix="mend what is listed above"))

@@ -93,7 +93,7 @@ class ServeOptions:
         bool, Option("--manifests/--no-manifests", "Serve skill://NAME/_manifest, for FastMCP.")
     ] = True
     prompt_xml: Annotated[
-        bool, Option("--prompt-xml/--no-prompt-xml", "Serve the catalogue at skill://prompt-xml.")
+        bool, Option("--prompt-xml/--no-prompt-xml", "Serve the catalog at skill://prompt-xml.")
     ] = True
     tools: Annotated[
         ToolsMode,

@@ -14,9 +14,9 @@ from skillwire.cli.screen import Screen, padded, show_json
 from skillwire.host.importers.files import FoundServer
 
 if TYPE_CHECKING:
+    from skillwire.host.config.merge import ConfiguredServer, HostConfig
     from skillwire.host.config.text import Place
     from skillwire.host.inventory import ServerState
-    from skillwire.host.config.merge import ConfiguredServer, HostConfig
 
 
 def show_servers(

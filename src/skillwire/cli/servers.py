@@ -12,10 +12,10 @@ from skillwire.cli.project_trust import HINT, found_servers, trust, trusted_file
 from skillwire.errors import FormatError, SkillNotFound
 
 if TYPE_CHECKING:
-    from skillwire.host.importers.files import FoundServer
+    from skillwire.host.config.merge import HostConfig
     from skillwire.host.config.text import ConfigText
     from skillwire.host.host import SkillHost
-    from skillwire.host.config.merge import HostConfig
+    from skillwire.host.importers.files import FoundServer
 
 app = typer.Typer(
     help="The MCP servers that skills come from: `servers list`, `add`, `remove`, `import`, `trust`.",
@@ -233,8 +233,8 @@ def with_client_servers(settings: HostConfig) -> tuple[HostConfig, tuple[str, ..
     from dataclasses import replace
 
     from skillwire.cli.output import printable
-    from skillwire.host.config.text import ConfigText, ServerText
     from skillwire.host.config.merge import combine
+    from skillwire.host.config.text import ConfigText, ServerText
     from skillwire.host.config.trust import UntrustedServer
 
     servers = dict(settings.servers)

@@ -12,13 +12,13 @@ from rich.cells import cell_len
 from skillwire.catalog.registry import RegisteredSkill
 from skillwire.cli.output import counted, human_size, printable
 from skillwire.cli.screen import Screen, cut, origin_words, padded
+from skillwire.host.approvals.status import ApprovalStatus, State
 from skillwire.host.events import Event, EventKind
-from skillwire.host.approvals.status import Standing, State
 from skillwire.skill.drafts import Dialect
 from skillwire.skill.entries import DYNAMIC, NO_SIZE, JsonValue
 from skillwire.skill.uris import path_below, skill_root
-from skillwire.trust.paths import shown_path
 from skillwire.text import safe_line
+from skillwire.trust.paths import shown_path
 
 if TYPE_CHECKING:
     from skillwire.host.inventory import ServerState
@@ -44,7 +44,7 @@ class SkillRow:
     """A skill with how it stands."""
 
     skill: RegisteredSkill
-    standing: Standing
+    standing: ApprovalStatus
     tag: str = ""
     """How the host's style marks where it comes from, if it has a mark for that."""
 

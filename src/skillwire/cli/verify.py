@@ -19,8 +19,8 @@ from skillwire.errors import SkillwireError
 from skillwire.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
-    from skillwire.conformance.report import Report
     from skillwire.conformance.probe import Progress
+    from skillwire.conformance.report import Report
 
 VIOLATIONS = 1
 COULD_NOT_RUN = 2

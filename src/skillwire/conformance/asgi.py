@@ -17,10 +17,10 @@ from typing import Any, TypeAlias, cast
 
 import anyio
 
+from skillwire.conformance.http_channel import read_reply
+from skillwire.conformance.responses import Failure, Reply
 from skillwire.errors import SourceError
 from skillwire.issues import shown
-from skillwire.conformance.responses import Failure, Reply
-from skillwire.conformance.http_channel import read_reply
 from skillwire.skill.entries import JsonObject
 
 Message: TypeAlias = MutableMapping[str, Any]

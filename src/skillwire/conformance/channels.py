@@ -12,9 +12,9 @@ from typing import Final, Protocol
 
 import anyio
 
+from skillwire.conformance.responses import Failure, Reply, is_object, parse_message
 from skillwire.errors import LimitExceeded
 from skillwire.issues import shown
-from skillwire.conformance.responses import Failure, Reply, is_object, parse_message
 from skillwire.skill.entries import JsonObject
 from skillwire.sources.process import ServerProcess, running
 

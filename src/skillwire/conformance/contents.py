@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from skillwire.errors import FormatError
-from skillwire.conformance.responses import Answer, is_list, is_object
 from skillwire.conformance.entry_view import ListedFile
-from skillwire.conformance.violations import Fault
+from skillwire.conformance.responses import Answer, is_list, is_object
+from skillwire.conformance.violations import Violation
+from skillwire.errors import FormatError
 from skillwire.skill.digests import digest_of
 from skillwire.skill.uris import SKILL_FILE, SkillUri, parse_uri, shown_uri
 from skillwire.trust.hidden_text import HiddenText, find_hidden_text
@@ -26,7 +26,7 @@ class FileSeen:
     """`digest` is empty when no bytes came."""
 
     uri: SkillUri
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[Violation, ...] = ()
     digest: str = ""
     size: int = 0
     mime: str | None = None
@@ -48,15 +48,15 @@ def see_file(answer: Answer, uri: SkillUri, listed: ListedFile | None, *, read_t
     if answer.failure is not None:
         return FileSeen(uri=uri)  # A failure has a finding of its own.
     if answer.error is not None:
-        return FileSeen(uri=uri, faults=(Fault("RD-1/listed", str(answer.error), place),))
+        return FileSeen(uri=uri, faults=(Violation("RD-1/listed", str(answer.error), place),))
     contents = (answer.result or {}).get("contents")
     if not is_list(contents) or len(contents) != 1 or not is_object(contents[0]):
         seen = f"{len(contents)} contents" if is_list(contents) else "no array of contents"
-        return FileSeen(uri=uri, faults=(Fault("RD-1/shape", seen, place),))
+        return FileSeen(uri=uri, faults=(Violation("RD-1/shape", seen, place),))
     content = contents[0]
-    faults: list[Fault] = []
+    faults: list[Violation] = []
     if not _same(content.get("uri"), uri):
-        faults.append(Fault("RD-1/uri", shown_uri(str(content.get("uri"))), place))
+        faults.append(Violation("RD-1/uri", shown_uri(str(content.get("uri"))), place))
     data = _bytes(content, place, faults)
     mime = content.get("mimeType")
     mime = mime if isinstance(mime, str) else None
@@ -87,35 +87,35 @@ def _same(given: object, uri: SkillUri) -> bool:
         return False
 
 
-def _bytes(content: Mapping[str, object], place: str, faults: list[Fault]) -> bytes | None:
+def _bytes(content: Mapping[str, object], place: str, faults: list[Violation]) -> bytes | None:
     text, blob = content.get("text"), content.get("blob")
     if isinstance(text, str) == isinstance(blob, str):
         seen = "text and blob" if isinstance(text, str) else "neither text nor blob"
-        faults.append(Fault("RD-1/shape", seen, place))
+        faults.append(Violation("RD-1/shape", seen, place))
         return None
     if isinstance(text, str):
         try:
             return text.encode("utf-8")
         except UnicodeEncodeError:
-            faults.append(Fault("RD-2/lossy", "text with half a surrogate pair", place))
+            faults.append(Violation("RD-2/lossy", "text with half a surrogate pair", place))
             return None
     try:
         return base64.b64decode(str(blob), validate=True)
     except (binascii.Error, ValueError) as error:
-        faults.append(Fault("RD-2/base64", str(error), place))
+        faults.append(Violation("RD-2/base64", str(error), place))
         return None
 
 
-def _compare(data: bytes, digest: str, text: object, listed: ListedFile, place: str) -> list[Fault]:
+def _compare(data: bytes, digest: str, text: object, listed: ListedFile, place: str) -> list[Violation]:
     """VER-1, from the server's side. A lost byte order mark or line end is named as such."""
     if listed.digest is not None and digest != listed.digest:
         if isinstance(text, str) and (loss := _loss(data, text, listed.digest)):
-            return [Fault("RD-2/lossy", loss, place)]
+            return [Violation("RD-2/lossy", loss, place)]
         seen = f"{len(data)} bytes with {digest}"
         expected = f"{listed.digest}" + ("" if listed.size is None else f", {listed.size} bytes")
-        return [Fault("ENT-3/digest", seen, place, expected)]
+        return [Violation("ENT-3/digest", seen, place, expected)]
     if listed.size is not None and listed.size != len(data):
-        return [Fault("ENT-3/size", f"{len(data)} bytes", place, f"{listed.size} bytes")]
+        return [Violation("ENT-3/size", f"{len(data)} bytes", place, f"{listed.size} bytes")]
     return []
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
-from skillwire.errors import FormatError
-from skillwire.conformance.responses import is_object
 from skillwire.conformance.entry_view import EntryView
 from skillwire.conformance.observations import ChildSeen, DirectorySeen, Paged
+from skillwire.conformance.responses import is_object
+from skillwire.errors import FormatError
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill.entries import JsonObject
 from skillwire.skill.uris import SkillUri, is_inside, parse_uri, shown_uri, split_uri

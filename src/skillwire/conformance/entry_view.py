@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from skillwire.conformance.responses import is_list, is_object
+from skillwire.conformance.violations import Violation
 from skillwire.errors import FormatError
 from skillwire.issues import shown
-from skillwire.conformance.responses import is_list, is_object
-from skillwire.conformance.violations import Fault
 from skillwire.limits import DEFAULT_LIMITS, MIB
 from skillwire.skill.digests import Digest, parse_digest
 from skillwire.skill.entries import DYNAMIC
@@ -46,7 +46,7 @@ class EntryView:
     is_dynamic: bool = False
     has_manifest: bool = False
     """Whether the manifest can be held against what the server serves."""
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[Violation, ...] = ()
 
     @property
     def root(self) -> SkillUri | None:
@@ -56,21 +56,21 @@ class EntryView:
 def view_entry(raw: object, place: str) -> EntryView:
     """Look at an entry. `place` names it where it has no URI."""
     if not is_object(raw):
-        return EntryView(raw=raw, place=place, faults=(Fault("ENT-1/shape", _kind(raw), place),))
+        return EntryView(raw=raw, place=place, faults=(Violation("ENT-1/shape", _kind(raw), place),))
     given = raw.get("uri")
     if not isinstance(given, str):
-        return EntryView(raw=raw, place=place, faults=(Fault("ENT-1/uri", _kind(given), place),))
+        return EntryView(raw=raw, place=place, faults=(Violation("ENT-1/uri", _kind(given), place),))
     place = shown_uri(given)
     uri, faults = judge_uri(given, place)
     if uri is not None:
         try:
             skill_root(uri)
         except FormatError:
-            faults.append(Fault("FMT-1/skill-md", place, place))
+            faults.append(Violation("FMT-1/skill-md", place, place))
             uri = None
     frontmatter = raw.get("frontmatter")
     if not is_object(frontmatter):
-        faults.append(Fault("ENT-1/frontmatter", _kind(frontmatter), place))
+        faults.append(Violation("ENT-1/frontmatter", _kind(frontmatter), place))
         frontmatter = None
     else:
         faults.extend(_reserved_metadata(frontmatter, place))
@@ -89,36 +89,36 @@ def view_entry(raw: object, place: str) -> EntryView:
     )
 
 
-def judge_uri(text: str, place: str) -> tuple[SkillUri | None, list[Fault]]:
+def judge_uri(text: str, place: str) -> tuple[SkillUri | None, list[Violation]]:
     """A URI in its canonical spelling, and what is wrong with it as it stands (FMT-3, FMT-9)."""
-    faults: list[Fault] = []
+    faults: list[Violation] = []
     scheme, _, rest = text.partition("://")
     first = rest.partition("/")[0]
     if not _URI_CHARACTERS.fullmatch(text):
         strange = next(char for char in text if not _URI_CHARACTERS.fullmatch(char))
-        faults.append(Fault("FMT-9/encoding", f"{shown(repr(strange))} in {shown_uri(text)}", place))
+        faults.append(Violation("FMT-9/encoding", f"{shown(repr(strange))} in {shown_uri(text)}", place))
     elif scheme.lower() == SCHEME and first and not _REG_NAME.fullmatch(first):
-        return None, [Fault("FMT-3/reg-name", shown(first), place)]
+        return None, [Violation("FMT-3/reg-name", shown(first), place)]
     try:
         uri = parse_uri(text)
     except FormatError as error:
-        return None, [Fault("FMT-9/uri", error.issues[0].message, place)]
+        return None, [Violation("FMT-9/uri", error.issues[0].message, place)]
     if scheme.lower() != SCHEME:
-        faults.append(Fault("FMT-3/scheme", shown(scheme), place))
+        faults.append(Violation("FMT-3/scheme", shown(scheme), place))
     return uri, faults
 
 
 class _Manifest:
     def __init__(self, wire: object, skill: SkillUri | None, place: str, known: set[str]) -> None:
         self.files: dict[SkillUri, ListedFile] = {}
-        self.faults: list[Fault] = []
+        self.faults: list[Violation] = []
         self.is_doubtful = False
         # What is wrong with the skill's own URI is wrong with all of them, and said once.
         self._known = known & {"FMT-3/reg-name", "FMT-3/scheme", "FMT-9/encoding", "FMT-9/uri"}
         if wire == DYNAMIC.value:
             return
         if not is_list(wire):
-            self.faults.append(Fault("ENT-2/resources", _kind(wire), place))
+            self.faults.append(Violation("ENT-2/resources", _kind(wire), place))
             return
         for number, item in enumerate(wire):
             self.is_doubtful |= not self._take(item, f"{place} resources[{number}]", place)
@@ -127,40 +127,40 @@ class _Manifest:
         root = skill_root(skill)
         for uri in list(self.files):
             if not is_inside(uri, root):
-                self.faults.append(Fault("ENT-2/outside", shown_uri(uri), place))
+                self.faults.append(Violation("ENT-2/outside", shown_uri(uri), place))
                 del self.files[uri]
         if skill not in self.files and not self.is_doubtful:
-            self.faults.append(Fault("ENT-2/skill-md", f"{len(self.files)} files without it", place))
+            self.faults.append(Violation("ENT-2/skill-md", f"{len(self.files)} files without it", place))
         self.faults.extend(self._limits(len(wire), place))
 
     def _take(self, item: object, where: str, place: str) -> bool:
         """Whether the item could be read."""
         asked = item.get("uri") if is_object(item) else None
         if not is_object(item) or not isinstance(asked, str):
-            self.faults.append(Fault("ENT-2/item", _kind(item if asked is None else asked), where))
+            self.faults.append(Violation("ENT-2/item", _kind(item if asked is None else asked), where))
             return False
         uri, faults = judge_uri(asked, place)
         self.faults.extend(fault for fault in faults if fault.rule not in self._known)
         if uri is None:
             return False
         if uri in self.files:
-            self.faults.append(Fault("ENT-2/twice", shown_uri(asked), place))
+            self.faults.append(Violation("ENT-2/twice", shown_uri(asked), place))
         digest, size = _digest(item.get("digest")), item.get("size")
         if digest is None:
-            self.faults.append(Fault("ENT-3/digest-format", _kind(item.get("digest")), shown_uri(asked)))
+            self.faults.append(Violation("ENT-3/digest-format", _kind(item.get("digest")), shown_uri(asked)))
         if not isinstance(size, int) or isinstance(size, bool) or size < 0:
-            self.faults.append(Fault("ENT-3/size-type", _kind(size), shown_uri(asked)))
+            self.faults.append(Violation("ENT-3/size-type", _kind(size), shown_uri(asked)))
             size = None
         self.files[uri] = ListedFile(uri, asked, digest, size)
         return True
 
-    def _limits(self, count: int, place: str) -> Iterator[Fault]:
+    def _limits(self, count: int, place: str) -> Iterator[Violation]:
         """ENT-6: what a host may decline from the entry alone."""
         if count > DEFAULT_LIMITS.files_per_skill:
-            yield Fault("ENT-6/files", f"{count} files", place)
+            yield Violation("ENT-6/files", f"{count} files", place)
         total = sum(file.size or 0 for file in self.files.values())
         if total > DEFAULT_LIMITS.bytes_per_skill:
-            yield Fault("ENT-6/bytes", f"{total / MIB:.1f} MiB", place)
+            yield Violation("ENT-6/bytes", f"{total / MIB:.1f} MiB", place)
 
 
 def _digest(value: object) -> Digest | None:
@@ -170,21 +170,21 @@ def _digest(value: object) -> Digest | None:
         return None
 
 
-def _reserved_metadata(frontmatter: Mapping[str, object], place: str) -> Iterator[Fault]:
+def _reserved_metadata(frontmatter: Mapping[str, object], place: str) -> Iterator[Violation]:
     metadata = frontmatter.get("metadata")
     for key in metadata if is_object(metadata) else ():
         if key.startswith(RESERVED_METADATA):
-            yield Fault("ENT-7/reserved", shown(key), place)
+            yield Violation("ENT-7/reserved", shown(key), place)
 
 
-def _meta_faults(raw: Mapping[str, object], place: str) -> Iterator[Fault]:
+def _meta_faults(raw: Mapping[str, object], place: str) -> Iterator[Violation]:
     meta = raw.get("_meta", {})
     if not is_object(meta):
-        yield Fault("ENT-8/meta", _kind(meta), place)
+        yield Violation("ENT-8/meta", _kind(meta), place)
         return
     for key in meta:
         if _RESERVED_PREFIX.match(key):
-            yield Fault("ENT-8/prefix", shown(key), place)
+            yield Violation("ENT-8/prefix", shown(key), place)
 
 
 def _kind(value: object) -> str:

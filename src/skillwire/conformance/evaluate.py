@@ -13,14 +13,14 @@ from skillwire.conformance.checks.files import check_entries, check_files
 from skillwire.conformance.checks.getting import check_getting
 from skillwire.conformance.checks.listing import check_listing
 from skillwire.conformance.checks.protocol import check_protocol
-from skillwire.conformance.violations import Fault
+from skillwire.conformance.observations import Observations
 from skillwire.conformance.report import EraReport, Finding, Report
 from skillwire.conformance.rules import BY_ID, RULES, Level
 from skillwire.conformance.session import Era
-from skillwire.conformance.observations import Survey
+from skillwire.conformance.violations import Violation
 from skillwire.text import safe_line
 
-CHECKS: Final[tuple[Callable[[Survey], Iterator[Fault]], ...]] = (
+CHECKS: Final[tuple[Callable[[Observations], Iterator[Violation]], ...]] = (
     check_protocol,
     check_capability,
     check_listing,
@@ -37,10 +37,10 @@ _LONGEST: Final = 500
 
 
 def judge(
-    target: str, surveys: Sequence[Survey], silent: Mapping[Era, str], *, ignore: Collection[str] = ()
+    target: str, surveys: Sequence[Observations], silent: Mapping[Era, str], *, ignore: Collection[str] = ()
 ) -> Report:
     """The report on everything that was seen. `ignore` names rules, or requirements with all their rules."""
-    eras: dict[Fault, list[str]] = {}
+    eras: dict[Violation, list[str]] = {}
     for survey in surveys:
         for fault in faults_of(survey, surveys):
             eras.setdefault(fault, [])
@@ -65,7 +65,7 @@ def judge(
     )
 
 
-def faults_of(survey: Survey, surveys: Sequence[Survey]) -> Iterator[Fault]:
+def faults_of(survey: Observations, surveys: Sequence[Observations]) -> Iterator[Violation]:
     """Every fault on one era. Skills on the other era alone are advice (CAP-4), not a breach."""
     elsewhere = any(other.settings is not None for other in surveys)
     for check in CHECKS:
@@ -74,12 +74,12 @@ def faults_of(survey: Survey, surveys: Sequence[Survey]) -> Iterator[Fault]:
                 yield fault
 
 
-def _is_ignored(fault: Fault, ignore: Iterable[str]) -> bool:
+def _is_ignored(fault: Violation, ignore: Iterable[str]) -> bool:
     rule = BY_ID[fault.rule]
     return any(name in (rule.id, rule.requirement) for name in ignore)
 
 
-def _finding(fault: Fault, eras: Sequence[str]) -> Finding:
+def _finding(fault: Violation, eras: Sequence[str]) -> Finding:
     rule = BY_ID[fault.rule]
     return Finding(
         rule=rule.id,
@@ -88,12 +88,12 @@ def _finding(fault: Fault, eras: Sequence[str]) -> Finding:
         uri=safe_line(fault.uri, limit=_LONGEST),
         expected=safe_line(fault.expected or rule.expected, limit=_LONGEST),
         seen=safe_line(fault.seen, limit=_LONGEST),
-        remedy=safe_line(fault.remedy or rule.remedy, limit=_LONGEST),
+        fix=safe_line(fault.fix or rule.fix, limit=_LONGEST),
         eras=tuple(eras),
     )
 
 
-def _era_report(survey: Survey) -> EraReport:
+def _era_report(survey: Observations) -> EraReport:
     return EraReport(
         era=survey.era,
         is_spoken=True,

@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import httpx2
 
-from skillwire.issues import shown
 from skillwire.conformance.responses import Failure, Reply, is_object, parse_message
+from skillwire.issues import shown
 from skillwire.skill.entries import JsonObject
 
 

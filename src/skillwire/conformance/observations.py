@@ -1,4 +1,4 @@
-"""Survey: everything that was seen of a server on one era. Values only; the checks read nothing else."""
+"""Observations: what a server answered on one protocol revision. The checks read nothing else."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from skillwire.conformance.responses import Answer, is_list, is_object
 from skillwire.conformance.contents import FileSeen
 from skillwire.conformance.entry_view import EntryView
+from skillwire.conformance.responses import Answer, is_list, is_object
 from skillwire.conformance.session import MODERN, Era, Opening
 from skillwire.skill.media import DIRECTORY
 from skillwire.skill.uris import SkillUri
@@ -111,7 +111,7 @@ class Burst:
 
 
 @dataclass(slots=True, kw_only=True)
-class Survey:
+class Observations:
     """Filled in step by step by the surveyor."""
 
     era: Era

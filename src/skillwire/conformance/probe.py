@@ -1,4 +1,4 @@
-"""Surveyor: asks a server everything that its answers are judged by. It judges nothing.
+"""Prober: asks a server everything that its answers are judged by. It judges nothing.
 
 The steps, in order:
   1. List the skills, page by page, and look at each entry.
@@ -19,13 +19,13 @@ from typing import Final, Protocol
 
 import anyio
 
-from skillwire.errors import FormatError
-from skillwire.conformance.responses import Answer, Failure, is_object
 from skillwire.conformance.contents import FileSeen, see_file
-from skillwire.conformance.entry_view import EntryView, ListedFile, view_entry
-from skillwire.conformance.session import Opening, Speaker
-from skillwire.conformance.observations import Burst, Candidate, Paged, Probe, Survey
 from skillwire.conformance.directory_walk import DirectoryWalk
+from skillwire.conformance.entry_view import EntryView, ListedFile, view_entry
+from skillwire.conformance.observations import Burst, Candidate, Observations, Paged, Probe
+from skillwire.conformance.responses import Answer, Failure, is_object
+from skillwire.conformance.session import Opening, Session
+from skillwire.errors import FormatError
 from skillwire.skill.entries import JsonObject
 from skillwire.skill.frontmatter import parse_skill_md
 from skillwire.skill.names import name_issues
@@ -45,16 +45,16 @@ class Progress(Protocol):
     def __call__(self, step: str, done: int, total: int) -> None: ...
 
 
-class Surveyor:
+class Prober:
     """One era of one server. `max_skills` bounds whose files are read; the listing is read whole."""
 
-    def __init__(self, speaker: Speaker, opening: Opening, *, max_skills: int, progress: Progress) -> None:
+    def __init__(self, speaker: Session, opening: Opening, *, max_skills: int, progress: Progress) -> None:
         self._speaker = speaker
         self._max_skills = max_skills
         self._progress = progress
-        self.survey = Survey(era=speaker.era, opening=opening)
+        self.survey = Observations(era=speaker.era, opening=opening)
 
-    async def run(self) -> Survey:
+    async def run(self) -> Observations:
         survey = self.survey
         if survey.settings is not None:
             await self._list()

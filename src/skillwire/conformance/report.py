@@ -17,7 +17,7 @@ class Finding:
     uri: str
     expected: str
     seen: str
-    remedy: str
+    fix: str
     eras: tuple[str, ...]
 
     @property
@@ -30,7 +30,7 @@ class Finding:
 
     def __str__(self) -> str:
         where = f" {self.uri}" if self.uri else ""
-        return f"{self.rule}{where}: expected: {self.expected}; seen: {self.seen}; to mend it: {self.remedy}"
+        return f"{self.rule}{where}: expected: {self.expected}; seen: {self.seen}; to mend it: {self.fix}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,6 +53,6 @@ def _finding(finding: Finding) -> JsonObject:
         "uri": finding.uri,
         "expected": finding.expected,
         "seen": finding.seen,
-        "remedy": finding.remedy,
+        "fix": finding.fix,
         "eras": list(finding.eras),
     }

@@ -85,8 +85,8 @@ def _rule(report: Report, id: str, findings: Sequence[Finding]) -> Iterator[str]
     more = len(findings) - _SHOWN_PER_RULE + report.omitted.get(id, 0)
     if more > 0:
         yield f"    - and {more:,} more; --json shows {'some' if report.omitted.get(id) else 'all'} of them"
-    for remedy in dict.fromkeys(finding.remedy for finding in findings[:_SHOWN_PER_RULE]):
-        yield from _wrapped(f"to mend it: {remedy}", "    ", "                ")
+    for fix in dict.fromkeys(finding.fix for finding in findings[:_SHOWN_PER_RULE]):
+        yield from _wrapped(f"to mend it: {fix}", "    ", "                ")
 
 
 def _summary(report: Report) -> Iterator[str]:

@@ -46,12 +46,12 @@ AREAS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`expected` is what a server does that keeps the rule; `remedy` says how to mend one that does not."""
+    """`expected` is what a server does that keeps the rule; `fix` says how to mend one that does not."""
 
     id: str
     level: Level
     expected: str
-    remedy: str
+    fix: str
 
     @property
     def requirement(self) -> str:
@@ -63,7 +63,7 @@ class Rule:
 
 
 RULES: Final = tuple(
-    Rule(id, Level(level), expected, remedy)
-    for id, level, expected, remedy in (*METHOD_RULES, *ENTRY_RULES, *CONTENT_RULES)
+    Rule(id, Level(level), expected, fix)
+    for id, level, expected, fix in (*METHOD_RULES, *ENTRY_RULES, *CONTENT_RULES)
 )
 BY_ID: Final[Mapping[str, Rule]] = {rule.id: rule for rule in RULES}

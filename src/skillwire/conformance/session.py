@@ -1,4 +1,4 @@
-"""Speaker: one conversation with a server on one era of the protocol.
+"""Session: one conversation with a server on one era of the protocol.
 
 It writes the envelope that the era wants, keeps the deadline and the budget, and stops asking a server that
 has stopped answering. What it brings back is untouched.
@@ -15,10 +15,10 @@ from typing import Final, Literal, TypeAlias, get_args
 
 import anyio
 
+from skillwire.conformance.channels import Channel
+from skillwire.conformance.responses import Answer, Failure, Reply, answer_from
 from skillwire.errors import SourceError
 from skillwire.issues import shown
-from skillwire.conformance.responses import Answer, Failure, Reply, answer_from
-from skillwire.conformance.channels import Channel
 from skillwire.limits import Limits
 from skillwire.skill.entries import JsonObject
 from skillwire.version import VERSION
@@ -50,7 +50,7 @@ class Opening:
 
 
 @dataclass(slots=True)
-class Speaker:
+class Session:
     """Asks one request at a time or many side by side. `failures` are those without a usable answer."""
 
     channel: Channel

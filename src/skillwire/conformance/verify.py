@@ -11,17 +11,17 @@ from typing import TypeAlias
 import anyio
 import httpx2
 
-from skillwire.errors import SourceError
-from skillwire.issues import shown
 from skillwire.conformance.asgi import App, AppChannel, app_of, lifespan
 from skillwire.conformance.channels import Channel, open_process
+from skillwire.conformance.evaluate import judge
 from skillwire.conformance.http_channel import HttpChannel
+from skillwire.conformance.observations import Observations
+from skillwire.conformance.probe import Prober, Progress
 from skillwire.conformance.report import Report
 from skillwire.conformance.rules import BY_ID, RULES
-from skillwire.conformance.session import ERAS, Era, EraNotSpoken, Speaker
-from skillwire.conformance.observations import Survey
-from skillwire.conformance.probe import Progress, Surveyor
-from skillwire.conformance.evaluate import judge
+from skillwire.conformance.session import ERAS, Era, EraNotSpoken, Session
+from skillwire.errors import SourceError
+from skillwire.issues import shown
 from skillwire.limits import DEFAULT_LIMITS, Limits
 
 
@@ -79,7 +79,7 @@ async def verify(
     if not eras:
         raise SourceError("no era to verify")
     where = parse_target(target, headers=headers or {}, token=token, env=env or {}, path=path)
-    surveys: list[Survey] = []
+    surveys: list[Observations] = []
     silent: dict[Era, str] = {}
     with anyio.move_on_after(limits.judge_seconds) as deadline:
         async with _opened(where, limits) as open_channel:
@@ -92,7 +92,7 @@ async def verify(
                     max_bytes=limits.bytes_per_server if max_bytes is None else max_bytes,
                     progress=progress or _no_progress,
                 )
-                if isinstance(seen, Survey):
+                if isinstance(seen, Observations):
                     surveys.append(seen)
                 else:
                     silent[era] = seen
@@ -168,10 +168,10 @@ def _client(target: Target, limits: Limits) -> httpx2.AsyncClient:
 
 async def _survey(
     open_channel: Opener, era: Era, limits: Limits, *, max_skills: int, max_bytes: int, progress: Progress
-) -> Survey | str:
+) -> Observations | str:
     """What was seen on an era, or why it is not spoken."""
     async with open_channel() as channel:
-        speaker = Speaker(channel, era, limits, max_bytes)
+        speaker = Session(channel, era, limits, max_bytes)
         try:
             opening = await speaker.open()
         except EraNotSpoken as error:
@@ -180,7 +180,7 @@ async def _survey(
         def told(step: str, done: int, total: int) -> None:
             progress(f"{era}: {step}", done, total)
 
-        survey = await Surveyor(speaker, opening, max_skills=max_skills, progress=told).run()
+        survey = await Prober(speaker, opening, max_skills=max_skills, progress=told).run()
         await speaker.close()
         return survey
 

@@ -1,4 +1,4 @@
-"""Fault: a rule that was not kept, with the place and what was seen. A finding in the making."""
+"""Violation: a rule that was not kept, with the place and what was seen. A finding in the making."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
-    """`seen` and `uri` may hold what a server wrote; `expected` and `remedy` overrule those of the rule."""
+class Violation:
+    """`seen` and `uri` may hold what a server wrote; `expected` and `fix` overrule those of the rule."""
 
     rule: str
     seen: str
     uri: str = ""
     expected: str = ""
-    remedy: str = ""
+    fix: str = ""
 
 
-def once(faults: Iterable[Fault]) -> Iterator[Fault]:
+def once(faults: Iterable[Violation]) -> Iterator[Violation]:
     """One fault for each rule: what is wrong with every answer of a method is said once."""
-    first: dict[str, Fault] = {}
+    first: dict[str, Violation] = {}
     more: dict[str, int] = {}
     for fault in faults:
         if fault.rule in first:

@@ -1,4 +1,4 @@
-"""Catalogue: the text about all skills for a system prompt, written anew only when something changed."""
+"""Catalog: the text about all skills for a system prompt, written anew only when something changed."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from skillwire.catalog.registry import RegisteredSkill, Registry
 from skillwire.catalog.render import CatalogText
-from skillwire.host.styles.base import Showing, Style
+from skillwire.host.styles.base import RenderContext, Style
 
 
-class Catalogue:
-    """The catalogue as it was last asked for. Agents ask before every turn, and skills seldom change."""
+class Catalog:
+    """The catalog as it was last asked for. Agents ask before every turn, and skills seldom change."""
 
-    def __init__(self, registry: Registry, style: Style, showing: Showing) -> None:
+    def __init__(self, registry: Registry, style: Style, showing: RenderContext) -> None:
         self._registry = registry
         self._style = style
         self._showing = showing
@@ -23,7 +23,7 @@ class Catalogue:
         self._text = CatalogText("")
 
     def ask(self, budget: int | None, working: Collection[str]) -> CatalogText:
-        """The catalogue within so many characters, for whoever works on these paths."""
+        """The catalog within so many characters, for whoever works on these paths."""
         wanted = self._showing.limits.catalog_chars if budget is None else budget, tuple(working)
         if wanted != (self._budget, self._working):
             self._budget, self._working = wanted
@@ -31,7 +31,7 @@ class Catalogue:
         return self.current()
 
     def current(self) -> CatalogText:
-        """The catalogue as of now, asked for as the last time."""
+        """The catalog as of now, asked for as the last time."""
         skills = self._registry.skills()
         if skills is not self._skills:  # The registry gives the same tuple while nothing has changed.
             limits = replace(self._showing.limits, catalog_chars=self._budget)

@@ -46,7 +46,7 @@ def state_places() -> StatePlaces:
     )
 
 
-def usual_directories(project: Path, home: Path) -> list[tuple[str, Path]]:
+def default_directories(project: Path, home: Path) -> list[tuple[str, Path]]:
     """The directories where agents keep skills, of the project and of the user, those that are there."""
     found: list[tuple[str, Path]] = []
     for label, base in (("project", project), ("user", home)):

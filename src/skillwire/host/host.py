@@ -19,41 +19,41 @@ import anyio
 
 from skillwire.catalog.registry import RegisteredSkill, Registry
 from skillwire.errors import SkillNotFound, SkillwireError
+from skillwire.host.approvals.approver import ApprovalCallback, Approver
+from skillwire.host.approvals.status import ApprovalStatus
 from skillwire.host.approvals.store import ApprovalStore
 from skillwire.host.cache import SkillCache
-from skillwire.host.catalog import Catalogue
-from skillwire.host.config.server import ServerConfig, parse_server
+from skillwire.host.catalog import Catalog
 from skillwire.host.config.file import load_config
-from skillwire.host.approvals.approver import ApprovalCallback, Consent
-from skillwire.host.inventory import Discovery, ServerState
-from skillwire.host.events import Event, EventKind, EventLog
-from skillwire.host.resolver import Finder
-from skillwire.host.intake import Intake
-from skillwire.host.loader import Loader
+from skillwire.host.config.server import ServerConfig, parse_server
+from skillwire.host.config.trust import UntrustedServer
 from skillwire.host.directories import (
     LocalDirectory,
     command_directories,
+    default_directories,
     label_directories,
     state_places,
-    usual_directories,
 )
-from skillwire.host.config.trust import UntrustedServer
+from skillwire.host.events import Event, EventKind, EventLog
+from skillwire.host.intake import Intake
+from skillwire.host.inventory import Discovery, ServerState
+from skillwire.host.loader import Loader
 from skillwire.host.reader import ReadCallback, ResourceReader
+from skillwire.host.resolver import Resolver
 from skillwire.host.search.engine import FoundSkill, SkillSearch
-from skillwire.host.approvals.status import Standing
 from skillwire.host.styles import find_style
-from skillwire.host.styles.base import Showing, Style
+from skillwire.host.styles.base import RenderContext, Style
 from skillwire.host.styles.fields import SkillFields
-from skillwire.host.styles.switches import Gates
 from skillwire.host.styles.ranks import Layer, Rank
 from skillwire.host.styles.schemes import file_refusal
+from skillwire.host.styles.switches import Switches
 from skillwire.host.tools import Tool, make_tools, render_directory
 from skillwire.issues import shown
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.uris import SKILL_FILE, parse_uri
-from skillwire.trust.guards import Execution, HeldSkill, granted_tools, may_execute
 from skillwire.trust.approval import NO_GRANTS, Approval, Grants
 from skillwire.trust.directory import DirectoryView
+from skillwire.trust.guards import Execution, HeldSkill, granted_tools, may_execute
 from skillwire.trust.origin import Origin
 from skillwire.trust.verify import VerifiedFile
 
@@ -98,7 +98,7 @@ class SkillHost:
         are servers of a configuration that are not connected: each is told of as a failure.
         """
         places = state_places()
-        found = usual_directories(Path.cwd(), Path.home()) if usual else []
+        found = default_directories(Path.cwd(), Path.home()) if usual else []
         self.style = find_style(style)
         self._limits = limits = self.style.limits(limits)
         folders = command_directories(Path.cwd(), Path.home(), self.style.command_folders) if usual else []
@@ -139,7 +139,7 @@ class SkillHost:
             style=self.style,
             limits=limits,
         )
-        self._consent = Consent(
+        self._consent = Approver(
             registry=self._registry,
             policy_of=self._discovery.policy,
             approvals=self.approvals,
@@ -157,17 +157,17 @@ class SkillHost:
             on_held=self._follow_held,
             limits=limits,
         )
-        self._finder = Finder(self._registry, self._discovery, self._loader)
+        self._finder = Resolver(self._registry, self._discovery, self._loader)
         # Fences that nobody can foretell, and that stay the same while the host lives.
         self._salt = secrets.token_bytes(16)
-        self._showing = Showing(limits=limits, salt=self._salt, path_of=self._discovery.path_of)
+        self._showing = RenderContext(limits=limits, salt=self._salt, path_of=self._discovery.path_of)
         self._reader = ResourceReader(
             self._discovery, self._loader, self._registry, ask_read, style=self.style, showing=self._showing
         )
         self._search = SkillSearch(
             registry=self._registry, source_of=self._discovery.source, cache=self.cache, limits=limits
         )
-        self._catalogue = Catalogue(self._registry, self.style, self._showing)
+        self._catalog = Catalog(self._registry, self.style, self._showing)
         self._stack: AsyncExitStack | None = None
         self._opened = False
 
@@ -253,7 +253,7 @@ class SkillHost:
 
         `working` are the paths that are worked on, for styles in which they wake skills.
         """
-        return self._catalogue.ask(budget, working).text
+        return self._catalog.ask(budget, working).text
 
     async def search(
         self, query: str, *, server: str | None = None, limit: int | None = None
@@ -303,12 +303,12 @@ class SkillHost:
         """Why a file tool of yours must not take this path; empty when it may. A URI is no file."""
         return file_refusal(path, self.style.resource_tool)
 
-    async def set_gates(self, gates: Gates) -> None:
+    async def set_switches(self, gates: Switches) -> None:
         """Close and open gates. The skills behind a closed one are gone at once.
 
         One that is in use stays held, since its text is still in the context; no more is read of it (SEC-2).
         """
-        for origin in self._discovery.set_gates(gates):
+        for origin in self._discovery.set_switches(gates):
             await self._discovery.refresh(origin.label)
 
     # What tools ask
@@ -390,7 +390,7 @@ class SkillHost:
 
     # Deciding
 
-    def standing(self, skill: RegisteredSkill) -> Standing:
+    def standing(self, skill: RegisteredSkill) -> ApprovalStatus:
         """How a skill stands with the user: approved as it is, changed since, new, and so on."""
         return self._consent.standing(skill)
 
@@ -435,11 +435,11 @@ class SkillHost:
     def tools(self) -> tuple[Tool, ...]:
         """The tools for a model, with JSON schemas and handlers, for any framework.
 
-        `search_skills` is among them when the last catalogue, or one of the usual size if none was asked for,
+        `search_skills` is among them when the last catalog, or one of the usual size if none was asked for,
         has no room for every skill.
         """
         return make_tools(
-            self, self.style.tools, searching=self._catalogue.current().omitted > 0, limits=self._limits
+            self, self.style.tools, searching=self._catalog.current().omitted > 0, limits=self._limits
         )
 
     def _follow_held(self, origin: Origin) -> None:

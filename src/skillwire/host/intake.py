@@ -11,8 +11,8 @@ from skillwire.errors import ApprovalRequired, LimitExceeded
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.events import Event, EventKind, EventLog
 from skillwire.host.styles.base import Style
-from skillwire.host.styles.switches import OPEN
 from skillwire.host.styles.ranks import collision_lines
+from skillwire.host.styles.switches import OPEN
 from skillwire.issues import Issue
 from skillwire.limits import Limits
 from skillwire.skill.entries import SkillEntry
@@ -118,8 +118,8 @@ class Intake:
         return "" if origin.is_local else self._style.refusal(entry, self._limits)
 
     def _issue(self, entry: SkillEntry, refusal: str) -> Issue:
-        remedy = f"another style than {self._style.name} takes it"
-        return Issue(rule="style-cap", file=shown_uri(entry.uri), message=refusal, remedy=remedy)
+        fix = f"another style than {self._style.name} takes it"
+        return Issue(rule="style-cap", file=shown_uri(entry.uri), message=refusal, fix=fix)
 
     def _report(self, changes: Changes) -> None:
         for skill in changes.added if self._disabled else ():

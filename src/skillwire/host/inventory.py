@@ -26,15 +26,15 @@ from skillwire.errors import (
 )
 from skillwire.host.approvals.store import ApprovalStore
 from skillwire.host.config.server import ServerConfig
-from skillwire.host.sessions import Connection, Status
+from skillwire.host.directories import LocalDirectory
 from skillwire.host.events import EventKind
 from skillwire.host.intake import Intake
 from skillwire.host.loader import SkillSource
 from skillwire.host.mentions import mentioned_skills
-from skillwire.host.directories import LocalDirectory
+from skillwire.host.sessions import Connection, Status
 from skillwire.host.styles.base import Style
-from skillwire.host.styles.switches import Gates
 from skillwire.host.styles.ranks import Layer
+from skillwire.host.styles.switches import Switches
 from skillwire.issues import shown
 from skillwire.limits import Limits
 from skillwire.skill.drafts import Dialect
@@ -163,7 +163,7 @@ class Discovery:
             return source.snapshot.files[skill.uri].path
         return ""
 
-    def set_gates(self, gates: Gates) -> tuple[Origin, ...]:
+    def set_switches(self, gates: Switches) -> tuple[Origin, ...]:
         """Close and open gates. The slots behind closed ones are empty when this returns.
 
         Gives the servers whose gates were closed and are open now.

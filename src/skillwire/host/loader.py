@@ -25,15 +25,14 @@ import anyio
 from skillwire.catalog.naming import SkillKey
 from skillwire.catalog.registry import RegisteredSkill, Registry
 from skillwire.errors import ApprovalRequired, FormatError, SkillNotFound, SkillwireError, VerificationError
+from skillwire.host.approvals.approver import Approver
 from skillwire.host.cache import SkillCache
-from skillwire.host.approvals.approver import Consent
 from skillwire.limits import Limits
 from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.uris import SKILL_FILE, SkillUri
 from skillwire.sources.command_files import CommandFiles
 from skillwire.sources.directory.source import DirectorySource
 from skillwire.sources.mcp import McpSource
-from skillwire.trust.guards import HeldSkill
 from skillwire.trust.approval import (
     Ask,
     Grants,
@@ -45,6 +44,7 @@ from skillwire.trust.approval import (
     seen_set,
 )
 from skillwire.trust.directory import DirectoryView, filter_directory, listed_children
+from skillwire.trust.guards import HeldSkill
 from skillwire.trust.origin import Origin
 from skillwire.trust.paths import skill_directory, skill_file
 from skillwire.trust.verify import (
@@ -82,7 +82,7 @@ class Loader:
         registry: Registry,
         source_of: Callable[[Origin], SkillSource],
         take_fresh: Callable[[Origin, SkillEntry], None],
-        consent: Consent,
+        consent: Approver,
         cache: SkillCache,
         accept: Callable[[VerifiedSkill], None],
         on_held: Callable[[Origin], None],

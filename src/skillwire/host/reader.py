@@ -15,12 +15,12 @@ from skillwire.catalog.registry import RegisteredSkill, Registry
 from skillwire.errors import ApprovalRequired, FormatError, LimitExceeded, SkillNotFound, SkillwireError
 from skillwire.host.inventory import Discovery
 from skillwire.host.loader import Loader
-from skillwire.host.styles.base import Showing, Style
+from skillwire.host.styles.base import RenderContext, Style
 from skillwire.issues import Issue
 from skillwire.skill.uris import SKILL_FILE, SkillUri, is_inside, parse_uri, shown_uri, skill_root
-from skillwire.trust.guards import ReadScope, read_scope
 from skillwire.trust.approval import Reason
 from skillwire.trust.fence import fence
+from skillwire.trust.guards import ReadScope, read_scope
 from skillwire.trust.origin import Origin
 
 
@@ -48,7 +48,7 @@ class ResourceReader:
         ask: ReadCallback | None,
         *,
         style: Style,
-        showing: Showing,
+        showing: RenderContext,
     ) -> None:
         self._discovery = discovery
         self._loader = loader
@@ -93,7 +93,7 @@ class ResourceReader:
         ruling = read_scope(text, origin, [held.origin for held in self._loader.held])
         if ruling.scope is ReadScope.REFUSED:
             raise FormatError(
-                Issue(rule="uri", message=f"{shown_uri(text)} {ruling}", remedy="give the URI of a resource")
+                Issue(rule="uri", message=f"{shown_uri(text)} {ruling}", fix="give the URI of a resource")
             )
         if ruling.scope is not ReadScope.NEEDS_APPROVAL:
             return

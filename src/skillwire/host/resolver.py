@@ -1,4 +1,4 @@
-"""Finder: which skill a name or a URI means, and which server a URI is a matter of (ENT-5, SEC-3)."""
+"""Resolver: which skill a name or a URI means, and which server a URI is a matter of (ENT-5, SEC-3)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from skillwire.skill.uris import SkillUri, parse_uri
 from skillwire.trust.origin import Origin
 
 
-class Finder:
+class Resolver:
     """Looks skills up among those that are registered, held, or served without being listed."""
 
     def __init__(self, registry: Registry, discovery: Discovery, loader: Loader) -> None:

@@ -21,11 +21,11 @@ from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from skillwire.errors import LimitExceeded, RequestRefused, SkillwireError, SourceError
-from skillwire.host.http.client import CappedClient, Trouble
 from skillwire.host.config.server import ServerConfig
+from skillwire.host.http.client import CappedClient, Trouble
 from skillwire.host.redaction import without_secrets
-from skillwire.host.sdk_streams import over_lines
 from skillwire.host.sdk_logs import keep_off_the_terminal
+from skillwire.host.sdk_streams import over_lines
 from skillwire.issues import shown
 from skillwire.limits import Limits
 from skillwire.sources.process import running

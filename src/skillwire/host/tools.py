@@ -22,14 +22,14 @@ from skillwire.errors import (
     SourceError,
 )
 from skillwire.host.search.engine import FoundSkill
-from skillwire.host.styles.base import Actions, ToolSpec
 from skillwire.host.search.tokenize import parse_query
+from skillwire.host.styles.base import Actions, ToolSpec
 from skillwire.limits import Limits
+from skillwire.text import clean_line
 from skillwire.trust.directory import DirectoryView
-from skillwire.trust.fence import fence, neutralise
+from skillwire.trust.fence import fence, neutralize
 from skillwire.trust.origin import Origin
 from skillwire.trust.paths import shown_path
-from skillwire.text import clean_line
 
 _LONGEST = 1000
 
@@ -73,7 +73,7 @@ class ToolHost(Actions, Protocol):
 def make_tools(
     host: ToolHost, specs: Sequence[ToolSpec], *, searching: bool, limits: Limits
 ) -> tuple[Tool, ...]:
-    """The tools of a style, bound to one host; with `searching` also one for what a catalogue leaves out."""
+    """The tools of a style, bound to one host; with `searching` also one for what a catalog leaves out."""
     tools = tuple(_bound(spec, host) for spec in specs)
     return (*tools, _search_tool(host, limits)) if searching else tools
 
@@ -100,7 +100,7 @@ def _search_tool(host: ToolHost, limits: Limits) -> Tool:
 
     return _tool(
         SEARCH_TOOL,
-        "Find skills that the catalogue has no room for. Call it when no skill in the catalogue fits a task.",
+        "Find skills that the catalog has no room for. Call it when no skill in the catalog fits a task.",
         {
             "query": "A few words on the task, such as: refund customer.",
             "server": "Search the skills of this server alone.",
@@ -144,7 +144,7 @@ def _words(error: SkillwireError) -> str:
 
 
 def _line(text: str) -> str:
-    return neutralise(clean_line(text, limit=_LONGEST).text)[0]
+    return neutralize(clean_line(text, limit=_LONGEST).text)[0]
 
 
 def _quoted(text: str) -> str:

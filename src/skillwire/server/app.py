@@ -8,12 +8,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from skillwire.server.fastpath.parse import FastLane, discovery
+from skillwire.server.fastpath.parse import FastPath, discovery
 from skillwire.server.http.lazy import Asgi
+from skillwire.server.legacy.features import LegacyFeatures
 from skillwire.server.library import SkillLibrary
 from skillwire.server.offer import Offer
 from skillwire.server.stdio.transport import serve_stdio
-from skillwire.server.legacy.features import Surfaces
 from skillwire.sources.base import Source
 from skillwire.sources.directory.roots import Root
 from skillwire.version import VERSION
@@ -21,7 +21,7 @@ from skillwire.version import VERSION
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
-    from skillwire.server.stdio.sdk_session import Backstage, Write
+    from skillwire.server.stdio.sdk_session import SdkSession, Write
 
 INSTRUCTIONS = (
     "This server publishes Agent Skills through the extension io.modelcontextprotocol/skills. "
@@ -34,7 +34,7 @@ INSTRUCTIONS = (
 class SkillServer:
     """Serves directories, `prefix=directory` strings or `Source` objects over stdio or HTTP.
 
-    While it runs, changes are seen and told to clients, unless `watch` is off. `surfaces` are for clients
+    While it runs, changes are seen and told to clients, unless `watch` is off. `legacy_features` are for clients
     that do not know the extension. With `fast` off, every request goes through the SDK.
     """
 
@@ -47,7 +47,7 @@ class SkillServer:
         cache_scope: Literal["public", "private"] = "public",
         page_size: int = 100,
         unlisted: Iterable[str] = (),
-        surfaces: Surfaces | None = None,
+        legacy_features: LegacyFeatures | None = None,
         watch: bool = True,
         fast: bool = True,
     ) -> None:
@@ -59,15 +59,15 @@ class SkillServer:
             cache_scope=cache_scope,
             page_size=page_size,
             unlisted=unlisted,
-            surfaces=surfaces,
+            legacy_features=legacy_features,
             watch=watch,
         )
-        self._lane: FastLane | None = None
+        self._lane: FastPath | None = None
         if fast:
-            self._lane = FastLane(
+            self._lane = FastPath(
                 self._offer.answers,
                 {"name": name, "version": VERSION},
-                discovery(instructions, self._offer.surfaces, watched=watch),
+                discovery(instructions, self._offer.legacy_features, watched=watch),
             )
 
     @property
@@ -91,7 +91,7 @@ class SkillServer:
         # Watched without the SDK: the lane may answer long before the SDK's server runs.
         watch = self._offer.watch
         async with nullcontext() if watch is None else watch.running_soon():
-            await serve_stdio(self._lane, self._backstage)
+            await serve_stdio(self._lane, self._sdk_session)
 
     def http_app(
         self, *, allowed_hosts: Iterable[str] = (), token: str | None = None, stateless: bool = False
@@ -109,7 +109,7 @@ class SkillServer:
             stateless=stateless,
         )
 
-    def _backstage(self, write: Write) -> Backstage:
-        from skillwire.server.stdio.sdk_session import Backstage
+    def _sdk_session(self, write: Write) -> SdkSession:
+        from skillwire.server.stdio.sdk_session import SdkSession
 
-        return Backstage(self.low_level, write)
+        return SdkSession(self.low_level, write)

@@ -14,11 +14,11 @@ import mcp_types as types
 from mcp.server.lowlevel import Server
 from mcp.server.subscriptions import ListenHandler
 
-from skillwire.server.library import SkillLibrary
 from skillwire.server.handlers import Handler
+from skillwire.server.legacy.features import LegacyFeatures
+from skillwire.server.library import SkillLibrary
 from skillwire.server.offer import Offer
 from skillwire.server.service import LISTEN, SETTINGS, SkillService
-from skillwire.server.legacy.features import Surfaces
 from skillwire.sources.base import Source
 from skillwire.sources.directory.roots import Root
 from skillwire.wire.v1 import EXTENSION_ID
@@ -34,13 +34,13 @@ def add_skills(
     cache_scope: Literal["public", "private"] = "public",
     page_size: int = 100,
     unlisted: Iterable[str] = (),
-    surfaces: Surfaces | None = None,
+    legacy_features: LegacyFeatures | None = None,
     watch: bool = True,
 ) -> SkillLibrary:
     """Serve skills from `server`, a low-level `Server`, an `MCPServer` or a FastMCP server.
 
     Sources are directories, `prefix=directory` strings or `Source` objects. While the server runs, changes
-    are seen and told to clients, unless `watch` is off. `surfaces` are for clients that do not know the
+    are seen and told to clients, unless `watch` is off. `legacy_features` are for clients that do not know the
     extension.
     """
     service = SkillService(
@@ -50,7 +50,7 @@ def add_skills(
             cache_scope=cache_scope,
             page_size=page_size,
             unlisted=unlisted,
-            surfaces=surfaces,
+            legacy_features=legacy_features,
             watch=watch,
         )
     )
@@ -80,10 +80,10 @@ def attach(server: Server[Any], service: SkillService) -> None:
 
 def _attach_listening(server: Server[Any], service: SkillService, theirs: Handler | None) -> None:
     """Take part in the streams of the 2026-07-28 era, on the server's own bus where it has one."""
-    if service.announcer is None:
+    if service.notifier is None:
         return
     if isinstance(theirs, ListenHandler):
-        service.announcer.bus = theirs._bus  # pyright: ignore[reportPrivateUsage] - the one way to it
+        service.notifier.bus = theirs._bus  # pyright: ignore[reportPrivateUsage] - the one way to it
     elif theirs is not None:
         return  # A handler of another kind: what it listens to, we cannot know.
     handler = service.listen(theirs)

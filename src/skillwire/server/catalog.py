@@ -1,4 +1,4 @@
-"""Catalogue: the skills of all sources at one moment. Nothing in it changes."""
+"""Catalog: the skills of all sources at one moment. Nothing in it changes."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from functools import cached_property
 
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri
-from skillwire.sources.conflicts import Settled
+from skillwire.sources.conflicts import Ownership
 
 
 @dataclass(frozen=True)
-class Catalogue:
+class Catalog:
     """The listings of the sources, merged and in the order of URIs. `listed` leaves out what is not listed.
 
     `parts` are the very objects that it was made from.
     """
 
     parts: tuple[Sequence[SkillEntry], ...]
-    settled: Settled
+    settled: Ownership
     entries: tuple[SkillEntry, ...]
     listed: tuple[SkillEntry, ...]
 

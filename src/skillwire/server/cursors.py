@@ -53,7 +53,7 @@ def _decode(cursor: str, listing: str) -> str:
             Issue(
                 rule="cursor",
                 message="the cursor is not one of this listing",
-                remedy="start without a cursor",
+                fix="start without a cursor",
             )
         )
     return key

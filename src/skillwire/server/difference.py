@@ -1,4 +1,4 @@
-"""Difference: what a client can tell between two moments of a catalogue."""
+"""Difference: what a client can tell between two moments of a catalog."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import is_
 
-from skillwire.server.catalog import Catalogue
+from skillwire.server.catalog import Catalog
 from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.uris import SkillUri
 
@@ -19,7 +19,7 @@ class Difference:
     is_list_changed: bool
 
 
-def difference(before: Catalogue, after: Catalogue) -> Difference:
+def difference(before: Catalog, after: Catalog) -> Difference:
     """What changed. An entry that is the same object is not looked at, so it costs what differs."""
     if before is after:
         return Difference(frozenset(), False)
@@ -29,7 +29,7 @@ def difference(before: Catalogue, after: Catalogue) -> Difference:
     return Difference(frozenset(changed), not has_same_metadata(before, after))
 
 
-def has_same_metadata(before: Catalogue, after: Catalogue) -> bool:
+def has_same_metadata(before: Catalog, after: Catalog) -> bool:
     """Whether the same skills are listed, with the same frontmatter."""
     if len(before.listed) != len(after.listed):
         return False

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Final, Protocol, cast
 
+from skillwire.server.fastpath.cache import ResponseCache
+from skillwire.server.fastpath.parse import FastPath, FastRequest
 from skillwire.server.heads import END_OF_HEAD, MOST_BODY, Fields, HeadRules, RequestHead
-from skillwire.server.fastpath.parse import FastLane, LaneRequest
-from skillwire.server.fastpath.cache import Shelf
 from skillwire.server.tap import Tap
 
 _KEPT_HEAD_BYTES: Final = 4 << 20
@@ -45,10 +45,10 @@ class State(Protocol):
 class Door:
     """What all doorways of a server share."""
 
-    def __init__(self, lane: FastLane, rules: HeadRules) -> None:
+    def __init__(self, lane: FastPath, rules: HeadRules) -> None:
         self.lane = lane
         self._rules = rules
-        self._heads: Shelf[RequestHead] = Shelf(_KEPT_HEAD_BYTES)
+        self._heads: ResponseCache[RequestHead] = ResponseCache(_KEPT_HEAD_BYTES)
         self._fields: Fields | None = None
         self._beginning = b""
 
@@ -195,7 +195,7 @@ class Doorway(asyncio.Protocol):
         self._answering = self._loop.create_task(self._answer(request, data))
         return True
 
-    async def _answer(self, request: LaneRequest, data: bytes) -> None:
+    async def _answer(self, request: FastRequest, data: bytes) -> None:
         """Give an answer that takes a moment. What the client sends meanwhile waits."""
         try:
             answer = await self._door.lane.answer(request)

@@ -25,9 +25,9 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from skillwire.server.handlers import Context, Handler
+from skillwire.server.legacy.features import LegacyFeatures
 from skillwire.server.offer import Offer
 from skillwire.server.service import LISTEN, SETTINGS, SUBSCRIBE, SkillService
-from skillwire.server.legacy.features import Surfaces
 from skillwire.sources.base import Source
 from skillwire.sources.directory.roots import Root
 from skillwire.wire.v1 import EXTENSION_ID
@@ -48,7 +48,7 @@ class SkillsExtension(Extension):
         cache_scope: Literal["public", "private"] = "public",
         page_size: int = 100,
         unlisted: Iterable[str] = (),
-        surfaces: Surfaces | None = None,
+        legacy_features: LegacyFeatures | None = None,
     ) -> None:
         self._service = SkillService(
             Offer(
@@ -57,7 +57,7 @@ class SkillsExtension(Extension):
                 cache_scope=cache_scope,
                 page_size=page_size,
                 unlisted=unlisted,
-                surfaces=surfaces,
+                legacy_features=legacy_features,
             )
         )
         self.library = self._service.library

@@ -11,7 +11,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from skillwire.errors import Refusal
-from skillwire.server.results import SkillAnswers
+from skillwire.server.results import SkillResults
 from skillwire.skill.entries import JsonObject
 from skillwire.wire.v1 import METHOD_GET, METHOD_LIST, METHOD_READ_DIRECTORY
 
@@ -31,7 +31,7 @@ class DirectoryParams(types.RequestParams):
 class SkillMethods:
     """The handlers. Each asks for the answer in the protocol era that the client speaks."""
 
-    def __init__(self, answers: SkillAnswers) -> None:
+    def __init__(self, answers: SkillResults) -> None:
         self.answers = answers
 
     def extension_methods(self) -> tuple[tuple[str, type[types.RequestParams], Handler], ...]:

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from skillwire.server.http.auth import BearerToken
 from skillwire.server.fastpath.parse import ERA
+from skillwire.server.http.auth import BearerToken
 
 Fields: TypeAlias = list[tuple[bytes, bytes]]
 

@@ -1,4 +1,4 @@
-"""SkillLibrary: the skills of all sources as one catalogue, in pages, ready for any transport."""
+"""SkillLibrary: the skills of all sources as one catalog, in pages, ready for any transport."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from fnmatch import fnmatchcase
 
 from skillwire.errors import SkillNotFound
 from skillwire.issues import Issue, shown
-from skillwire.server.catalog import Catalogue
+from skillwire.server.catalog import Catalog
 from skillwire.server.cursors import Page, cut_page
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri, skill_root, split_uri
-from skillwire.sources.base import DirectoryChild, Problem, PromptSource, Seal, Source
-from skillwire.sources.conflicts import Lost, Settled, settle
+from skillwire.sources.base import DirectoryChild, Problem, PromptSource, Source, Validator
+from skillwire.sources.conflicts import Conflict, Ownership, resolve_conflicts
 
 # GET-1, RD-1: an error names the URI whole, unless it is of a length that nobody reads.
 _SHOWN = 2048
@@ -32,14 +32,14 @@ class SkillLibrary:
         self.sources = tuple(sources)
         self.page_size = page_size
         self._unlisted = tuple(unlisted)
-        self._catalogue: Catalogue | None = None
+        self._catalog: Catalog | None = None
         prompt = [source for source in self.sources if isinstance(source, PromptSource)]
         self._prompt = prompt if len(prompt) == len(self.sources) else None
 
     async def list_skills(self, cursor: str | None, *, listing: str = "skills") -> Page[SkillEntry]:
         """A page of the listing, which may be partial (LST-3). `listing` is what a cursor is good for."""
-        catalogue = await self.catalogue()
-        return cut_page(catalogue.listed, catalogue.keys, cursor, size=self.page_size, listing=listing)
+        catalog = await self.catalog()
+        return cut_page(catalog.listed, catalog.keys, cursor, size=self.page_size, listing=listing)
 
     async def get_skill(self, uri: SkillUri) -> SkillEntry:
         """The entry of any skill served, listed or not (GET-1)."""
@@ -85,16 +85,16 @@ class SkillLibrary:
 
     async def problems(self) -> Sequence[Problem]:
         """What the sources left out, and what two of them wanted to serve in one place."""
-        lost = (await self.catalogue()).settled.lost
+        lost = (await self.catalog()).settled.lost
         return [*(problem for source in self.sources for problem in source.problems()), *map(_taken, lost)]
 
     async def entries(self) -> Sequence[SkillEntry]:
         """Every skill served, listed or not."""
-        return (await self.catalogue()).entries
+        return (await self.catalog()).entries
 
     async def _sources_of(self, uri: SkillUri) -> Sequence[Source]:
         """The source that owns the skill which a URI lies in; outside every skill, all of them."""
-        owner = (await self.catalogue()).settled.owner_of(uri)
+        owner = (await self.catalog()).settled.owner_of(uri)
         return self.sources if owner is None else (self.sources[owner],)
 
     async def _is_directory(self, uri: SkillUri) -> bool:
@@ -104,17 +104,17 @@ class SkillLibrary:
             return False
         return True
 
-    async def catalogue(self) -> Catalogue:
+    async def catalog(self) -> Catalog:
         """Every skill as it is now; the same object while nothing changed."""
         parts = tuple([await source.list_entries() for source in self.sources])
-        kept = self._catalogue
+        kept = self._catalog
         if kept is None or any(new is not old for new, old in zip(parts, kept.parts, strict=True)):
-            kept = self._catalogue = self._merge(parts)
+            kept = self._catalog = self._merge(parts)
         return kept
 
-    def catalogue_now(self) -> Catalogue | None:
-        """The catalogue, if it is known without waiting that nothing has changed since it was made."""
-        kept = self._catalogue
+    def catalog_now(self) -> Catalog | None:
+        """The catalog, if it is known without waiting that nothing has changed since it was made."""
+        kept = self._catalog
         if kept is None or self._prompt is None:
             return None
         for source, part in zip(self._prompt, kept.parts, strict=True):
@@ -122,20 +122,20 @@ class SkillLibrary:
                 return None
         return kept
 
-    def seal(self, uri: SkillUri) -> Seal | None:
+    def seal(self, uri: SkillUri) -> Validator | None:
         """What tells later whether the bytes that a read of this file has just given are still those."""
-        kept = self._catalogue
+        kept = self._catalog
         if kept is None or self._prompt is None:
             return None
         owner = 0 if len(self._prompt) == 1 else kept.settled.owner_of(uri)
         return None if owner is None else self._prompt[owner].seal(uri)
 
-    def _merge(self, parts: tuple[Sequence[SkillEntry], ...]) -> Catalogue:
+    def _merge(self, parts: tuple[Sequence[SkillEntry], ...]) -> Catalog:
         if len(parts) == 1:
-            settled, found = Settled({}, ()), parts[0]  # Nobody to settle with.
+            settled, found = Ownership({}, ()), parts[0]  # Nobody to settle with.
         else:
             claims = {(entry.uri, owner): entry for owner, part in enumerate(parts) for entry in part}
-            settled = settle(claims)
+            settled = resolve_conflicts(claims)
             for lost in settled.lost:
                 del claims[lost.uri, lost.owner]
             found = claims.values()
@@ -143,7 +143,7 @@ class SkillLibrary:
         listed = entries
         if self._unlisted:
             listed = tuple(entry for entry in entries if not self._is_unlisted(entry.uri))
-        return Catalogue(parts, settled, entries, listed)
+        return Catalog(parts, settled, entries, listed)
 
     def _is_unlisted(self, uri: SkillUri) -> bool:
         parts = split_uri(skill_root(uri))
@@ -154,11 +154,11 @@ class SkillLibrary:
         )
 
 
-def _taken(lost: Lost) -> Problem:
+def _taken(lost: Conflict) -> Problem:
     where = "at this URI" if lost.uri == lost.winner else f"around it, {shown(lost.winner, _SHOWN)}"
     issue = Issue(
         rule="uri-taken",
         message=f"another source serves a skill {where}, which is used instead",
-        remedy="give one of them a prefix",
+        fix="give one of them a prefix",
     )
     return Problem(lost.uri, (issue,))

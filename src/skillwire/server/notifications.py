@@ -1,4 +1,4 @@
-"""Announcer: tells clients what changed, on both eras of the protocol.
+"""Notifier: tells clients what changed, on both eras of the protocol.
 
 On the 2025 era a connection subscribes with `resources/subscribe`, and every connection that can be written
 to hears of changed lists. On 2026-07-28 a client listens with `subscriptions/listen`, and hears what it asked
@@ -29,15 +29,15 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from skillwire.errors import FormatError, LimitExceeded
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.server.legacy.resources import Auxiliaries
-from skillwire.server.catalog import Catalogue
+from skillwire.server.catalog import Catalog
 from skillwire.server.difference import difference
-from skillwire.server.library import SkillLibrary
 from skillwire.server.handlers import Context, Handler
+from skillwire.server.legacy.resources import LegacyResources
+from skillwire.server.library import SkillLibrary
 from skillwire.server.subscriptions import Subscriptions, canonical
 from skillwire.skill.digests import Digest, digest_of
 from skillwire.skill.uris import SkillUri
-from skillwire.wire.legacy import is_auxiliary
+from skillwire.wire.legacy import is_legacy_resource
 
 RESOURCES_CHANGED: Final = "notifications/resources/list_changed"
 TOOLS_CHANGED: Final = "notifications/tools/list_changed"
@@ -69,30 +69,30 @@ class _Stream:
     """A stream of the 2026-07-28 era."""
 
 
-class Announcer:
+class Notifier:
     """Knows who wants to hear of what, and tells them.
 
     `lists` are the other lists that are made from the skills: by the notification for each, whether it
-    differs between two catalogues whose skills or metadata do.
+    differs between two catalogs whose skills or metadata do.
     """
 
     def __init__(
         self,
         library: SkillLibrary,
-        auxiliaries: Auxiliaries,
+        legacy_resources: LegacyResources,
         *,
         bus: SubscriptionBus | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self.bus: SubscriptionBus = bus or InMemorySubscriptionBus()
-        self.lists: dict[str, Callable[[Catalogue, Catalogue], bool]] = {}
+        self.lists: dict[str, Callable[[Catalog, Catalog], bool]] = {}
         self._library = library
-        self._auxiliaries = auxiliaries
+        self._legacy_resources = legacy_resources
         self._limits = limits
         self._subscriptions: Subscriptions[_Session | _Stream] = Subscriptions(limits=limits)
         self._sessions: dict[Connection, _Session] = {}
         self._streams: set[_Stream] = set()
-        self._told: Catalogue | None = None
+        self._told: Catalog | None = None
         self._made: dict[SkillUri, Digest | None] = {}
 
     @property
@@ -148,7 +148,7 @@ class Announcer:
 
         A slow client keeps nobody else waiting.
         """
-        before, after = self._told, await self._library.catalogue()
+        before, after = self._told, await self._library.catalog()
         self._told = after
         if before is None or before is after:
             return
@@ -175,27 +175,27 @@ class Announcer:
         """Somebody is there: what differs from now on is news, though nothing was announced yet."""
         if self._told is None:
             try:
-                self._told = await self._library.catalogue()
+                self._told = await self._library.catalog()
             except Exception:  # A source in trouble keeps nobody from connecting.
                 _log.debug("the skills cannot be listed now", exc_info=True)
 
     async def _add(self, subscriber: _Session | _Stream, spellings: Iterable[str]) -> None:
         wanted = tuple(spellings)
         self._subscriptions.add(subscriber, wanted)
-        # Bookkeeping begins with the first subscriber. What is made from the catalogue has no digest there.
+        # Bookkeeping begins with the first subscriber. What is made from the catalog has no digest there.
         for uri in map(canonical, wanted):
-            if is_auxiliary(uri) and uri not in self._made:
-                self._made[uri] = self._digest(self._told or await self._library.catalogue(), uri)
+            if is_legacy_resource(uri) and uri not in self._made:
+                self._made[uri] = self._digest(self._told or await self._library.catalog(), uri)
 
-    def _made_anew(self, catalogue: Catalogue) -> list[SkillUri]:
-        """The subscribed resources that are made from the catalogue and have other bytes now."""
-        digests = {uri: self._digest(catalogue, uri) for uri in self._made}
+    def _made_anew(self, catalog: Catalog) -> list[SkillUri]:
+        """The subscribed resources that are made from the catalog and have other bytes now."""
+        digests = {uri: self._digest(catalog, uri) for uri in self._made}
         differing = [uri for uri, digest in digests.items() if digest != self._made[uri]]
         self._made = digests
         return differing
 
-    def _digest(self, catalogue: Catalogue, uri: SkillUri) -> Digest | None:
-        content = self._auxiliaries.content(catalogue, uri)
+    def _digest(self, catalog: Catalog, uri: SkillUri) -> Digest | None:
+        content = self._legacy_resources.content(catalog, uri)
         return None if content is None else digest_of(content)
 
     def _send(self, session: _Session, notices: list[Notice], tasks: TaskGroup) -> None:

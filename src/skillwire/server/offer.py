@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Literal
 
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.server.results import CacheAdvice, SkillAnswers
-from skillwire.server.legacy.resources import Auxiliaries
+from skillwire.server.legacy.features import LegacyFeatures
+from skillwire.server.legacy.resources import LegacyResources
 from skillwire.server.library import SkillLibrary
-from skillwire.server.legacy.features import Surfaces
+from skillwire.server.results import CacheAdvice, SkillResults
 from skillwire.server.watcher import Watch
 from skillwire.sources.base import Source
-from skillwire.sources.directory.source import DirectorySource
 from skillwire.sources.directory.roots import Root
+from skillwire.sources.directory.source import DirectorySource
 
 
 class Offer:
@@ -31,16 +31,16 @@ class Offer:
         cache_scope: Literal["public", "private"] = "public",
         page_size: int = 100,
         unlisted: Iterable[str] = (),
-        surfaces: Surfaces | None = None,
+        legacy_features: LegacyFeatures | None = None,
         watch: bool = True,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        self.surfaces = surfaces or Surfaces()
+        self.legacy_features = legacy_features or LegacyFeatures()
         self.limits = limits
         self.cache = CacheAdvice(ttl_ms, cache_scope)
         self.library = _library(sources, page_size=page_size, unlisted=unlisted)
-        self.auxiliaries = Auxiliaries(self.surfaces, limits=limits)
-        self.answers = SkillAnswers(self.library, self.cache, self.auxiliaries)
+        self.legacy_resources = LegacyResources(self.legacy_features, limits=limits)
+        self.answers = SkillResults(self.library, self.cache, self.legacy_resources)
         self.watch = Watch(self.library) if watch else None
 
 

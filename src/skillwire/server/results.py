@@ -1,4 +1,4 @@
-"""SkillAnswers: what the methods of the extension and the resource methods answer, as plain JSON values.
+"""SkillResults: what the methods of the extension and the resource methods answer, as plain JSON values.
 
 No SDK in here: the same answers go out through the SDK's handlers and through the fast lane. A request that
 cannot be answered is a `Refusal`, which says what was asked for, in message and data (GET-1, DIR-3, RD-1).
@@ -17,16 +17,16 @@ from urllib.parse import unquote
 
 from skillwire.errors import FormatError, Refusal, SkillNotFound
 from skillwire.issues import shown
-from skillwire.server.legacy.resources import Auxiliaries, AuxiliaryResource
-from skillwire.server.catalog import Catalogue
+from skillwire.server.catalog import Catalog
 from skillwire.server.cursors import Page
-from skillwire.server.library import SkillLibrary
 from skillwire.server.legacy.features import ALL_OFF
+from skillwire.server.legacy.resources import LegacyResource, LegacyResources
+from skillwire.server.library import SkillLibrary
 from skillwire.skill.entries import DYNAMIC, JsonObject, JsonValue, SkillEntry
 from skillwire.skill.media import DIRECTORY, MARKDOWN, media_type
 from skillwire.skill.uris import SCHEME, SKILL_FILE, SkillUri, parse_uri
 from skillwire.sources.base import DirectoryChild
-from skillwire.wire.legacy import is_auxiliary
+from skillwire.wire.legacy import is_legacy_resource
 from skillwire.wire.v1 import entry_to_wire
 
 INVALID_PARAMS: Final = -32602
@@ -50,20 +50,20 @@ class CacheAdvice:
             raise ValueError("ttl_ms must not be negative")
 
 
-class SkillAnswers:
+class SkillResults:
     """Answers from a library. `modern` says that the client speaks 2026-07-28 or later (LST-2)."""
 
     def __init__(
-        self, library: SkillLibrary, cache: CacheAdvice, auxiliaries: Auxiliaries | None = None
+        self, library: SkillLibrary, cache: CacheAdvice, legacy_resources: LegacyResources | None = None
     ) -> None:
         self.library = library
-        self.auxiliaries = auxiliaries or Auxiliaries(ALL_OFF)
+        self.legacy_resources = legacy_resources or LegacyResources(ALL_OFF)
         self._cache = cache
 
-    async def catalogue(self) -> Catalogue:
+    async def catalog(self) -> Catalog:
         """Every skill as it is now."""
         with _errors():
-            return await self.library.catalogue()
+            return await self.library.catalog()
 
     async def page_of_skills(self, cursor: str | None) -> Page[SkillEntry]:
         """A page of the listing."""
@@ -97,10 +97,10 @@ class SkillAnswers:
 
     async def list_resources(self, cursor: str | None, *, modern: bool) -> JsonObject:
         with _errors():
-            catalogue = await self.library.catalogue()
-            page = self.auxiliaries.page(catalogue, cursor, size=self.library.page_size)
+            catalog = await self.library.catalog()
+            page = self.legacy_resources.page(catalog, cursor, size=self.library.page_size)
         resources = [
-            skill_md_resource(item) if isinstance(item, SkillEntry) else auxiliary_resource(item)
+            skill_md_resource(item) if isinstance(item, SkillEntry) else legacy_resource(item)
             for item in page.items
         ]
         return self._complete({"resources": [*resources]}, page.next_cursor, modern)
@@ -115,7 +115,7 @@ class SkillAnswers:
             "description": "A file that a skill's entry lists: its SKILL.md, a reference, a script.",
         }
         templates: list[JsonValue] = [template]
-        if self.auxiliaries.has_manifests:
+        if self.legacy_resources.has_manifests:
             templates.append(
                 {
                     "uriTemplate": f"{SCHEME}://{{name}}/{{+path}}",
@@ -130,10 +130,10 @@ class SkillAnswers:
         """The contents of one file."""
         with _errors(asked):
             uri = parse_uri(asked)
-            if is_auxiliary(uri):
-                made = self.auxiliaries.content(await self.library.catalogue(), uri)
+            if is_legacy_resource(uri):
+                made = self.legacy_resources.content(await self.library.catalog(), uri)
                 if made is not None:
-                    media = self.auxiliaries.media_type(uri)
+                    media = self.legacy_resources.media_type(uri)
                     return {"uri": uri, "mimeType": media, "text": made.decode("utf-8")}
             return file_content(uri, await self.library.read(uri))
 
@@ -193,7 +193,7 @@ def skill_md_resource(entry: SkillEntry) -> JsonObject:
     return resource
 
 
-def auxiliary_resource(item: AuxiliaryResource) -> JsonObject:
+def legacy_resource(item: LegacyResource) -> JsonObject:
     """The `Resource` object of a resource that tells of skills and is none."""
     return {
         "uri": item.uri,

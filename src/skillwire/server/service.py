@@ -12,18 +12,18 @@ import mcp_types as types
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, SubscriptionBus
 
+from skillwire.server.handlers import Context, Handler, SkillMethods
+from skillwire.server.legacy.prompts import SkillPrompts
+from skillwire.server.legacy.tools import NAMES, SkillTools
+from skillwire.server.merge import Wrap, both_of, call_theirs_first, list_after, read_first
 from skillwire.server.notifications import (
     PROMPTS_CHANGED,
     TOOLS_CHANGED,
-    Announcer,
+    Notifier,
     can_be_told,
     connection_of,
 )
-from skillwire.server.merge import Wrap, both_of, call_theirs_first, list_after, read_first
-from skillwire.server.handlers import Context, Handler, SkillMethods
 from skillwire.server.offer import Offer
-from skillwire.server.legacy.prompts import SkillPrompts
-from skillwire.server.legacy.tools import NAMES, SkillTools
 from skillwire.wire.v1 import DIRECTORY_READ_SETTING, EXTENSION_ID
 
 SETTINGS: Final[dict[str, Any]] = {DIRECTORY_READ_SETTING: True}
@@ -36,29 +36,29 @@ class SkillService:
 
     def __init__(self, offer: Offer) -> None:
         library, cache, limits = offer.library, offer.cache, offer.limits
-        mode = offer.surfaces.tools
+        mode = offer.legacy_features.tools
         self.library = library
         self.methods = SkillMethods(offer.answers)
         self.tools = None if mode == "never" else SkillTools(library, cache, mode, limits=limits)
-        self.prompts = SkillPrompts(library, cache, limits=limits) if offer.surfaces.prompts else None
-        self.announcer: Announcer | None = None
+        self.prompts = SkillPrompts(library, cache, limits=limits) if offer.legacy_features.prompts else None
+        self.notifier: Notifier | None = None
         self.watch = offer.watch
         self._limits = limits
         if self.watch is not None:
-            self.announcer = Announcer(
-                library, offer.auxiliaries, bus=InMemorySubscriptionBus(), limits=limits
+            self.notifier = Notifier(
+                library, offer.legacy_resources, bus=InMemorySubscriptionBus(), limits=limits
             )
             if self.tools is not None:
-                self.announcer.lists[TOOLS_CHANGED] = self.tools.differs
+                self.notifier.lists[TOOLS_CHANGED] = self.tools.differs
             if self.prompts is not None:
                 # Every prompt is a skill: when the skills are others, so are the prompts.
-                self.announcer.lists[PROMPTS_CHANGED] = lambda _before, _after: True
-            self.watch.announcer = self.announcer
+                self.notifier.lists[PROMPTS_CHANGED] = lambda _before, _after: True
+            self.watch.notifier = self.notifier
 
     @property
     def bus(self) -> SubscriptionBus | None:
         """Where changes are published for clients of the 2026-07-28 era."""
-        return None if self.announcer is None else self.announcer.bus
+        return None if self.notifier is None else self.notifier.bus
 
     def bindings(self) -> dict[str, tuple[type[types.RequestParams], Wrap]]:
         """Our part in the methods that a server may have itself: what they take, and how to handle them."""
@@ -84,25 +84,25 @@ class SkillService:
             bindings[listing] = (page, wrap)
             wrap = call_theirs_first(get, listing, "prompts", self.prompts.get_prompt, self.prompts.knows)
             bindings[get] = (types.GetPromptRequestParams, wrap)
-        if self.announcer is not None:
+        if self.notifier is not None:
             bindings[SUBSCRIBE] = (
                 types.SubscribeRequestParams,
-                both_of(SUBSCRIBE, self.announcer.subscribe),
+                both_of(SUBSCRIBE, self.notifier.subscribe),
             )
             end = "resources/unsubscribe"
-            bindings[end] = (types.UnsubscribeRequestParams, both_of(end, self.announcer.unsubscribe))
+            bindings[end] = (types.UnsubscribeRequestParams, both_of(end, self.notifier.unsubscribe))
         return bindings
 
     def listen(self, theirs: Handler | None) -> Handler | None:
         """The handler of `subscriptions/listen`; `theirs` must publish what is on our bus."""
-        if self.announcer is None:
+        if self.notifier is None:
             return theirs
         # All that one client can ask for fits, so a burst ends no stream.
         room = self._limits.subscriptions_per_client + 16
         ours = ListenHandler(
-            self.announcer.bus, max_subscriptions=self._limits.listeners, max_buffered_events=room
+            self.notifier.bus, max_subscriptions=self._limits.listeners, max_buffered_events=room
         )
-        return self.announcer.listening(theirs or ours)
+        return self.notifier.listening(theirs or ours)
 
     async def on_handshake(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """Middleware: put the `initialize` answer of the 2025 era right (CAP-4).
@@ -115,10 +115,10 @@ class SkillService:
             return result
         capabilities: dict[str, Any] = result.setdefault("capabilities", {})
         capabilities.setdefault("extensions", {})[EXTENSION_ID] = dict(SETTINGS)
-        if self.announcer is not None and self.watch is not None:
+        if self.notifier is not None and self.watch is not None:
             is_told = can_be_told(ctx) and self.watch.is_running
             if is_told:
-                await self.announcer.join(connection_of(ctx))
+                await self.notifier.join(connection_of(ctx))
             capabilities.setdefault("resources", {})["subscribe"] = is_told
             for kind, is_ours in {"resources": True, "tools": self.tools, "prompts": self.prompts}.items():
                 if is_ours and kind in capabilities:

@@ -16,10 +16,10 @@ import anyio
 
 from skillwire.server.library import SkillLibrary
 from skillwire.sources.base import LiveSource
-from skillwire.sources.directory.idle import lull
+from skillwire.sources.directory.idle import wait_until_idle
 
 if TYPE_CHECKING:
-    from skillwire.server.notifications import Announcer
+    from skillwire.server.notifications import Notifier
 
 Lifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Any]]
 
@@ -31,7 +31,7 @@ class Watch:
 
     def __init__(self, library: SkillLibrary) -> None:
         self._sources = [source for source in library.sources if isinstance(source, LiveSource)]
-        self.announcer: Announcer | None = None
+        self.notifier: Notifier | None = None
         self._turn = anyio.Lock()
         self._runs = 0
 
@@ -58,7 +58,7 @@ class Watch:
 
     @asynccontextmanager
     async def running_soon(self) -> AsyncGenerator[None]:
-        """The same on asyncio, from the first lull on: the first answers wait for nothing of this."""
+        """The same on asyncio, once the process is idle, so that the first responses do not wait for it."""
         task = asyncio.create_task(self._watch_soon())
         self._runs += 1
         try:
@@ -79,7 +79,7 @@ class Watch:
         return both
 
     async def _watch_soon(self) -> None:
-        await lull(asyncio.sleep)
+        await wait_until_idle(asyncio.sleep)
         try:
             await self._watch()
         except Exception as error:  # It costs the watch, never the server.
@@ -89,10 +89,10 @@ class Watch:
         async with self._turn, anyio.create_task_group() as tasks:
 
             async def changed() -> None:
-                if self.announcer is None:
+                if self.notifier is None:
                     return  # Nobody is there yet who could be told.
                 try:
-                    await self.announcer.announce(tasks)
+                    await self.notifier.announce(tasks)
                 except Exception as error:  # Whoever asks will be told what is wrong.
                     _log.warning("a change could not be announced: %s", error)
 

@@ -27,7 +27,7 @@ def parse_digest(text: str) -> Digest:
             Issue(
                 rule="digest-shape",
                 message=f"{text[:80]!r} is not a digest",
-                remedy="write sha256: and 64 lowercase hexadecimal digits",
+                fix="write sha256: and 64 lowercase hexadecimal digits",
             )
         )
     return Digest(text)

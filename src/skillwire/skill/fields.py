@@ -54,16 +54,16 @@ class _Check:
         if name is None:
             return
         for issue in name_issues(name):
-            self._remark("name", issue.rule, issue.message, issue.remedy)
+            self._remark("name", issue.rule, issue.message, issue.fix)
         # FMT-2: the name equals the directory's name, character by character.
         if directory is None or name == directory:
             return
         message = f"the name `{shown(name)}` is not the name of its directory, `{shown(directory)}`"
-        remedy = "rename one of them"
+        fix = "rename one of them"
         if unicodedata.normalize("NFC", name) == unicodedata.normalize("NFC", directory):
             message += ": they look alike but are encoded in different Unicode normal forms"
-            remedy = "copy the name of the directory into the file"
-        self._remark("name", "name-not-directory", message, remedy)
+            fix = "copy the name of the directory into the file"
+        self._remark("name", "name-not-directory", message, fix)
 
     def description(self) -> None:
         description = self._required("description", "description: and what the skill does and when to use it")
@@ -162,19 +162,19 @@ class _Check:
         return None
 
     def _wrong_type(self, field: str, value: JsonValue, wanted: str) -> None:
-        remedy = f"put the value of {field} in quotes"
+        fix = f"put the value of {field} in quotes"
         if isinstance(value, dict | list) or wanted != "a string":
-            remedy = f"write {field} as {wanted}"
+            fix = f"write {field} as {wanted}"
         elif value is None:
-            remedy = f"write a value after {field}:, in quotes if it starts with #"
-        self._remark(field, f"{field}-type", f"{field} is {_kind(value)}, not {wanted}", remedy)
+            fix = f"write a value after {field}:, in quotes if it starts with #"
+        self._remark(field, f"{field}-type", f"{field} is {_kind(value)}, not {wanted}", fix)
 
     def _remark(
-        self, field: str, rule: str, message: str, remedy: str, severity: Severity = Severity.ERROR
+        self, field: str, rule: str, message: str, fix: str, severity: Severity = Severity.ERROR
     ) -> None:
         line = self._lines.get(field)
         self.issues.append(
-            Issue(rule=rule, message=message, remedy=remedy, file=self._file, line=line, severity=severity)
+            Issue(rule=rule, message=message, fix=fix, file=self._file, line=line, severity=severity)
         )
 
 

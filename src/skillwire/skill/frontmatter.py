@@ -84,7 +84,7 @@ def _decode(data: bytes, file: str) -> str:
             Issue(
                 rule="not-utf-8",
                 message=f"the file is not UTF-8 text: {found}",
-                remedy="save the file as UTF-8",
+                fix="save the file as UTF-8",
                 file=file,
                 line=data.count(b"\n", 0, error.start) + 1,
             )
@@ -94,33 +94,33 @@ def _decode(data: bytes, file: str) -> str:
 
 def _no_frontmatter(text: str, file: str) -> Issue:
     if not text.strip():
-        message, remedy = (
+        message, fix = (
             "the file is empty",
             "start it with ---, name: and description: lines, and --- again",
         )
     elif _LATE_OPEN.match(text):
-        message, remedy = (
+        message, fix = (
             "the frontmatter does not start on the first line",
             "move --- to the start of line 1",
         )
     elif text.startswith("---") and not text.split("\n", 1)[0].strip("- \t\r"):
-        message, remedy = "the first line is not exactly ---", "make line 1 three hyphens and nothing else"
+        message, fix = "the first line is not exactly ---", "make line 1 three hyphens and nothing else"
     else:
         message = "the file does not start with frontmatter"
-        remedy = "start it with ---, name: and description: lines, and --- again"
-    return Issue(rule="frontmatter-missing", message=message, remedy=remedy, file=file, line=1)
+        fix = "start it with ---, name: and description: lines, and --- again"
+    return Issue(rule="frontmatter-missing", message=message, fix=fix, file=file, line=1)
 
 
 def _unclosed(text: str, start: int, file: str) -> Issue:
     near = _LOOSE_CLOSE.search(text, start)
     line = 1 if near is None else text.count("\n", 0, near.start()) + 1
-    remedy = "put a line that is exactly --- after the last field"
+    fix = "put a line that is exactly --- after the last field"
     if near is not None:
-        remedy = f"make line {line} exactly ---, at the start of the line"
+        fix = f"make line {line} exactly ---, at the start of the line"
     return Issue(
         rule="frontmatter-unclosed",
         message="the frontmatter that starts on line 1 is never closed",
-        remedy=remedy,
+        fix=fix,
         file=file,
         line=line,
     )

@@ -63,12 +63,10 @@ def _no_skill_file(files: Mapping[str, int], file: str) -> Issue:
     # FMT-1: the name is SKILL.md, letter by letter.
     misspelt = next((path for path in sorted(files) if path.lower() == SKILL_FILE.lower()), None)
     if misspelt is None:
-        remedy = f"add a {SKILL_FILE} with name: and description:"
+        fix = f"add a {SKILL_FILE} with name: and description:"
     else:
-        remedy = f"rename {misspelt} to {SKILL_FILE}"
-    return Issue(
-        rule="skill-file-missing", message=f"the directory has no {SKILL_FILE}", remedy=remedy, file=file
-    )
+        fix = f"rename {misspelt} to {SKILL_FILE}"
+    return Issue(rule="skill-file-missing", message=f"the directory has no {SKILL_FILE}", fix=fix, file=file)
 
 
 def _size_issues(files: Mapping[str, int], file: str, limits: Limits) -> list[Issue]:
@@ -79,7 +77,7 @@ def _size_issues(files: Mapping[str, int], file: str, limits: Limits) -> list[Is
             Issue(
                 rule="too-many-files",
                 message=f"the skill has {len(files)} files; hosts may refuse over {limits.files_per_skill}",
-                remedy="leave out what is not needed, or pack it into fewer files",
+                fix="leave out what is not needed, or pack it into fewer files",
                 file=file,
             )
         )
@@ -90,7 +88,7 @@ def _size_issues(files: Mapping[str, int], file: str, limits: Limits) -> list[Is
                 rule="too-many-bytes",
                 message=f"the skill has {total / MIB:.1f} MiB; "
                 f"hosts may refuse over {limits.bytes_per_skill / MIB:g} MiB",
-                remedy="leave out large files, or fetch them when needed",
+                fix="leave out large files, or fetch them when needed",
                 file=file,
             )
         )
@@ -173,15 +171,15 @@ class _Linter:
             return
         lines = body.count("\n") + (not body.endswith("\n"))
         tokens = len(body) // CHARACTERS_PER_TOKEN
-        remedy = "move detail into files under references/ and link to them"
+        fix = "move detail into files under references/ and link to them"
         if lines > MAX_BODY_LINES:
             message = f"the body has {lines} lines; more than {MAX_BODY_LINES} crowd out the task"
-            self._advise("body-lines", message, remedy, line)
+            self._advise("body-lines", message, fix, line)
         elif tokens > MAX_BODY_TOKENS:
             message = (
                 f"the body is about {tokens} tokens long; more than {MAX_BODY_TOKENS} crowd out the task"
             )
-            self._advise("body-tokens", message, remedy, line)
+            self._advise("body-tokens", message, fix, line)
 
     def _reference(self, reference: Reference) -> None:
         path = resolve(reference.target)
@@ -195,18 +193,18 @@ class _Linter:
             )
         elif path not in self._files and path not in self._directories:
             alike = next((name for name in sorted(self._files) if name.lower() == path.lower()), None)
-            remedy = "add the file or mend the path; it starts at the directory of SKILL.md"
+            fix = "add the file or mend the path; it starts at the directory of SKILL.md"
             if alike is not None:
-                remedy = f"the file is spelt {shown(alike)}"
+                fix = f"the file is spelt {shown(alike)}"
             message = f"`{target}` is not a file of the skill"
-            self._advise("reference-missing", message, remedy, reference.line)
+            self._advise("reference-missing", message, fix, reference.line)
 
-    def _advise(self, rule: str, message: str, remedy: str, line: int) -> None:
+    def _advise(self, rule: str, message: str, fix: str, line: int) -> None:
         self._issues.append(
             Issue(
                 rule=rule,
                 message=message,
-                remedy=remedy,
+                fix=fix,
                 file=self._file,
                 line=line,
                 severity=Severity.ADVICE,

@@ -22,8 +22,8 @@ def name_issues(name: str) -> list[Issue]:
     if len(name) <= MAX_NAME_LENGTH and _USUAL.fullmatch(name):
         return issues
 
-    def remark(rule: str, message: str, remedy: str) -> None:
-        issues.append(Issue(rule=rule, message=message, remedy=remedy))
+    def remark(rule: str, message: str, fix: str) -> None:
+        issues.append(Issue(rule=rule, message=message, fix=fix))
 
     if not name:
         remark("name-empty", "the name is empty", "give the skill the name of its directory")

@@ -187,5 +187,5 @@ def _encode_non_ascii(raw: str) -> str:
     return "".join(char if char.isascii() else "%00" for char in raw)
 
 
-def _refused(uri: str, message: str, remedy: str) -> FormatError:
-    return FormatError(Issue(rule="uri", message=f"{message}: {shown_uri(uri)}", remedy=remedy))
+def _refused(uri: str, message: str, fix: str) -> FormatError:
+    return FormatError(Issue(rule="uri", message=f"{message}: {shown_uri(uri)}", fix=fix))

@@ -72,10 +72,10 @@ class LiveSource(Source, Protocol):
         ...
 
 
-class Seal(Protocol):
+class Validator(Protocol):
     """Tells whether a file still has the bytes that it had when it was read."""
 
-    def holds(self) -> bool:
+    def is_fresh(self) -> bool:
         """False as soon as there is any doubt."""
         ...
 
@@ -88,6 +88,6 @@ class PromptSource(Source, Protocol):
         """What `list_entries` would give."""
         ...
 
-    def seal(self, uri: SkillUri) -> Seal | None:
+    def seal(self, uri: SkillUri) -> Validator | None:
         """A seal on the bytes that a read has just given; `None` when nothing can vouch for them."""
         ...

@@ -137,6 +137,4 @@ def _read(path: Path, limit: int) -> bytes:
 
 
 def _left_out(message: str) -> FormatError:
-    return FormatError(
-        Issue(rule="command-left-out", message=message, remedy="mend the file, or move it away")
-    )
+    return FormatError(Issue(rule="command-left-out", message=message, fix="mend the file, or move it away"))

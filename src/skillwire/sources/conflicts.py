@@ -14,7 +14,7 @@ from skillwire.skill.uris import SkillUri, skill_root
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class Conflict:
     """A skill of the origin number `owner` that lies where the skill `winner` of another origin is."""
 
     uri: SkillUri
@@ -24,21 +24,21 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class Ownership:
     """The directory of every skill that may be served, with the number of its origin."""
 
     owners: Mapping[SkillUri, int]
-    lost: tuple[Lost, ...]
+    lost: tuple[Conflict, ...]
 
     def owner_of(self, uri: SkillUri) -> int | None:
         """The origin of the skill that a URI lies in or is the directory of; `None` outside every skill."""
         return next((self.owners[at] for at in directories_down_to(uri) if at in self.owners), None)
 
 
-def settle(claims: Iterable[tuple[SkillUri, int]]) -> Settled:
+def resolve_conflicts(claims: Iterable[tuple[SkillUri, int]]) -> Ownership:
     """Decide about skills, given as the URI of their `SKILL.md` and the number of their origin."""
     owners: dict[SkillUri, int] = {}
-    lost: list[Lost] = []
+    lost: list[Conflict] = []
     # From the outermost inwards; the sort is stable, so that the first comes first.
     for uri, owner in sorted(claims, key=lambda claim: claim[0].count("/")):
         root = skill_root(uri)
@@ -46,8 +46,8 @@ def settle(claims: Iterable[tuple[SkillUri, int]]) -> Settled:
         if taken is None:
             owners[root] = owner
         else:
-            lost.append(Lost(uri, owner, SkillUri(f"{taken}/SKILL.md"), owners[taken]))
-    return Settled(owners, tuple(lost))
+            lost.append(Conflict(uri, owner, SkillUri(f"{taken}/SKILL.md"), owners[taken]))
+    return Ownership(owners, tuple(lost))
 
 
 def directories_down_to(uri: SkillUri) -> Iterator[SkillUri]:

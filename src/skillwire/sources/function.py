@@ -77,7 +77,7 @@ class FunctionSource:
                 # What a dynamic skill says of itself stays the same, so a listing need not make it again.
                 entries.append((recipe.made or await self._make(recipe)).entry)
             except SourceError as error:
-                issue = Issue(rule="function-failed", message=_reason(error), remedy="mend the function")
+                issue = Issue(rule="function-failed", message=_reason(error), fix="mend the function")
                 problems.append(Problem(root, (issue,)))
         self._problems = tuple(problems)
         if tuple(entries) != self._listing:
@@ -193,5 +193,5 @@ def _files(root: SkillUri, returned: object) -> dict[SkillUri, bytes]:
     return files
 
 
-def _mistake(rule: str, message: str, remedy: str) -> FormatError:
-    return FormatError(Issue(rule=rule, message=message, remedy=remedy))
+def _mistake(rule: str, message: str, fix: str) -> FormatError:
+    return FormatError(Issue(rule=rule, message=message, fix=fix))

@@ -20,8 +20,8 @@ from skillwire.skill.drafts import Dialect
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri, skill_root
 from skillwire.wire.index import INDEX_URI, parse_index
+from skillwire.wire.legacy import LegacyListing, left_out, reason
 from skillwire.wire.manifest import bind_to_manifest
-from skillwire.wire.legacy import OlderListing, left_out, reason
 from skillwire.wire.scan import ListedResource, bare_skills, resource_page, scanned_entry, with_manifests
 
 _SIDE_BY_SIDE: Final = 8
@@ -35,7 +35,7 @@ class Asker:
     read: Callable[[str], Awaitable[bytes]]
 
 
-async def list_older(asker: Asker, *, bare_scan: bool, limits: Limits) -> OlderListing:
+async def list_legacy(asker: Asker, *, bare_scan: bool, limits: Limits) -> LegacyListing:
     """The skills of a server in the newest dialect that it has an answer in."""
     index, issues = await _index(asker)
     if index is not None:
@@ -48,16 +48,16 @@ async def list_older(asker: Asker, *, bare_scan: bool, limits: Limits) -> OlderL
     if bare_scan:
         found = bare_skills(resources)
         return replace(found, issues=(*issues, *found.issues))
-    return OlderListing((), issues)
+    return LegacyListing((), issues)
 
 
-async def _index(asker: Asker) -> tuple[OlderListing | None, tuple[Issue, ...]]:
+async def _index(asker: Asker) -> tuple[LegacyListing | None, tuple[Issue, ...]]:
     try:
         return parse_index(await asker.read(INDEX_URI)), ()
     except (RequestRefused, SkillNotFound):
         return None, ()  # Most servers have none.
     except FormatError as error:
-        return None, (left_out(INDEX_URI, reason(error), error.issues[0].remedy),)
+        return None, (left_out(INDEX_URI, reason(error), error.issues[0].fix),)
 
 
 async def _resources(asker: Asker, limits: Limits) -> list[ListedResource]:
@@ -76,7 +76,7 @@ async def _resources(asker: Asker, limits: Limits) -> list[ListedResource]:
         seen.add(cursor)
 
 
-async def _with_manifests(asker: Asker, manifests: dict[str, ListedResource]) -> OlderListing:
+async def _with_manifests(asker: Asker, manifests: dict[str, ListedResource]) -> LegacyListing:
     """Every skill with its manifest, a few read at a time. A bad one costs itself alone."""
     entries: dict[SkillUri, SkillEntry] = {}
     issues: list[Issue] = []
@@ -90,7 +90,7 @@ async def _with_manifests(asker: Asker, manifests: dict[str, ListedResource]) ->
                     scanned_entry(resource, Dialect.MANIFEST), await asker.read(manifest)
                 )
             except FormatError as error:
-                issues.append(left_out(shown(resource.uri), reason(error), error.issues[0].remedy))
+                issues.append(left_out(shown(resource.uri), reason(error), error.issues[0].fix))
                 return
             except SkillwireError as error:
                 issues.append(left_out(shown(resource.uri), str(error), "ask again later"))
@@ -103,4 +103,4 @@ async def _with_manifests(asker: Asker, manifests: dict[str, ListedResource]) ->
     async with anyio.create_task_group() as tasks:
         for manifest, resource in manifests.items():
             tasks.start_soon(bind, manifest, resource)
-    return OlderListing(tuple(entries[uri] for uri in sorted(entries)), tuple(issues), spellings)
+    return LegacyListing(tuple(entries[uri] for uri in sorted(entries)), tuple(issues), spellings)

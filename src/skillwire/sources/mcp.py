@@ -18,10 +18,10 @@ from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri, is_inside, parse_uri, shown_uri
 from skillwire.sources.base import Problem
-from skillwire.sources.legacy import Asker, list_older
+from skillwire.sources.legacy import Asker, list_legacy
 from skillwire.sources.peek import with_peeks
-from skillwire.wire.responses import WireChild, directory_page, extent, file_bytes, list_page, single_entry
 from skillwire.wire.declaration import Declaration
+from skillwire.wire.responses import WireChild, directory_page, extent, file_bytes, list_page, single_entry
 from skillwire.wire.v1 import METHOD_GET, METHOD_LIST, METHOD_READ_DIRECTORY
 
 INVALID_PARAMS: Final = -32602
@@ -165,7 +165,7 @@ class McpSource:
             return self._kept({}, [], None)
         asker = Asker(page=self._resource_page, read=lambda uri: self._read(parse_uri(uri), uri))
         try:
-            found = await list_older(asker, bare_scan=self._bare_scan, limits=self._limits)
+            found = await list_legacy(asker, bare_scan=self._bare_scan, limits=self._limits)
         except RequestRefused:
             if self._peer.serves_resources:
                 raise
@@ -257,6 +257,6 @@ def _listed_twice(uri: SkillUri) -> Issue:
     return Issue(
         rule="listed-twice",
         message="is listed twice with different content; the first was taken",
-        remedy="tell the server's operator",
+        fix="tell the server's operator",
         file=shown_uri(uri),
     )

@@ -20,19 +20,19 @@ from skillwire.skill.drafts import Dialect
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.frontmatter import parse_skill_md
 from skillwire.skill.uris import SkillUri, shown_uri
-from skillwire.wire.legacy import OlderListing, left_out, reason
+from skillwire.wire.legacy import LegacyListing, left_out, reason
 
 _SIDE_BY_SIDE: Final = 8
 _SCANNED: Final = frozenset({Dialect.MANIFEST, Dialect.BARE_SCAN})
 
 
 async def with_peeks(
-    listing: OlderListing,
+    listing: LegacyListing,
     read: Callable[[str], Awaitable[bytes]],
     *,
     wanted: Callable[[SkillEntry], bool] = lambda entry: True,
     limits: Limits,
-) -> OlderListing:
+) -> LegacyListing:
     """The listing with the frontmatter of the wanted skills. One that cannot be read costs itself alone."""
     entries: dict[SkillUri, SkillEntry] = {entry.uri: entry for entry in listing.entries}
     issues: list[Issue] = [*listing.issues]
@@ -47,7 +47,7 @@ async def with_peeks(
                 entries[entry.uri] = peeked(entry, await read(spelling), limits=limits)
             except FormatError as error:
                 del entries[entry.uri]
-                issues.append(left_out(shown_uri(entry.uri), reason(error), error.issues[0].remedy))
+                issues.append(left_out(shown_uri(entry.uri), reason(error), error.issues[0].fix))
             except SkillwireError as error:
                 del entries[entry.uri]
                 issues.append(left_out(shown_uri(entry.uri), shown(str(error), 300), "ask again later"))

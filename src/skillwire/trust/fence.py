@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from skillwire.trust.origin import Origin
 from skillwire.text import clean_line, clean_text, escape_xml
+from skillwire.trust.origin import Origin
 
 _BOUNDARY_LENGTH: Final = 16
 _LOOK_ALIKES: Final = {
@@ -106,7 +106,7 @@ def fence(
     boundaries that nobody can guess and that still stay the same from one rendering to the next.
     """
     cleaned = clean_text(content)
-    inside, imitations = neutralise(cleaned.text)
+    inside, imitations = neutralize(cleaned.text)
     kind = "local" if origin.is_local else "untrusted"
     tag = f"{kind}_skill{part}_{_boundary(inside, salt)}"
     named = {**attributes, "directory" if origin.is_local else "server": origin.label}
@@ -115,7 +115,7 @@ def fence(
     return Fenced(f"<{tag}{written}>\n{inside}{end}</{tag}>", cleaned.removed, imitations)
 
 
-def neutralise(text: str) -> tuple[str, int]:
+def neutralize(text: str) -> tuple[str, int]:
     """The text with every imitation of a fence marked, and how many there were."""
     kept: list[str] = []
     start = count = 0

@@ -37,7 +37,7 @@ class Origin:
                 Issue(
                     rule="origin-label",
                     message=f"the label {shown(self.label)!r} {message}",
-                    remedy="use letters, digits, hyphens, underscores and dots",
+                    fix="use letters, digits, hyphens, underscores and dots",
                 )
             )
 

@@ -249,7 +249,7 @@ def _frontmatter_issues(entry: SkillEntry, expected: str) -> list[Issue]:
                 Issue(
                     rule="name-not-directory",
                     message=f"the name is {shown(entry.name)!r}, the path ends in {shown(expected)!r}",
-                    remedy="give the skill the name of its directory",
+                    fix="give the skill the name of its directory",
                 )
             )
     if (only_fields is None or "description" in only_fields) and not entry.description.strip():
@@ -257,7 +257,7 @@ def _frontmatter_issues(entry: SkillEntry, expected: str) -> list[Issue]:
             Issue(
                 rule="description-missing",
                 message="the entry has no description",
-                remedy="say in the frontmatter what the skill is for",
+                fix="say in the frontmatter what the skill is for",
             )
         )
     return issues
@@ -296,7 +296,7 @@ def _parents(uri: SkillUri, root: SkillUri) -> Iterator[str]:
 
 
 def _manifest_issue(rule: str, uri: SkillUri, message: str) -> Issue:
-    return Issue(rule=rule, message=f"{shown_uri(uri)} {message}", remedy="list every file of the skill once")
+    return Issue(rule=rule, message=f"{shown_uri(uri)} {message}", fix="list every file of the skill once")
 
 
 def _require_seal(seal: object, made: str, maker: str) -> None:

@@ -17,7 +17,7 @@ from skillwire.skill.digests import Digest, parse_digest
 from skillwire.skill.drafts import Dialect, Draft
 from skillwire.skill.entries import DYNAMIC, NO_SIZE, JsonObject, JsonValue, SkillEntry, SkillResource
 from skillwire.skill.uris import SkillUri, child_uri, shown_uri, skill_root
-from skillwire.wire.legacy import OlderListing, left_out, reason, skill_md_uri
+from skillwire.wire.legacy import LegacyListing, left_out, reason, skill_md_uri
 
 INDEX_URI: Final = "skill://index.json"
 FILE_DIGESTS: Final = "io.modelcontextprotocol.skills/file-digests"
@@ -25,7 +25,7 @@ _SKILL_TYPE: Final = "skill-md"
 _NAMED: Final = frozenset({"name", "description"})
 
 
-def parse_index(data: bytes) -> OlderListing:
+def parse_index(data: bytes) -> LegacyListing:
     """The skills of an index, or a `FormatError` when it is none. A bad entry costs itself alone."""
     try:
         index = json.loads(data)
@@ -42,13 +42,13 @@ def parse_index(data: bytes) -> OlderListing:
         try:
             entry = _entry(item, place)
         except FormatError as error:
-            issues.append(left_out(place, reason(error), error.issues[0].remedy))
+            issues.append(left_out(place, reason(error), error.issues[0].fix))
             continue
         if entries.setdefault(entry.uri, entry) is not entry:
             issues.append(left_out(place, f"{shown_uri(entry.uri)} is listed twice", "the first one is used"))
         elif entry.draft is not None and entry.draft.spelling != entry.uri:
             spellings[entry.uri] = entry.draft.spelling
-    return OlderListing(tuple(entries.values()), tuple(issues), spellings)
+    return LegacyListing(tuple(entries.values()), tuple(issues), spellings)
 
 
 def _entry(item: object, place: str) -> SkillEntry:
@@ -129,13 +129,13 @@ def _meta(value: object) -> dict[str, JsonValue]:
     return cast("dict[str, JsonValue]", dict(value)) if _is_object(value) else {}
 
 
-def _refused(message: str, remedy: str) -> FormatError:
-    return FormatError(Issue(rule="index-entry", message=message, remedy=remedy))
+def _refused(message: str, fix: str) -> FormatError:
+    return FormatError(Issue(rule="index-entry", message=message, fix=fix))
 
 
 def _no_index(message: str) -> FormatError:
     return FormatError(
-        Issue(rule="index", message=f"{INDEX_URI} is no index: {message}", remedy="tell its operator")
+        Issue(rule="index", message=f"{INDEX_URI} is no index: {message}", fix="tell its operator")
     )
 
 

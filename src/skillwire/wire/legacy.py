@@ -1,4 +1,4 @@
-"""OlderListing: what an older dialect tells of skills, in the shape that all dialects end in."""
+"""LegacyListing: what an older dialect tells of skills, in the shape that all dialects end in."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AUXILIARY = frozenset({"index.json", "_manifest", "prompt-xml"})
 
 
 @dataclass(frozen=True, slots=True)
-class OlderListing:
+class LegacyListing:
     """Entries beside what could not be used, and why. `spellings` are URIs as the server writes them."""
 
     entries: tuple[SkillEntry, ...] = ()
@@ -32,14 +32,14 @@ def skill_md_uri(text: str) -> SkillUri:
     return uri if uri.endswith(f"/{SKILL_FILE}") else child_uri(uri, SKILL_FILE)
 
 
-def is_auxiliary(text: str) -> bool:
+def is_legacy_resource(text: str) -> bool:
     """Whether a resource is one of those that tell of skills."""
     return text.rstrip("/").rpartition("/")[2] in AUXILIARY
 
 
-def left_out(place: str, message: str, remedy: str) -> Issue:
+def left_out(place: str, message: str, fix: str) -> Issue:
     """An entry that cannot be used, in one line."""
-    return Issue(rule="entry-left-out", message=message, remedy=remedy, file=place)
+    return Issue(rule="entry-left-out", message=message, fix=fix, file=place)
 
 
 def reason(error: FormatError) -> str:

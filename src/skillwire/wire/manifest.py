@@ -69,7 +69,7 @@ def _file(root: SkillUri, item: object) -> SkillResource:
 
 
 def _refused(message: str) -> FormatError:
-    return FormatError(Issue(rule="manifest", message=message, remedy="tell the server's operator"))
+    return FormatError(Issue(rule="manifest", message=message, fix="tell the server's operator"))
 
 
 def _is_object(value: object) -> TypeGuard[Mapping[str, object]]:

@@ -76,7 +76,7 @@ def list_page(answer: object, *, accept_drafts: bool = False, limits: Limits = D
             where = item.get("uri") if _is_object(item) else None
             place = shown_uri(where) if isinstance(where, str) else "an entry without a URI"
             issues.extend(
-                Issue(rule=issue.rule, message=issue.message, remedy=issue.remedy, file=place)
+                Issue(rule=issue.rule, message=issue.message, fix=issue.fix, file=place)
                 for issue in error.issues[:_ISSUES_PER_ENTRY]
             )
     return ListPage(tuple(entries), tuple(issues), _cursor(answer), _ttl(answer), spellings)
@@ -171,16 +171,14 @@ def _check_extent(item: object, limits: Limits) -> None:
     resources, most = item.get("resources"), limits.frontmatter_bytes * _SPREAD
     if extent([item.get("frontmatter"), item.get("_meta")], most) > most:
         raise FormatError(
-            Issue(
-                rule="entry-too-large", message="the entry is far too long", remedy="shorten its frontmatter"
-            )
+            Issue(rule="entry-too-large", message="the entry is far too long", fix="shorten its frontmatter")
         )
     if _is_list(resources) and len(resources) > limits.files_per_skill * _SPREAD:
         raise FormatError(
             Issue(
                 rule="entry-too-large",
                 message=f"the entry lists {len(resources):,} files; {limits.files_per_skill} are loaded",
-                remedy="list fewer files",
+                fix="list fewer files",
             )
         )
 
@@ -215,7 +213,7 @@ def _ttl(answer: object) -> int | None:
 
 
 def _malformed(message: str) -> FormatError:
-    return FormatError(Issue(rule="answer", message=message, remedy="tell the server's operator"))
+    return FormatError(Issue(rule="answer", message=message, fix="tell the server's operator"))
 
 
 def _is_object(value: object) -> TypeGuard[Mapping[str, object]]:

@@ -15,7 +15,7 @@ from skillwire.issues import Issue, shown
 from skillwire.skill.drafts import Dialect, Draft
 from skillwire.skill.entries import DYNAMIC, JsonObject, SkillEntry
 from skillwire.skill.uris import SCHEME, SKILL_FILE, SkillUri, skill_name_in
-from skillwire.wire.legacy import OlderListing, is_auxiliary, left_out, reason, skill_md_uri
+from skillwire.wire.legacy import LegacyListing, is_legacy_resource, left_out, reason, skill_md_uri
 
 MANIFEST: Final = "_manifest"
 _PREFIX: Final = f"{SCHEME}://"
@@ -43,7 +43,7 @@ def resource_page(answer: object) -> ResourcePage:
             Issue(
                 rule="answer",
                 message="the answer has no list of resources",
-                remedy="tell the server's operator",
+                fix="tell the server's operator",
             )
         )
     found: list[ListedResource] = []
@@ -68,25 +68,25 @@ def with_manifests(resources: Sequence[ListedResource]) -> dict[str, ListedResou
     return found
 
 
-def bare_skills(resources: Sequence[ListedResource]) -> OlderListing:
+def bare_skills(resources: Sequence[ListedResource]) -> LegacyListing:
     """Every resource whose URI looks like a skill's (D0). Which of them are skills, nobody has said."""
     entries: dict[SkillUri, SkillEntry] = {}
     issues: list[Issue] = []
     spellings: dict[SkillUri, str] = {}
     # A proper SKILL.md comes first, so that `skill://demo` is not taken for it.
     for resource in sorted(resources, key=lambda resource: not resource.uri.endswith(f"/{SKILL_FILE}")):
-        if not resource.uri.startswith(_PREFIX) or is_auxiliary(resource.uri):
+        if not resource.uri.startswith(_PREFIX) or is_legacy_resource(resource.uri):
             continue
         try:
             entry = scanned_entry(resource, Dialect.BARE_SCAN)
         except FormatError as error:
-            issues.append(left_out(shown(resource.uri), reason(error), error.issues[0].remedy))
+            issues.append(left_out(shown(resource.uri), reason(error), error.issues[0].fix))
             continue
         if entry.uri not in entries:
             entries[entry.uri] = entry
             if resource.uri != entry.uri:
                 spellings[entry.uri] = resource.uri
-    return OlderListing(tuple(entries.values()), tuple(issues), spellings)
+    return LegacyListing(tuple(entries.values()), tuple(issues), spellings)
 
 
 def scanned_entry(resource: ListedResource, dialect: Dialect) -> SkillEntry:

@@ -52,5 +52,5 @@ def entry_from_stored(stored: object) -> SkillEntry:
 
 def _refuse() -> SkillEntry:
     raise FormatError(
-        Issue(rule="stored-entry", message="a kept entry is damaged", remedy="approve the skill again")
+        Issue(rule="stored-entry", message="a kept entry is damaged", fix="approve the skill again")
     )

@@ -168,8 +168,8 @@ def _digest(value: object, place: str, issues: list[Issue]) -> Digest | None:
         return None
 
 
-def _issue(rule: str, message: str, remedy: str) -> Issue:
-    return Issue(rule=rule, message=message, remedy=remedy)
+def _issue(rule: str, message: str, fix: str) -> Issue:
+    return Issue(rule=rule, message=message, fix=fix)
 
 
 def _is_object(value: object) -> TypeGuard[Mapping[str, object]]:

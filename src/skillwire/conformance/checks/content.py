@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from skillwire.issues import Severity
 from skillwire.conformance.entry_view import EntryView
-from skillwire.conformance.violations import Fault
+from skillwire.conformance.observations import Observations
 from skillwire.conformance.rules import BY_ID
-from skillwire.conformance.observations import Survey
+from skillwire.conformance.violations import Violation
+from skillwire.issues import Severity
 from skillwire.skill.lint import lint_skill
 from skillwire.skill.uris import path_below, shown_uri, skill_name_in
 from skillwire.trust.hidden_text import find_hidden_text
@@ -17,19 +17,21 @@ from skillwire.trust.hidden_text import find_hidden_text
 _SAID = {"metadata-reserved"}
 
 
-def check_content(survey: Survey) -> Iterator[Fault]:
+def check_content(survey: Observations) -> Iterator[Violation]:
     for entry in survey.checked:
         yield from _lint(survey, entry)
     for uri, seen in survey.files.items():
         if any(fault.rule == "RD-2/lossy" for fault in seen.faults):
             continue  # This is not the text of the file.
         for place in seen.hidden:
-            yield Fault(f"TEXT/{place.hiding}", f"line {place.line}: {place.what}", shown_uri(uri))
+            yield Violation(f"TEXT/{place.hiding}", f"line {place.line}: {place.what}", shown_uri(uri))
     for place in find_hidden_text(survey.opening.instructions, markdown=True):
-        yield Fault(f"TEXT/{place.hiding}", f"line {place.line}: {place.what}", "instructions of the server")
+        yield Violation(
+            f"TEXT/{place.hiding}", f"line {place.line}: {place.what}", "instructions of the server"
+        )
 
 
-def _lint(survey: Survey, entry: EntryView) -> Iterator[Fault]:
+def _lint(survey: Observations, entry: EntryView) -> Iterator[Violation]:
     seen = survey.files.get(entry.uri) if entry.uri else None
     if (
         seen is None
@@ -48,4 +50,4 @@ def _lint(survey: Survey, entry: EntryView) -> Iterator[Fault]:
             continue
         rule = f"LINT/{issue.rule}" if f"LINT/{issue.rule}" in BY_ID else "LINT/other"
         line = f"line {issue.line}: " if issue.line else ""
-        yield Fault(rule, f"{line}{issue.message}", entry.place, remedy=issue.remedy)
+        yield Violation(rule, f"{line}{issue.message}", entry.place, fix=issue.fix)

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from skillwire.issues import shown
-from skillwire.conformance.responses import INVALID_PARAMS, Answer, is_list, is_object
 from skillwire.conformance.checks.protocol import envelope_faults
-from skillwire.conformance.violations import Fault, once
-from skillwire.conformance.observations import Paged, Probe, Survey
+from skillwire.conformance.observations import Observations, Paged, Probe
+from skillwire.conformance.responses import INVALID_PARAMS, Answer, is_list, is_object
+from skillwire.conformance.violations import Violation, once
+from skillwire.issues import shown
 from skillwire.skill.uris import shown_uri
 
 
-def check_listing(survey: Survey) -> Iterator[Fault]:
+def check_listing(survey: Observations) -> Iterator[Violation]:
     first = survey.listing.first
     if first is None or first.result is None:
         return  # CAP-2/list, or a failure of the protocol.
     answered = [page for page in survey.listing.pages if page.result is not None]
     for page in answered:
         if not is_list((page.result or {}).get("skills")):
-            yield Fault("LST-1/shape", f"skills is {type((page.result or {}).get('skills')).__name__}")
+            yield Violation("LST-1/shape", f"skills is {type((page.result or {}).get('skills')).__name__}")
     yield from cursor_faults(survey.listing, "LST-1")
     if survey.is_modern:
         yield from once(
@@ -31,7 +31,7 @@ def check_listing(survey: Survey) -> Iterator[Fault]:
         )
     for page in survey.listing.pages[1:]:
         if page.error is not None:
-            yield Fault("LST-1/page", str(page.error))
+            yield Violation("LST-1/page", str(page.error))
     if survey.listing.endless:
         return  # The same entries come again and again.
     yield from _repeated(survey.listing)
@@ -39,24 +39,24 @@ def check_listing(survey: Survey) -> Iterator[Fault]:
     yield from bad_cursor(survey.probes.get(Probe.LIST_CURSOR), "LST-1/bad-cursor")
 
 
-def cursor_faults(paged: Paged, requirement: str) -> Iterator[Fault]:
+def cursor_faults(paged: Paged, requirement: str) -> Iterator[Violation]:
     """nextCursor is a string or absent, and leads to an end (LST-1, DIR-1)."""
     about = shown_uri(paged.pages[0].about) if paged.pages else ""
     for page in paged.pages:
         cursor = (page.result or {}).get("nextCursor", "absent")
         if not isinstance(cursor, str):
-            yield Fault(f"{requirement}/cursor-type", f"nextCursor is {shown(repr(cursor), 30)}", about)
+            yield Violation(f"{requirement}/cursor-type", f"nextCursor is {shown(repr(cursor), 30)}", about)
         elif cursor == "" and requirement == "LST-1":
-            yield Fault("LST-1/cursor-empty", 'nextCursor is ""', about)
+            yield Violation("LST-1/cursor-empty", 'nextCursor is ""', about)
     if paged.endless:
-        yield Fault(f"{requirement}/endless", paged.endless, about)
+        yield Violation(f"{requirement}/endless", paged.endless, about)
 
 
-def bad_cursor(answer: Answer | None, rule: str) -> Iterator[Fault]:
+def bad_cursor(answer: Answer | None, rule: str) -> Iterator[Violation]:
     if answer is None or answer.failure is not None:
         return
     if answer.error is None or answer.error.code != INVALID_PARAMS:
-        yield Fault(rule, answer.seen, shown_uri(answer.about))
+        yield Violation(rule, answer.seen, shown_uri(answer.about))
 
 
 def _uris(paged: Paged) -> list[tuple[int, str, object]]:
@@ -71,7 +71,7 @@ def _uris(paged: Paged) -> list[tuple[int, str, object]]:
     return found
 
 
-def _repeated(paged: Paged) -> Iterator[Fault]:
+def _repeated(paged: Paged) -> Iterator[Violation]:
     first: dict[str, tuple[int, object]] = {}
     for page, uri, item in _uris(paged):
         if uri not in first:
@@ -81,10 +81,10 @@ def _repeated(paged: Paged) -> Iterator[Fault]:
         # LST-1: two entries for one skill with different files are one entry, cut in two.
         split = is_object(item) and is_object(other) and item.get("resources") != other.get("resources")
         where = f"on pages {before + 1} and {page + 1}" if before != page else f"twice on page {page + 1}"
-        yield Fault("LST-1/split" if split else "LST-1/duplicate", where, shown_uri(uri))
+        yield Violation("LST-1/split" if split else "LST-1/duplicate", where, shown_uri(uri))
 
 
-def _steady(survey: Survey) -> Iterator[Fault]:
+def _steady(survey: Observations) -> Iterator[Violation]:
     again = survey.relisting
     if again is None or again.failed or survey.listing.failed or again.endless:
         return
@@ -92,10 +92,10 @@ def _steady(survey: Survey) -> Iterator[Fault]:
     before, after = ({uri: item for _, uri, item in listing} for listing in (one, other))
     for uri in sorted(before.keys() | after.keys()):
         if uri not in after:
-            yield Fault("LST-1/changing", "gone from the second listing", shown_uri(uri))
+            yield Violation("LST-1/changing", "gone from the second listing", shown_uri(uri))
         elif uri not in before:
-            yield Fault("LST-1/changing", "only in the second listing", shown_uri(uri))
+            yield Violation("LST-1/changing", "only in the second listing", shown_uri(uri))
         elif before[uri] != after[uri]:
-            yield Fault("LST-1/changing", "another entry in the second listing", shown_uri(uri))
+            yield Violation("LST-1/changing", "another entry in the second listing", shown_uri(uri))
     if before.keys() == after.keys() and [uri for _, uri, _ in one] != [uri for _, uri, _ in other]:
-        yield Fault("LST-1/order", "another order in the second listing")
+        yield Violation("LST-1/order", "another order in the second listing")

@@ -1,4 +1,4 @@
-"""Consent: what the user agreed to, found or asked for (SEC-5, SEC-6).
+"""Approver: what the user agreed to, found or asked for (SEC-5, SEC-6).
 
 What a yes is worth is decided in `trust/approval.py`. Here it is looked up, asked for, kept and taken back.
 """
@@ -12,12 +12,11 @@ from typing import TypeAlias
 from skillwire.catalog.naming import SkillKey
 from skillwire.catalog.registry import RegisteredSkill, Registry
 from skillwire.errors import ApprovalRequired
+from skillwire.host.approvals.status import ApprovalStatus, since_approval, status_of
 from skillwire.host.approvals.store import ApprovalStore
 from skillwire.host.events import Event, EventKind
-from skillwire.host.approvals.status import Standing, since_approval, standing_of
 from skillwire.limits import Limits
 from skillwire.skill.uris import SkillUri
-from skillwire.trust.guards import requested_tools
 from skillwire.trust.approval import (
     NO_GRANTS,
     Allowed,
@@ -36,6 +35,7 @@ from skillwire.trust.approval import (
     require,
     resource_set,
 )
+from skillwire.trust.guards import requested_tools
 from skillwire.trust.origin import Origin
 from skillwire.trust.paths import skill_file
 from skillwire.trust.verify import CheckedEntry, VerifiedFile, check_entry
@@ -60,7 +60,7 @@ ApprovalCallback: TypeAlias = Callable[[ApprovalRequest], Awaitable[Grants | boo
 """Asks the user. `True` loads the skill with no grants, `Grants` with those; anything else is a no."""
 
 
-class Consent:
+class Approver:
     """The approvals of a host, and the way to new ones."""
 
     def __init__(
@@ -179,9 +179,9 @@ class Consent:
         )
         return None
 
-    def standing(self, skill: RegisteredSkill) -> Standing:
+    def standing(self, skill: RegisteredSkill) -> ApprovalStatus:
         """How a skill stands with the user now. Changes nothing and asks nobody."""
-        return standing_of(
+        return status_of(
             skill,
             self._policy_of(skill.origin),
             self._of_seen.get(skill.key) or self._kept(skill),

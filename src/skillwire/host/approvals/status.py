@@ -1,4 +1,4 @@
-"""Standing: how a skill stands with the user now, for a person to look at. Pure: it decides nothing new."""
+"""ApprovalStatus: whether a skill is approved as it is now, for display. Pure: it decides nothing new."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class ApprovalStatus:
     """How a skill stands, what was granted to it, and what changed since it was approved."""
 
     state: State
@@ -72,7 +72,7 @@ def since_approval(decision: Decision, entry: SkillEntry, before: Approval | Non
     return Denied(decision.policy, Reason.CHANGED, changes)
 
 
-def standing_of(
+def status_of(
     skill: RegisteredSkill,
     policy: Policy,
     approval: Approval | None,
@@ -80,7 +80,7 @@ def standing_of(
     *,
     nested: bool,
     limits: Limits,
-) -> Standing:
+) -> ApprovalStatus:
     """What a load would meet with, found out without loading."""
     if skill.origin.is_local:
         policy = Policy.ALWAYS
@@ -88,7 +88,7 @@ def standing_of(
     try:
         entry = check_entry(skill.entry, limits=limits)
     except SkillwireError as error:
-        return Standing(
+        return ApprovalStatus(
             state=State.UNUSABLE, policy=policy, nested=nested, approved=known, problem=str(error)
         )
     decision = decide(entry, skill.origin, policy, approval, nested=nested)
@@ -96,10 +96,12 @@ def standing_of(
     if isinstance(decision, Allowed):
         state = State.APPROVED if approval is not None else State.ALWAYS
         state = State.LOCAL if skill.origin.is_local else state
-        return Standing(state=state, policy=policy, nested=nested, grants=decision.grants, approved=known)
+        return ApprovalStatus(
+            state=state, policy=policy, nested=nested, grants=decision.grants, approved=known
+        )
     if policy is Policy.NEVER:
         state = State.NEVER
     else:
         states = {Reason.NEW: State.NEW, Reason.CHANGED: State.CHANGED, Reason.UNBINDABLE: State.DYNAMIC}
         state = states.get(decision.reason, State.NEW)
-    return Standing(state=state, policy=policy, nested=nested, changes=decision.changes, approved=known)
+    return ApprovalStatus(state=state, policy=policy, nested=nested, changes=decision.changes, approved=known)

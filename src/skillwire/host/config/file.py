@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from skillwire.errors import SourceError
-from skillwire.host.config.text import ConfigText, parse_config
 from skillwire.host.config.merge import HostConfig, combine
-from skillwire.host.directories import state_places
+from skillwire.host.config.text import ConfigText, parse_config
 from skillwire.host.config.trust import SeenFile, TrustedFiles
+from skillwire.host.directories import state_places
 from skillwire.limits import DEFAULT_LIMITS
 
 CONFIG_NAME: Final = "skillwire.toml"

@@ -215,7 +215,7 @@ def _filled_in(
             call_seconds=server.call_seconds,
         )
     except SkillwireError as error:
-        issues.append(Issue(rule="config", file=file, message=f"{key}: {error}", remedy="check its place"))
+        issues.append(Issue(rule="config", file=file, message=f"{key}: {error}", fix="check its place"))
         return None
 
 
@@ -228,7 +228,7 @@ def _profiles(files: list[ConfigText], name: str | None, issues: list[Issue]) ->
         known = [known for file in files for known in file.profiles]
         there = f"there is {', '.join(known)}" if known else "there are no profiles in your files"
         message = f"no profile is called {shown(name)}"
-        issues.append(Issue(rule="config", message=message, remedy=near(name, known) or there))
+        issues.append(Issue(rule="config", message=message, fix=near(name, known) or there))
     return found
 
 
@@ -279,5 +279,5 @@ def _last(values: list[float | None], default: float) -> float:
     return next((value for value in reversed(values) if value is not None), default)
 
 
-def _issue(file: ConfigText, message: str, remedy: str) -> Issue:
-    return Issue(rule="config", file=str(file.file), message=shown(message, 300), remedy=remedy)
+def _issue(file: ConfigText, message: str, fix: str) -> Issue:
+    return Issue(rule="config", file=str(file.file), message=shown(message, 300), fix=fix)

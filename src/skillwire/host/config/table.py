@@ -1,6 +1,6 @@
 """ConfigTable: a table of a configuration file, read key by key, with every mistake kept.
 
-A value that is not what it should be becomes an issue with its file, its key and a remedy, and reads as if it
+A value that is not what it should be becomes an issue with its file, its key and a fix, and reads as if it
 were absent. No issue quotes a value: it may be a secret.
 """
 
@@ -112,14 +112,14 @@ class ConfigTable:
             if key not in self._known:
                 self.blame(key, "is not known here", _advice(key, sorted(self._known), "known are"))
 
-    def blame(self, key: str, message: str, remedy: str) -> None:
+    def blame(self, key: str, message: str, fix: str) -> None:
         place = self._path(key) if key else self._key
         self._issues.append(
             Issue(
                 rule="config",
                 file=shown(self._file, 300),
                 message=f"{shown(place, 100)} {message}",
-                remedy=remedy,
+                fix=fix,
             )
         )
 

@@ -95,7 +95,7 @@ def parse_config(text: str, file: Path) -> ConfigText:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise FormatError(
-            Issue(rule="config", file=str(file), message=f"is not TOML: {error}", remedy="mend that line")
+            Issue(rule="config", file=str(file), message=f"is not TOML: {error}", fix="mend that line")
         ) from None
     issues: list[Issue] = []
     table = ConfigTable(values, file=str(file), issues=issues)
@@ -188,7 +188,7 @@ def _label_issues(name: str, file: Path) -> list[Issue]:
         Origin.mcp(name)
     except FormatError as error:
         return [
-            Issue(rule="config", file=str(file), message=f"servers: {issue.message}", remedy=issue.remedy)
+            Issue(rule="config", file=str(file), message=f"servers: {issue.message}", fix=issue.fix)
             for issue in error.issues
         ]
     return []
@@ -202,7 +202,5 @@ def _twin_issues(names: Iterable[str], file: Path) -> list[Issue]:
         first = seen.setdefault(name.casefold(), name)
         if first != name:
             message = f"servers.{name} and servers.{first} differ in case alone"
-            issues.append(
-                Issue(rule="config", file=str(file), message=message, remedy="give one another name")
-            )
+            issues.append(Issue(rule="config", file=str(file), message=message, fix="give one another name"))
     return issues

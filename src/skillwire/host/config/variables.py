@@ -44,7 +44,7 @@ class Variables:
                     rule="config",
                     file=self._file,
                     message=f"{shown(key, 100)} wants the variable {shown(name)!r}, which is not set",
-                    remedy="set it in the environment",
+                    fix="set it in the environment",
                 )
             )
         return value or ""

@@ -14,6 +14,9 @@ from typing import Final
 import yaml
 
 from skillwire.catalog.naming import clean_handle
+from skillwire.host.config.text import Place
+from skillwire.host.config.trust import SeenFile
+from skillwire.host.importers.jsonc import parse_jsonc
 from skillwire.host.importers.parse import (
     ClientServer,
     Reader,
@@ -28,9 +31,6 @@ from skillwire.host.importers.parse import (
     read_vscode,
     read_vscode_settings,
 )
-from skillwire.host.config.text import Place
-from skillwire.host.importers.jsonc import parse_jsonc
-from skillwire.host.config.trust import SeenFile
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill.digests import digest_of
 from skillwire.trust.origin import LOCAL_LABEL, MAX_LABEL_LENGTH

@@ -27,8 +27,8 @@ from skillwire.limits import Limits
 from skillwire.skill.digests import Digest
 from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.uris import SKILL_FILE, SkillUri
-from skillwire.trust.origin import Origin
 from skillwire.text import SafeLine, clean_line, clean_text
+from skillwire.trust.origin import Origin
 from skillwire.trust.verify import check_entry, verify_skill_md
 
 

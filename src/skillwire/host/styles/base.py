@@ -20,9 +20,9 @@ from skillwire.issues import shown
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import shown_uri, split_uri
+from skillwire.text import clean_line
 from skillwire.trust.approval import FileChange, Reason
 from skillwire.trust.origin import Origin
-from skillwire.text import clean_line
 from skillwire.trust.verify import VerifiedFile, VerifiedSkill
 
 
@@ -31,7 +31,7 @@ def no_path(skill: RegisteredSkill) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Showing:
+class RenderContext:
     """What a text is made with: the limits, the fences' salt, and where a local `SKILL.md` is on disk."""
 
     limits: Limits = DEFAULT_LIMITS
@@ -101,15 +101,15 @@ class ToolSpec:
     action: ToolAction
 
 
-def spec_catalog(skills: Sequence[RegisteredSkill], showing: Showing) -> CatalogText:
+def spec_catalog(skills: Sequence[RegisteredSkill], showing: RenderContext) -> CatalogText:
     return render_catalog(skills, limits=showing.limits)
 
 
-def spec_skill_text(skill: VerifiedSkill, handle: str, showing: Showing) -> str:
+def spec_skill_text(skill: VerifiedSkill, handle: str, showing: RenderContext) -> str:
     return render_skill(skill, handle, limits=showing.limits, salt=showing.salt)
 
 
-def spec_file_text(file: VerifiedFile, handle: str, showing: Showing) -> str:
+def spec_file_text(file: VerifiedFile, handle: str, showing: RenderContext) -> str:
     return render_file(file, handle, salt=showing.salt)
 
 
@@ -133,7 +133,7 @@ def plain_confirmation(question: Question) -> str:
     return "\n".join(lines)
 
 
-def no_mentions(message: str, skills: Sequence[RegisteredSkill], showing: Showing) -> str:
+def no_mentions(message: str, skills: Sequence[RegisteredSkill], showing: RenderContext) -> str:
     return ""
 
 
@@ -172,15 +172,15 @@ class Style:
     spellings: Spellings = spec_spellings
     keeper: KeeperOf = nobody_keeps
 
-    # Showing
+    # RenderContext
     honoured: frozenset[str] = frozenset({"name", "description", "allowed-tools"})
     """The frontmatter fields that have an effect."""
-    catalog: Callable[[Sequence[RegisteredSkill], Showing], CatalogText] = spec_catalog
-    skill_text: Callable[[VerifiedSkill, str, Showing], str] = spec_skill_text
-    file_text: Callable[[VerifiedFile, str, Showing], str] = spec_file_text
+    catalog: Callable[[Sequence[RegisteredSkill], RenderContext], CatalogText] = spec_catalog
+    skill_text: Callable[[VerifiedSkill, str, RenderContext], str] = spec_skill_text
+    file_text: Callable[[VerifiedFile, str, RenderContext], str] = spec_file_text
     tag: Callable[[RegisteredSkill], str] = spec_tag
     confirmation: Callable[[Question], str] = plain_confirmation
-    mentions: Callable[[str, Sequence[RegisteredSkill], Showing], str] = no_mentions
+    mentions: Callable[[str, Sequence[RegisteredSkill], RenderContext], str] = no_mentions
 
     # Tools
     tools: tuple[ToolSpec, ...]

@@ -10,7 +10,7 @@ from typing import Any, Final
 from skillwire.catalog.naming import clean_handle, fold_handle
 from skillwire.catalog.registry import RegisteredSkill
 from skillwire.catalog.render import CatalogText, fit_catalog
-from skillwire.host.styles.base import Actions, Showing, Style, ToolSpec
+from skillwire.host.styles.base import Actions, RenderContext, Style, ToolSpec
 from skillwire.host.styles.ranks import local_keeps
 from skillwire.host.styles.texts import (
     fenced_skill,
@@ -52,7 +52,7 @@ def short_description(entry: SkillEntry) -> str | None:
     return found if isinstance(found, str) and found.strip() else None
 
 
-def catalog(skills: Sequence[RegisteredSkill], showing: Showing) -> CatalogText:
+def catalog(skills: Sequence[RegisteredSkill], showing: RenderContext) -> CatalogText:
     """The block. What it says of servers is there only when a server's skill is."""
 
     def item(skill: RegisteredSkill) -> str:
@@ -72,7 +72,7 @@ def catalog(skills: Sequence[RegisteredSkill], showing: Showing) -> CatalogText:
     return fit_catalog(skills, item, frame, limits=showing.limits)
 
 
-def mentions(message: str, skills: Sequence[RegisteredSkill], showing: Showing) -> str:
+def mentions(message: str, skills: Sequence[RegisteredSkill], showing: RenderContext) -> str:
     """The calls for the skills that a user's message mentions as `$name`, each once, in order."""
     by_name: dict[str, RegisteredSkill] = {fold_handle(skill.handle): skill for skill in skills}
     found: dict[str, RegisteredSkill] = {}
@@ -92,7 +92,7 @@ def mentions(message: str, skills: Sequence[RegisteredSkill], showing: Showing) 
     return "\n".join(["The user named these skills. Open each before you go on.", *lines]) if lines else ""
 
 
-def skill_text(skill: VerifiedSkill, handle: str, showing: Showing) -> str:
+def skill_text(skill: VerifiedSkill, handle: str, showing: RenderContext) -> str:
     """An opened skill. Its name and description are those of the file itself, as is the rest."""
     beside = supporting(skill, showing.limits)
     server = json.dumps(skill.origin.label)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from skillwire.skill.entries import JsonValue
-from skillwire.trust.guards import requested_tools
 from skillwire.text import clean_line
+from skillwire.trust.guards import requested_tools
 
 ALL_FIELDS: Final = frozenset(
     {"name", "description", "allowed-tools", "model", "effort", "when-to-use", "paths"}

@@ -8,7 +8,7 @@ from typing import Any, Final
 from skillwire.catalog.naming import clean_handle
 from skillwire.catalog.registry import RegisteredSkill
 from skillwire.catalog.render import CatalogText, fit_catalog
-from skillwire.host.styles.base import Actions, Question, Showing, Style, ToolSpec
+from skillwire.host.styles.base import Actions, Question, RenderContext, Style, ToolSpec
 from skillwire.host.styles.ranks import local_then_first_keeps
 from skillwire.host.styles.texts import (
     escape_body,
@@ -20,8 +20,8 @@ from skillwire.host.styles.texts import (
     skill_heading,
     supporting,
 )
-from skillwire.trust.origin import Origin
 from skillwire.text import clean_line, escape_markdown, escape_xml
+from skillwire.trust.origin import Origin
 from skillwire.trust.verify import VerifiedFile, VerifiedSkill
 
 ACTIVATE_TOOL: Final = "activate_skill"
@@ -38,7 +38,7 @@ def tag(skill: RegisteredSkill) -> str:
     return "" if skill.origin.is_local else f"[{source(skill.origin)}]"
 
 
-def catalog(skills: Sequence[RegisteredSkill], showing: Showing) -> CatalogText:
+def catalog(skills: Sequence[RegisteredSkill], showing: RenderContext) -> CatalogText:
     """An element for each skill, every string of a server escaped."""
 
     def item(skill: RegisteredSkill) -> str:
@@ -61,7 +61,7 @@ def catalog(skills: Sequence[RegisteredSkill], showing: Showing) -> CatalogText:
     return fit_catalog(skills, item, frame, limits=showing.limits)
 
 
-def skill_text(skill: VerifiedSkill, handle: str, showing: Showing) -> str:
+def skill_text(skill: VerifiedSkill, handle: str, showing: RenderContext) -> str:
     """An activated skill: where it is from, then its text, escaped and fenced, in an untrusted element."""
     beside = supporting(skill, showing.limits)
     files = [f"<file>{escape_xml(uri)}</file>" for _, uri in beside.files]
@@ -87,7 +87,7 @@ def skill_text(skill: VerifiedSkill, handle: str, showing: Showing) -> str:
     )
 
 
-def file_text(file: VerifiedFile, handle: str, showing: Showing) -> str:
+def file_text(file: VerifiedFile, handle: str, showing: RenderContext) -> str:
     """A file of an activated skill, as untrusted as the skill."""
     fenced = fenced_file(file, handle, prepare=escape_body, salt=showing.salt)
     trust = "" if file.origin.is_local else ' trust="untrusted"'

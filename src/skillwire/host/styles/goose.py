@@ -11,7 +11,7 @@ from skillwire.catalog.naming import clean_handle, plain_name, skill_path
 from skillwire.catalog.registry import RegisteredSkill
 from skillwire.catalog.render import LOAD_TOOL, CatalogText, fit_catalog
 from skillwire.errors import FormatError
-from skillwire.host.styles.base import Actions, Showing, Style, ToolSpec
+from skillwire.host.styles.base import Actions, RenderContext, Style, ToolSpec
 from skillwire.host.styles.ranks import local_keeps
 from skillwire.host.styles.schemes import is_uri
 from skillwire.host.styles.spec import READ_RESOURCE, RESOURCE_TOOL
@@ -53,7 +53,7 @@ def tag(skill: RegisteredSkill) -> str:
     return "" if skill.origin.is_local else f"MCP · {skill.origin.label}"
 
 
-def catalog(skills: Sequence[RegisteredSkill], showing: Showing) -> CatalogText:
+def catalog(skills: Sequence[RegisteredSkill], showing: RenderContext) -> CatalogText:
     """The section for each turn: a sentence, then a bullet for each skill."""
 
     def item(skill: RegisteredSkill) -> str:
@@ -82,7 +82,7 @@ def target(text: str, known: Callable[[str], bool]) -> Target:
     return Target(text)
 
 
-def skill_text(skill: VerifiedSkill, handle: str, showing: Showing) -> str:
+def skill_text(skill: VerifiedSkill, handle: str, showing: RenderContext) -> str:
     """A loaded skill, which ends in pointers to its files. Their bodies never come along."""
     handle = clean_handle(handle)
     beside = supporting(skill, showing.limits)
@@ -107,8 +107,8 @@ async def _load(host: Actions, arguments: Mapping[str, Any]) -> str:
     return await host.read(wanted.name, wanted.path)
 
 
-def _refused(message: str, remedy: str) -> FormatError:
-    return FormatError(Issue(rule="skill-name", message=message, remedy=remedy))
+def _refused(message: str, fix: str) -> FormatError:
+    return FormatError(Issue(rule="skill-name", message=message, fix=fix))
 
 
 STYLE: Final = Style(

@@ -38,9 +38,9 @@ SPEC_TOOLS: Final = (
     ToolSpec(
         name=LOAD_TOOL,
         description="Load a skill: instructions for a kind of task. Call it before you start on a task that "
-        "a skill in the catalogue fits. The result is reference text from the named origin.",
+        "a skill in the catalog fits. The result is reference text from the named origin.",
         parameters=(
-            ("name", "The skill's name in the catalogue, or its URI."),
+            ("name", "The skill's name in the catalog, or its URI."),
             ("server", "The server it is on; needed only with a URI that several servers could have."),
         ),
         required=("name",),

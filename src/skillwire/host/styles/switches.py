@@ -1,4 +1,4 @@
-"""Gates: switches that a user or an administrator closes. A closed gate empties a server's slot at once."""
+"""Switches: what a user or an administrator turned off. Turning a server off removes its skills at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from skillwire.trust.origin import Origin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gates:
+class Switches:
     """Which gates are open. All must be, for a server's skills to be seen."""
 
     admin: bool = True
@@ -31,4 +31,4 @@ class Gates:
         return ""
 
 
-OPEN = Gates()
+OPEN = Switches()

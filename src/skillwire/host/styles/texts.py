@@ -12,9 +12,9 @@ from skillwire.catalog.render import heading
 from skillwire.limits import Limits
 from skillwire.skill.entries import DYNAMIC
 from skillwire.skill.uris import SkillUri, path_below, skill_root
+from skillwire.text import clean_line
 from skillwire.trust.fence import Fenced, fence
 from skillwire.trust.paths import shown_path
-from skillwire.text import clean_line
 from skillwire.trust.verify import VerifiedFile, VerifiedSkill
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from skillwire.catalog.naming import clean_handle, plain_name, skill_path
 from skillwire.catalog.registry import RegisteredSkill
 from skillwire.catalog.render import READ_TOOL, CatalogText, fit_catalog
-from skillwire.host.styles.base import Showing, Style
+from skillwire.host.styles.base import RenderContext, Style
 from skillwire.host.styles.fields import ALL_FIELDS, typed_fields
 from skillwire.host.styles.ranks import highest_layer_keeps
 from skillwire.host.styles.spec import SPEC_TOOLS
@@ -46,7 +46,7 @@ def virtual_path(skill: RegisteredSkill) -> str:
     return f"<mcp:{skill.origin.label}:{path_name(skill.uri)}>"
 
 
-def catalog(skills: Sequence[RegisteredSkill], showing: Showing) -> CatalogText:
+def catalog(skills: Sequence[RegisteredSkill], showing: RenderContext) -> CatalogText:
     """One line for each skill: its name, where it is, what it does and when to use it."""
 
     def item(skill: RegisteredSkill) -> str:
@@ -67,7 +67,7 @@ def catalog(skills: Sequence[RegisteredSkill], showing: Showing) -> CatalogText:
     return fit_catalog(skills, item, frame, limits=showing.limits)
 
 
-def skill_text(skill: VerifiedSkill, handle: str, showing: Showing) -> str:
+def skill_text(skill: VerifiedSkill, handle: str, showing: RenderContext) -> str:
     """The verified text as it stands: no line of it is expanded or run."""
     beside = supporting(skill, showing.limits)
     handle = clean_handle(handle)

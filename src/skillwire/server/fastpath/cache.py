@@ -1,4 +1,4 @@
-"""Shelf: a few things kept ready by key, within a bound on the bytes they take."""
+"""ResponseCache: a few things kept ready by key, within a bound on the bytes they take."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Kept = TypeVar("Kept")
 _OVERHEAD = 400
 
 
-class Shelf(Generic[Kept]):
+class ResponseCache(Generic[Kept]):
     """Keeps what was put there last. When there is no more room, what was put there first goes."""
 
     def __init__(self, most_bytes: int) -> None:

@@ -1,4 +1,4 @@
-"""FastLane: answers to the commonest requests of the 2026-07-28 era, without the SDK on the way.
+"""FastPath: answers to the commonest requests of the 2026-07-28 era, without the SDK on the way.
 
 On that era each request stands alone and carries its own envelope, so a request that is well formed in every
 respect can be answered from the library at once. The lane is strict where the SDK is lenient: it takes only
@@ -16,13 +16,13 @@ from json.encoder import encode_basestring
 from typing import Final, TypeGuard
 
 from skillwire.errors import Refusal
-from skillwire.server.results import SkillAnswers
-from skillwire.server.catalog import Catalogue
-from skillwire.server.fastpath.cache import Shelf
-from skillwire.server.legacy.features import Surfaces
+from skillwire.server.catalog import Catalog
+from skillwire.server.fastpath.cache import ResponseCache
+from skillwire.server.legacy.features import LegacyFeatures
+from skillwire.server.results import SkillResults
 from skillwire.skill.entries import JsonObject, JsonValue, SkillEntry
 from skillwire.skill.uris import parse_uri
-from skillwire.sources.base import Seal
+from skillwire.sources.base import Validator
 from skillwire.wire.v1 import (
     DIRECTORY_READ_SETTING,
     EXTENSION_ID,
@@ -64,7 +64,7 @@ _LONGEST_NUMBER: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class LaneRequest:
+class FastRequest:
     """A request that the lane understands. `id_json` is its id as it goes into the answer.
 
     `key` is all of it but its id, where that is known to be the only difference to the next such request.
@@ -87,33 +87,33 @@ class LaneRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptAnswer:
-    """An answer, from what follows its id. It stands while the catalogue and the file behind it are the same.
+class CachedResponse:
+    """An answer, from what follows its id. It stands while the catalog and the file behind it are the same.
 
-    `method` and `name` are those of `LaneRequest`, as they stand in the head of an HTTP request.
+    `method` and `name` are those of `FastRequest`, as they stand in the head of an HTTP request.
     """
 
     tail: bytes
     method: bytes
     name: bytes | None
-    catalogue: Catalogue
-    seal: Seal | None
+    catalog: Catalog
+    seal: Validator | None
 
     def to(self, id_json: bytes) -> bytes:
         """The whole answer to a request with this id."""
         return _HEAD + id_json + self.tail
 
 
-def discovery(instructions: str, surfaces: Surfaces, *, watched: bool) -> JsonObject:
+def discovery(instructions: str, legacy_features: LegacyFeatures, *, watched: bool) -> JsonObject:
     """What a server says of itself to `server/discover`; the SDK says the same, which a test holds."""
     changes: JsonObject = {"listChanged": watched}
     capabilities: JsonObject = {
         "extensions": {EXTENSION_ID: {DIRECTORY_READ_SETTING: True}},
         "resources": {"subscribe": watched, **changes},
     }
-    if surfaces.tools != "never":
+    if legacy_features.tools != "never":
         capabilities["tools"] = changes
-    if surfaces.prompts:
+    if legacy_features.prompts:
         capabilities["prompts"] = changes
     return {
         "supportedVersions": [ERA],
@@ -125,21 +125,21 @@ def discovery(instructions: str, surfaces: Surfaces, *, watched: bool) -> JsonOb
     }
 
 
-class FastLane:
+class FastPath:
     """Answers requests of one server. `discovery` is what it says of itself; without it, the SDK says it."""
 
     def __init__(
-        self, answers: SkillAnswers, server_info: Mapping[str, JsonValue], discovery: JsonObject | None = None
+        self, answers: SkillResults, server_info: Mapping[str, JsonValue], discovery: JsonObject | None = None
     ) -> None:
         self._answers = answers
         self._stamp = b',"_meta":' + _encode({_SERVER_KEY: dict(server_info)})
         self._discovery = None if discovery is None else _encode(discovery)[:-1]
         # An entry's JSON is made once. The entry is kept beside it, so that a new one is never mistaken.
         self._entries: dict[str, tuple[SkillEntry, bytes]] = {}
-        self._requests: Shelf[LaneRequest] = Shelf(_KEPT_REQUEST_BYTES)
-        self._kept: Shelf[KeptAnswer] = Shelf(_KEPT_ANSWER_BYTES)
+        self._requests: ResponseCache[FastRequest] = ResponseCache(_KEPT_REQUEST_BYTES)
+        self._kept: ResponseCache[CachedResponse] = ResponseCache(_KEPT_ANSWER_BYTES)
 
-    def again(self, body: bytes) -> tuple[bytes, KeptAnswer] | None:
+    def again(self, body: bytes) -> tuple[bytes, CachedResponse] | None:
         """The answer to a request that was answered before, if it still stands, and the id to give it.
 
         What was kept is the lane's own answer to the same bytes, id apart. It stands while every source has
@@ -150,29 +150,29 @@ class FastLane:
         kept = self._kept.get(key)
         if kept is None:
             return None
-        if kept.catalogue is self._answers.library.catalogue_now() and (
-            kept.seal is None or kept.seal.holds()
+        if kept.catalog is self._answers.library.catalog_now() and (
+            kept.seal is None or kept.seal.is_fresh()
         ):
             return id_json, kept
         self._kept.drop(key)
         return None
 
-    def match(self, body: bytes) -> LaneRequest | None:
+    def match(self, body: bytes) -> FastRequest | None:
         """The request in a message, when the lane understands all of it."""
         id_json, key = _cut_id(body)
         seen = self._requests.get(key) if key else None
         if seen is not None:
-            return LaneRequest(seen.method, id_json, seen.uri, seen.cursor, key)
+            return FastRequest(seen.method, id_json, seen.uri, seen.cursor, key)
         request = self._parse(body)
         # A body that differs from this one in its number alone need not be parsed again. No second id, in
         # whatever spelling, may hide in what is kept.
         if request is None or request.id_json != id_json or b'"id"' in key or b"\\" in key:
             return request
-        request = LaneRequest(request.method, id_json, request.uri, request.cursor, key)
+        request = FastRequest(request.method, id_json, request.uri, request.cursor, key)
         self._requests.put(key, request)
         return request
 
-    def _parse(self, body: bytes) -> LaneRequest | None:
+    def _parse(self, body: bytes) -> FastRequest | None:
         try:
             request: object = json.loads(body)
         except (ValueError, RecursionError):
@@ -193,13 +193,13 @@ class FastLane:
             return None
         if ("cursor" in params and cursor is None) or not _is_plain_envelope(params.get("_meta")):
             return None
-        return LaneRequest(method, id_json, uri if isinstance(uri, str) else None, cursor)
+        return FastRequest(method, id_json, uri if isinstance(uri, str) else None, cursor)
 
-    async def answer(self, request: LaneRequest) -> bytes | None:
+    async def answer(self, request: FastRequest) -> bytes | None:
         """The whole JSON-RPC answer, or `None` when it is for the SDK to give."""
         library = self._answers.library
         try:
-            catalogue = await self._answers.catalogue()
+            catalog = await self._answers.catalog()
             result = await self._result(request)
         except Refusal:
             return None
@@ -207,23 +207,23 @@ class FastLane:
             return None
         tail = b',"result":' + result + self._stamp + b"}}"
         # What changed meanwhile may or may not be in this answer.
-        if request.key and library.catalogue_now() is catalogue:
-            self._keep(request, tail, catalogue)
+        if request.key and library.catalog_now() is catalog:
+            self._keep(request, tail, catalog)
         return _HEAD + request.id_json + tail
 
-    def _keep(self, request: LaneRequest, tail: bytes, catalogue: Catalogue) -> None:
+    def _keep(self, request: FastRequest, tail: bytes, catalog: Catalog) -> None:
         """Keep an answer that can be known to stand. Pages are large and cut quickly: they are not kept."""
-        seal: Seal | None = None
+        seal: Validator | None = None
         if request.method == METHOD_READ:
             seal = self._answers.library.seal(parse_uri(request.uri or ""))
             if seal is None:
                 return
         elif request.method not in (METHOD_GET, METHOD_DISCOVER):
             return
-        kept = KeptAnswer(tail, request.method.encode("ascii"), request.name, catalogue, seal)
+        kept = CachedResponse(tail, request.method.encode("ascii"), request.name, catalog, seal)
         self._kept.put(request.key, kept, len(tail))
 
-    async def _result(self, request: LaneRequest) -> bytes | None:
+    async def _result(self, request: FastRequest) -> bytes | None:
         """The result without its closing brace."""
         answers, uri = self._answers, request.uri or ""
         match request.method:

@@ -11,13 +11,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from skillwire.errors import SourceError
+from skillwire.server.doorway import VISIT, Door, Doorway
+from skillwire.server.fastpath.parse import FastPath
+from skillwire.server.heads import HeadRules
 from skillwire.server.http.address import Address
 from skillwire.server.http.auth import BearerAuth, BearerToken
-from skillwire.server.doorway import VISIT, Door, Doorway
-from skillwire.server.http.front import HttpFront
-from skillwire.server.heads import HeadRules
-from skillwire.server.fastpath.parse import FastLane
-from skillwire.server.http.lazy import Asgi, LateApp, LifespanApp, Message, Receive, Scope, Send
+from skillwire.server.http.front import FastPathMiddleware
+from skillwire.server.http.lazy import Asgi, LazyApp, LifespanApp, Message, Receive, Scope, Send
 from skillwire.server.http.streams import EventStreams
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _BACKLOG: Final = 2048
 
 
 def http_app(
-    lane: FastLane | None,
+    lane: FastPath | None,
     server: Callable[[], Server[Any]],
     *,
     around: Callable[[], AbstractAsyncContextManager[object]],
@@ -54,7 +54,7 @@ def http_app(
 
     secret = None if token is None else BearerToken(token)
     rules = HeadRules(path=MCP_PATH, hosts=names, token=secret)
-    front = HttpFront(lane, LateApp(load, around), rules=rules, health=HEALTH_PATH)
+    front = FastPathMiddleware(lane, LazyApp(load, around), rules=rules, health=HEALTH_PATH)
     guarded = front if secret is None else BearerAuth(front, secret, open_paths=frozenset({HEALTH_PATH}))
     return HttpApp(guarded, None if lane is None else Door(lane, rules))
 

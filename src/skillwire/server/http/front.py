@@ -1,4 +1,4 @@
-"""HttpFront: the fast lane over HTTP, in front of the SDK's application.
+"""FastPathMiddleware: the fast lane over HTTP, in front of the SDK's application.
 
 A request goes through the lane when everything about it is as the SDK would have it: path, method, headers
 and body. Anything else, an odd header, a session, a stream, an origin, is passed on untouched, body and all.
@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import asyncio
 
+from skillwire.server.fastpath.parse import FastPath
 from skillwire.server.heads import HeadRules, RequestHead
-from skillwire.server.fastpath.parse import FastLane
-from skillwire.server.http.lazy import LateApp, Message, Receive, Scope, Send
+from skillwire.server.http.lazy import LazyApp, Message, Receive, Scope, Send
 
 
-class HttpFront:
+class FastPathMiddleware:
     """Answers what the lane can, gives the rest to the application behind, and says that it is well."""
 
-    def __init__(self, lane: FastLane | None, behind: LateApp, *, rules: HeadRules, health: str) -> None:
+    def __init__(self, lane: FastPath | None, behind: LazyApp, *, rules: HeadRules, health: str) -> None:
         self._lane = lane
         self._behind = behind
         self._rules = rules
@@ -34,7 +34,7 @@ class HttpFront:
             case _:
                 await self._behind(scope, receive, send)
 
-    async def _answer(self, lane: FastLane, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _answer(self, lane: FastPath, scope: Scope, receive: Receive, send: Send) -> None:
         is_plain = scope["method"] == "POST" and not scope.get("query_string")
         head = self._rules.check(scope["headers"]) if is_plain else None
         if head is None:
@@ -60,7 +60,7 @@ class HttpFront:
         await send({"type": "http.response.body", "body": answer})
 
 
-async def _answer(lane: FastLane, head: RequestHead, body: bytes) -> bytes | None:
+async def _answer(lane: FastPath, head: RequestHead, body: bytes) -> bytes | None:
     """The answer from the lane, when it has one and the head says of the body what is in it."""
     again = lane.again(body)
     if again is not None:
@@ -94,7 +94,7 @@ async def _say_well(scope: Scope, send: Send) -> None:
     await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
 
-async def _lifespan(behind: LateApp, receive: Receive, send: Send) -> None:
+async def _lifespan(behind: LazyApp, receive: Receive, send: Send) -> None:
     """Keep the application behind alive between start-up and shutdown."""
     stopping = asyncio.Event()
     await receive()

@@ -1,4 +1,4 @@
-"""LateApp: an ASGI application that is made when it is first needed.
+"""LazyApp: an ASGI application that is made when it is first needed.
 
 Importing the SDK takes longer than reading a hundred skills. Most requests never need it, so the socket is
 open and answering before it is there; the first request that does need it waits for it.
@@ -25,7 +25,7 @@ class LifespanApp(Protocol):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 
 
-class LateApp:
+class LazyApp:
     """Stands for an application that `load` makes in a thread, once. `live` keeps it open meanwhile."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Surfaces: in which older ways a server tells of its skills, beside the extension. Each is a switch."""
+"""LegacyFeatures: what a server offers to clients without the extension. Each is a switch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ToolsMode: TypeAlias = Literal["auto", "always", "never"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surfaces:
+class LegacyFeatures:
     """What is served for clients that do not know the extension; `docs/clients.md` says which reads what.
 
     `index` is the shape of `skill://index.json`. `tools` in `auto` are hidden from clients that know the
@@ -24,5 +24,5 @@ class Surfaces:
     prompts: bool = True
 
 
-ALL_OFF = Surfaces(index="off", manifests=False, prompt_xml=False, tools="never", prompts=False)
+ALL_OFF = LegacyFeatures(index="off", manifests=False, prompt_xml=False, tools="never", prompts=False)
 """The extension and nothing else."""

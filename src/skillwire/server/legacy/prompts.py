@@ -7,12 +7,12 @@ from mcp.shared.exceptions import MCPError
 
 from skillwire.errors import AmbiguousName, FormatError, SkillNotFound
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.server.results import CacheAdvice
 from skillwire.server.cursors import cut_page
-from skillwire.server.library import SkillLibrary
 from skillwire.server.handlers import Context, is_modern
-from skillwire.server.legacy.tool_names import Roll
+from skillwire.server.legacy.tool_names import SkillNames
 from skillwire.server.legacy.tools import skill_text
+from skillwire.server.library import SkillLibrary
+from skillwire.server.results import CacheAdvice
 from skillwire.skill.entries import JsonObject, JsonValue, SkillEntry
 
 _TASK = "task"
@@ -25,7 +25,7 @@ class SkillPrompts:
         self._library = library
         self._cache = cache
         self._limits = limits
-        self._roll: Roll | None = None
+        self._roll: SkillNames | None = None
 
     async def list_prompts(self, ctx: Context, params: types.PaginatedRequestParams | None) -> JsonObject:
         roll = await self._current()
@@ -68,10 +68,10 @@ class SkillPrompts:
             return True
         return True
 
-    async def _current(self) -> Roll:
-        catalogue = await self._library.catalogue()
-        if self._roll is None or self._roll.catalogue is not catalogue:
-            self._roll = Roll(catalogue)
+    async def _current(self) -> SkillNames:
+        catalog = await self._library.catalog()
+        if self._roll is None or self._roll.catalog is not catalog:
+            self._roll = SkillNames(catalog)
         return self._roll
 
 

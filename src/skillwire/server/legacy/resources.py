@@ -1,4 +1,4 @@
-"""Auxiliaries: the resources that tell of skills and are none, for clients of older dialects.
+"""LegacyResources: the resources that tell of skills and are none, for clients of older dialects.
 
 `skill://index.json`, `skill://prompt-xml`, and `skill://NAME/_manifest` for skills whose path is their name.
 No URI means two things: where a skill, a directory or a file has the URI of one of these, the skill has it.
@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.server.catalog import Catalogue
+from skillwire.server.catalog import Catalog
 from skillwire.server.cursors import Page, cut_page
 from skillwire.server.difference import has_same_metadata
-from skillwire.server.legacy.features import Surfaces
+from skillwire.server.legacy.features import LegacyFeatures
 from skillwire.skill.drafts import Dialect
 from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.uris import SKILL_FILE, SkillUri, skill_root
 from skillwire.wire.index import INDEX_URI
 from skillwire.wire.index_writer import write_index
+from skillwire.wire.legacy import is_legacy_resource
 from skillwire.wire.manifest import write_manifest
-from skillwire.wire.legacy import is_auxiliary
 from skillwire.wire.prompt_xml import PROMPT_XML_URI, write_prompt_xml
 from skillwire.wire.scan import MANIFEST
 
@@ -35,7 +35,7 @@ _SHAPES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class AuxiliaryResource:
+class LegacyResource:
     """One of these resources, as it is listed."""
 
     uri: SkillUri
@@ -46,40 +46,38 @@ class AuxiliaryResource:
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    """Everything in `resources/list`, made from one catalogue."""
+    """Everything in `resources/list`, made from one catalog."""
 
-    catalogue: Catalogue
-    items: tuple[SkillEntry | AuxiliaryResource, ...]
+    catalog: Catalog
+    items: tuple[SkillEntry | LegacyResource, ...]
     keys: tuple[str, ...]
 
 
-class Auxiliaries:
-    """What there is of these resources for a catalogue. What was made last is kept."""
+class LegacyResources:
+    """What there is of these resources for a catalog. What was made last is kept."""
 
-    def __init__(self, surfaces: Surfaces, *, limits: Limits = DEFAULT_LIMITS) -> None:
-        self._surfaces = surfaces
+    def __init__(self, legacy_features: LegacyFeatures, *, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._surfaces = legacy_features
         self._limits = limits
         self._listing: _Listing | None = None
-        self._made: tuple[Catalogue, dict[str, bytes]] | None = None
+        self._made: tuple[Catalog, dict[str, bytes]] | None = None
 
-    def page(
-        self, catalogue: Catalogue, cursor: str | None, *, size: int
-    ) -> Page[SkillEntry | AuxiliaryResource]:
+    def page(self, catalog: Catalog, cursor: str | None, *, size: int) -> Page[SkillEntry | LegacyResource]:
         """A page of `resources/list`: each `SKILL.md`, and these resources among them."""
         listing = self._listing
-        if listing is None or listing.catalogue is not catalogue:
-            items = sorted([*catalogue.listed, *self._resources(catalogue)], key=lambda item: item.uri)
-            listing = _Listing(catalogue, tuple(items), tuple(item.uri for item in items))
+        if listing is None or listing.catalog is not catalog:
+            items = sorted([*catalog.listed, *self._resources(catalog)], key=lambda item: item.uri)
+            listing = _Listing(catalog, tuple(items), tuple(item.uri for item in items))
             self._listing = listing
         return cut_page(listing.items, listing.keys, cursor, size=size, listing="resources")
 
-    def content(self, catalogue: Catalogue, uri: SkillUri) -> bytes | None:
+    def content(self, catalog: Catalog, uri: SkillUri) -> bytes | None:
         """The bytes of one of these resources; `None` when there is none at this URI."""
-        if not is_auxiliary(uri):
+        if not is_legacy_resource(uri):
             return None
         if uri in (INDEX_URI, PROMPT_XML_URI):
-            return self._whole(catalogue, uri) if self._has(catalogue, uri) else None
-        entry = catalogue.by_uri.get(SkillUri(f"{uri.removesuffix(MANIFEST)}{SKILL_FILE}"))
+            return self._whole(catalog, uri) if self._has(catalog, uri) else None
+        entry = catalog.by_uri.get(SkillUri(f"{uri.removesuffix(MANIFEST)}{SKILL_FILE}"))
         if entry is None or manifest_uri(entry) != uri or not self._has_manifest(entry):
             return None
         return write_manifest(entry)
@@ -91,24 +89,24 @@ class Auxiliaries:
     def has_manifests(self) -> bool:
         return self._surfaces.manifests
 
-    def _resources(self, catalogue: Catalogue) -> Iterator[AuxiliaryResource]:
-        if self._has(catalogue, INDEX_URI):
-            yield AuxiliaryResource(
+    def _resources(self, catalog: Catalog) -> Iterator[LegacyResource]:
+        if self._has(catalog, INDEX_URI):
+            yield LegacyResource(
                 SkillUri(INDEX_URI), "index.json", "The skills of this server, as one index.", JSON
             )
-        if self._has(catalogue, PROMPT_XML_URI):
-            yield AuxiliaryResource(
+        if self._has(catalog, PROMPT_XML_URI):
+            yield LegacyResource(
                 SkillUri(PROMPT_XML_URI), "prompt-xml", "The skills of this server, for a system prompt.", XML
             )
-        for entry in catalogue.listed:
+        for entry in catalog.listed:
             uri = manifest_uri(entry)
             if uri is not None and self._has_manifest(entry):
                 description = f"The files of the skill {entry.name}, with sizes and hashes."
-                yield AuxiliaryResource(uri, f"{entry.name}/{MANIFEST}", description, JSON)
+                yield LegacyResource(uri, f"{entry.name}/{MANIFEST}", description, JSON)
 
-    def _has(self, catalogue: Catalogue, uri: str) -> bool:
+    def _has(self, catalog: Catalog, uri: str) -> bool:
         is_on = self._surfaces.index != "off" if uri == INDEX_URI else self._surfaces.prompt_xml
-        return is_on and not catalogue.has_directory(uri)
+        return is_on and not catalog.has_directory(uri)
 
     def _has_manifest(self, entry: SkillEntry) -> bool:
         """Whether a skill has a manifest that tells all: every file, none beyond what that dialect reads."""
@@ -120,20 +118,20 @@ class Auxiliaries:
             for file in entry.resources
         )
 
-    def _whole(self, catalogue: Catalogue, uri: str) -> bytes:
+    def _whole(self, catalog: Catalog, uri: str) -> bytes:
         if self._made is None:
-            self._made = (catalogue, {})
-        elif self._made[0] is not catalogue:
+            self._made = (catalog, {})
+        elif self._made[0] is not catalog:
             # An edit of bytes alone changes nothing in a resource that has no digests.
-            is_kept = has_same_metadata(self._made[0], catalogue)
+            is_kept = has_same_metadata(self._made[0], catalog)
             kept = {at: made for at, made in self._made[1].items() if is_kept and not self._has_digests(at)}
-            self._made = (catalogue, kept)
+            self._made = (catalog, kept)
         made = self._made[1]
         if uri not in made:
             if uri == INDEX_URI:
-                made[uri] = write_index(catalogue.listed, _SHAPES[self._surfaces.index])
+                made[uri] = write_index(catalog.listed, _SHAPES[self._surfaces.index])
             else:
-                made[uri] = write_prompt_xml(catalogue.listed)
+                made[uri] = write_prompt_xml(catalog.listed)
         return made[uri]
 
     def _has_digests(self, uri: str) -> bool:

@@ -1,4 +1,4 @@
-"""Roll: the names by which tools and prompts call the skills of a catalogue.
+"""SkillNames: the names by which tools and prompts call the skills of a catalog.
 
 A skill that shares its name with no other goes by it. Others go by their path, such as `team/release-notes`;
 the path works for every skill.
@@ -13,36 +13,36 @@ from functools import cached_property
 
 from skillwire.errors import AmbiguousName, SkillNotFound
 from skillwire.issues import shown
-from skillwire.server.catalog import Catalogue
+from skillwire.server.catalog import Catalog
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SCHEME, SkillUri, skill_root, split_uri
 
 
-class Roll:
-    """The names of one catalogue. `names` are those of the skills that are listed, in their order."""
+class SkillNames:
+    """The names of one catalog. `names` are those of the skills that are listed, in their order."""
 
-    def __init__(self, catalogue: Catalogue) -> None:
-        self.catalogue = catalogue
-        shared = Counter(entry.name for entry in catalogue.entries)
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        shared = Counter(entry.name for entry in catalog.entries)
         self.names: dict[str, SkillEntry] = {
-            entry.name if shared[entry.name] == 1 else path_of(entry): entry for entry in catalogue.listed
+            entry.name if shared[entry.name] == 1 else path_of(entry): entry for entry in catalog.listed
         }
 
     @cached_property
     def _by_path(self) -> dict[str, SkillEntry]:
-        return {path_of(entry): entry for entry in self.catalogue.entries}
+        return {path_of(entry): entry for entry in self.catalog.entries}
 
     @cached_property
     def _by_name(self) -> dict[str, list[SkillEntry]]:
         found: defaultdict[str, list[SkillEntry]] = defaultdict(list)
-        for entry in self.catalogue.entries:
+        for entry in self.catalog.entries:
             found[entry.name].append(entry)
         return found
 
     def find(self, name: str) -> SkillEntry:
         """The skill of a name, a path or a URI; else `SkillNotFound`, or `AmbiguousName` with all paths."""
         wanted = name.strip().strip("/")
-        entry = self._by_path.get(wanted) or self.catalogue.by_uri.get(SkillUri(wanted))
+        entry = self._by_path.get(wanted) or self.catalog.by_uri.get(SkillUri(wanted))
         if entry is not None:
             return entry
         called = self._by_name.get(wanted, [])

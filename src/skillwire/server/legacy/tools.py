@@ -1,6 +1,6 @@
 """SkillTools: skills for clients that know only tools. This is the server speaking about its own files.
 
-`load_skill` gives a `SKILL.md` as it is, `read_skill_file` a file beside it. A large catalogue does not fit
+`load_skill` gives a `SKILL.md` as it is, `read_skill_file` a file beside it. A large catalog does not fit
 into the description of a tool; then there is `search_skills` instead.
 """
 
@@ -18,12 +18,12 @@ from skillwire.catalog.matching import Matcher
 from skillwire.errors import AmbiguousName, FormatError, SkillNotFound
 from skillwire.issues import shown
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.server.results import CacheAdvice, file_content
-from skillwire.server.catalog import Catalogue
-from skillwire.server.library import SkillLibrary
+from skillwire.server.catalog import Catalog
 from skillwire.server.handlers import Context, is_modern
-from skillwire.server.legacy.tool_names import Roll
 from skillwire.server.legacy.features import ToolsMode
+from skillwire.server.legacy.tool_names import SkillNames
+from skillwire.server.library import SkillLibrary
+from skillwire.server.results import CacheAdvice, file_content
 from skillwire.skill.entries import DYNAMIC, JsonObject, JsonValue, SkillEntry
 from skillwire.skill.uris import child_uri, path_below, skill_root
 from skillwire.text import clean_line
@@ -38,9 +38,9 @@ _READ_ONLY: Final[JsonObject] = {"readOnlyHint": True, "openWorldHint": False}
 
 @dataclass(frozen=True)
 class _Made:
-    """What was made from one catalogue."""
+    """What was made from one catalog."""
 
-    roll: Roll
+    roll: SkillNames
     tools: tuple[JsonObject, ...]
 
     @cached_property
@@ -70,7 +70,7 @@ class SkillTools:
             raise MCPError(types.INVALID_PARAMS, "there is one page; start without a cursor")
         tools: list[JsonValue] = []
         if self._mode == "always" or not knows_extension(ctx):
-            tools.extend(self._from(await self._library.catalogue()).tools)
+            tools.extend(self._from(await self._library.catalog()).tools)
         result: JsonObject = {"tools": tools}
         if is_modern(ctx):
             # Whoever shares an answer must not give one client's list to another kind of client.
@@ -97,14 +97,14 @@ class SkillTools:
         """What a tool takes; `None` when it is none of ours."""
         return _SCHEMAS.get(name)
 
-    def differs(self, before: Catalogue, after: Catalogue) -> bool:
+    def differs(self, before: Catalog, after: Catalog) -> bool:
         """Whether the list of tools is another one."""
         known = self._made
-        old = known.tools if known and known.roll.catalogue is before else self._tools(Roll(before))
+        old = known.tools if known and known.roll.catalog is before else self._tools(SkillNames(before))
         return old != self._from(after).tools
 
     async def _content(self, tool: str, arguments: Mapping[str, Any]) -> JsonObject:
-        made = self._from(await self._library.catalogue())
+        made = self._from(await self._library.catalog())
         if tool == SEARCH:
             return _text(self._found(made, _argument(arguments, "query")))
         entry = made.roll.find(_argument(arguments, "name"))
@@ -125,14 +125,14 @@ class SkillTools:
         lines = [_line(name, made.roll.names[name], self._limits) for name in names]
         return "\n".join([*_within(lines, self._limits.search_chars), f"Load one with {LOAD}."])
 
-    def _from(self, catalogue: Catalogue) -> _Made:
+    def _from(self, catalog: Catalog) -> _Made:
         made = self._made
-        if made is None or made.roll.catalogue is not catalogue:
-            roll = Roll(catalogue)
+        if made is None or made.roll.catalog is not catalog:
+            roll = SkillNames(catalog)
             made = self._made = _Made(roll, self._tools(roll))
         return made
 
-    def _tools(self, roll: Roll) -> tuple[JsonObject, ...]:
+    def _tools(self, roll: SkillNames) -> tuple[JsonObject, ...]:
         if not roll.names:
             return ()
         what = "Load a skill: instructions for one kind of task. Do so before you start on such a task."

@@ -1,4 +1,4 @@
-"""Outlet: whole messages to a descriptor, one after the other, without ever holding up the event loop."""
+"""LineWriter: whole messages to a descriptor, one after the other, without ever holding up the event loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PIPE_BUF: Final = getattr(select, "PIPE_BUF", 0)
 _SELECTABLE: Final = 1024
 
 
-class Outlet:
+class LineWriter:
     """Writes at once what the descriptor takes at once; a thread of its own waits for the rest."""
 
     def __init__(self, descriptor: int) -> None:

@@ -1,4 +1,4 @@
-"""Backstage: the SDK's server behind a stream of lines, opened when it is first needed."""
+"""SdkSession: the SDK's server behind a stream of lines, opened when it is first needed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PATIENCE_SECONDS: Final = 5.0
 Write: TypeAlias = Callable[[bytes], Awaitable[None]]
 
 
-class Backstage:
+class SdkSession:
     """Feeds lines to the SDK and gives what it answers to `write`."""
 
     def __init__(self, server: Server[Any], write: Write) -> None:

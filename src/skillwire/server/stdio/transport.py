@@ -19,20 +19,20 @@ from typing import TYPE_CHECKING, Any, Final, TypeGuard
 import anyio
 
 from skillwire.limits import DEFAULT_LIMITS
+from skillwire.server.fastpath.parse import ENVELOPE, VERSION_KEY, FastPath
 from skillwire.server.stdio.line_reader import lines_from
-from skillwire.server.fastpath.parse import ENVELOPE, VERSION_KEY, FastLane
-from skillwire.server.stdio.line_writer import Outlet
+from skillwire.server.stdio.line_writer import LineWriter
 
 if TYPE_CHECKING:
-    from skillwire.server.stdio.sdk_session import Backstage
+    from skillwire.server.stdio.sdk_session import SdkSession
 
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
 
-BackstageMaker = Callable[[Callable[[bytes], Awaitable[None]]], "Backstage"]
+BackstageMaker = Callable[[Callable[[bytes], Awaitable[None]]], "SdkSession"]
 
 
-async def serve_stdio(lane: FastLane | None, make_backstage: BackstageMaker) -> None:
+async def serve_stdio(lane: FastPath | None, make_backstage: BackstageMaker) -> None:
     """Serve one client over descriptors 0 and 1 until it goes away."""
     wire_in, wire_out = os.dup(0), os.dup(1)
     with open(os.devnull, "rb") as nothing:  # noqa: ASYNC230, PTH123 - opening the null device does not wait
@@ -40,7 +40,7 @@ async def serve_stdio(lane: FastLane | None, make_backstage: BackstageMaker) -> 
     os.dup2(2, 1)
     with suppress(BrokenPipeError):
         async with AsyncExitStack() as stack:
-            conversation = _Conversation(lane, make_backstage, Outlet(wire_out), stack)
+            conversation = _Conversation(lane, make_backstage, LineWriter(wire_out), stack)
             async for lines in lines_from(wire_in, conversation.answer_at_once):
                 for line in lines:
                     await conversation.take(line)
@@ -52,26 +52,26 @@ class _Conversation:
 
     def __init__(
         self,
-        lane: FastLane | None,
+        lane: FastPath | None,
         make_backstage: BackstageMaker,
-        outlet: Outlet,
+        outlet: LineWriter,
         stack: AsyncExitStack,
     ) -> None:
         self._lane = lane
         self._make_backstage = make_backstage
         self._outlet = outlet
         self._stack = stack
-        self._backstage: Backstage | None = None
+        self._sdk_session: SdkSession | None = None
         self._is_modern = False
 
     async def take(self, line: bytes | None) -> None:
         if line is None:
             await self._outlet.write(_refusal(None))
         elif line.strip() and not await self._answer(line):
-            backstage = self._backstage or await self._open()
+            sdk_session = self._sdk_session or await self._open()
             if self._lane is not None and not self._is_modern:
                 self._decide_era(line)
-            if not await backstage.feed(line):
+            if not await sdk_session.feed(line):
                 await self._outlet.write(_refusal(line))
 
     def answer_at_once(self, chunk: bytes) -> bytes:
@@ -91,8 +91,8 @@ class _Conversation:
         return chunk[start:] if start else chunk
 
     async def end(self) -> None:
-        if self._backstage is not None:
-            await self._backstage.end()
+        if self._sdk_session is not None:
+            await self._sdk_session.end()
 
     async def _answer(self, line: bytes) -> bool:
         """Answer from the lane; false when the SDK has to."""
@@ -104,15 +104,15 @@ class _Conversation:
         await self._outlet.write(answer + b"\n")
         return True
 
-    async def _open(self) -> Backstage:
+    async def _open(self) -> SdkSession:
         # Importing the SDK takes a while; signals are heard meanwhile.
-        backstage = await asyncio.to_thread(self._make_backstage, self._outlet.write)
-        self._backstage = backstage
+        sdk_session = await asyncio.to_thread(self._make_backstage, self._outlet.write)
+        self._sdk_session = sdk_session
         # Entered by the task that will leave it, and not before: most conversations need no group of tasks.
-        backstage.start(await self._stack.enter_async_context(anyio.create_task_group()))
+        sdk_session.start(await self._stack.enter_async_context(anyio.create_task_group()))
         if self._is_modern:
-            await backstage.open_modern(dict(ENVELOPE))
-        return backstage
+            await sdk_session.open_modern(dict(ENVELOPE))
+        return sdk_session
 
     def _decide_era(self, line: bytes) -> None:
         """The SDK decides by the first request; on the 2025 era the lane is closed."""

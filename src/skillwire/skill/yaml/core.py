@@ -29,11 +29,11 @@ from skillwire.errors import FormatError
 from skillwire.issues import Issue, shown
 from skillwire.limits import Limits
 from skillwire.skill.entries import JsonObject, JsonValue
+from skillwire.skill.yaml.diagnose import explain
+from skillwire.skill.yaml.escapes import Escapes, escapes_for
 from skillwire.skill.yaml.events import FastParser
 from skillwire.skill.yaml.layout import breaks_in_doubt, ends_in_doubt, overlong_name, unindented_lines
-from skillwire.skill.yaml.diagnose import explain
 from skillwire.skill.yaml.scalars import CORE_TAG, NotFiniteError, TagError, plain_scalar, tagged_scalar
-from skillwire.skill.yaml.escapes import StandIns, stand_ins_for
 
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|\r(?!\n)")
 
@@ -87,11 +87,11 @@ class _Loader:
         self._lines: dict[str, int] = {}
         self._roots: list[JsonValue] = []
         self._source: list[str] = []
-        self._stand_ins: StandIns | None = None
+        self._stand_ins: Escapes | None = None
 
     def load(self) -> tuple[JsonObject, dict[str, int]]:
         self._check_text()
-        self._stand_ins = stand_ins_for(self._text)
+        self._stand_ins = escapes_for(self._text)
         if self._stand_ins is not None:
             self._text = self._stand_ins.text
         parser = FastParser(self._text)
@@ -361,16 +361,16 @@ class _Loader:
             line,
         )
 
-    def _remark(self, rule: str, message: str, remedy: str, line: int) -> None:
-        self._issues.append(self._issue(rule, message, remedy, line))
+    def _remark(self, rule: str, message: str, fix: str, line: int) -> None:
+        self._issues.append(self._issue(rule, message, fix, line))
         if len(self._issues) >= self._max_issues:
             raise FormatError(self._issues)
 
-    def _refuse(self, rule: str, message: str, remedy: str, line: int) -> NoReturn:
-        raise FormatError([*self._issues, self._issue(rule, message, remedy, line)])
+    def _refuse(self, rule: str, message: str, fix: str, line: int) -> NoReturn:
+        raise FormatError([*self._issues, self._issue(rule, message, fix, line)])
 
-    def _issue(self, rule: str, message: str, remedy: str, line: int) -> Issue:
-        return Issue(rule=rule, message=message, remedy=remedy, file=self._file, line=line + self._first_line)
+    def _issue(self, rule: str, message: str, fix: str, line: int) -> Issue:
+        return Issue(rule=rule, message=message, fix=fix, file=self._file, line=line + self._first_line)
 
 
 def _about_key(value: JsonValue, text: str) -> tuple[str, str]:

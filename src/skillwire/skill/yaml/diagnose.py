@@ -24,7 +24,7 @@ _STRUCTURE = ("expected key", "<block end>", "<document start>", "'-' indicator"
 class _Finding:
     rule: str
     message: str
-    remedy: str
+    fix: str
     line: int
 
 
@@ -46,7 +46,7 @@ def explain(text: str, error: YAMLError, *, file: str, first_line: int) -> Issue
     return Issue(
         rule=finding.rule,
         message=finding.message,
-        remedy=finding.remedy,
+        fix=finding.fix,
         file=file,
         line=finding.line + first_line,
     )
@@ -173,10 +173,10 @@ def _about_quotes(lines: list[str], since: int, *, is_escape: bool) -> _Finding:
 
 def _about_missing_colon(lines: list[str], line: int) -> _Finding:
     text = lines[line]
-    remedy = "write it as key: value, or indent it by two spaces if it belongs to the value above"
+    fix = "write it as key: value, or indent it by two spaces if it belongs to the value above"
     if _NO_SPACE.match(text.strip()):
-        remedy = "put a space after the colon"
-    return _Finding("yaml-no-colon", f"the line `{shown(text.strip())}` is not `key: value`", remedy, line)
+        fix = "put a space after the colon"
+    return _Finding("yaml-no-colon", f"the line `{shown(text.strip())}` is not `key: value`", fix, line)
 
 
 def _about_stray_key(lines: list[str], at: int) -> _Finding:

@@ -20,7 +20,7 @@ _PAIR = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class StandIns:
+class Escapes:
     """A text that is safe to scan, and what its stand-ins mean inside double quotes and elsewhere."""
 
     text: str
@@ -28,7 +28,7 @@ class StandIns:
     elsewhere: Mapping[int, str]
 
 
-def stand_ins_for(text: str) -> StandIns | None:
+def escapes_for(text: str) -> Escapes | None:
     """The text with stand-ins, or `None` when it needs none, as nearly all texts do."""
     pairs = _PAIR.search(text) if "\\u" in text else None
     if pairs is None and not _OLD_BREAK.search(text):
@@ -51,4 +51,4 @@ def stand_ins_for(text: str) -> StandIns | None:
 
     text = _PAIR.sub(for_pair, text)
     text = _OLD_BREAK.sub(lambda match: stand_in(match[0], match[0]), text)
-    return StandIns(text, in_quotes, elsewhere)
+    return Escapes(text, in_quotes, elsewhere)

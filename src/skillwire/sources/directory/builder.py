@@ -1,4 +1,4 @@
-"""Gathering: a skill in the making. Its files are gathered first, then read once each, then judged together.
+"""SkillBuilder: collects the files of a skill, reads each once, then validates them together.
 
 Nothing is read before the whole skill is known: what is too large is left out by its measures alone.
 """
@@ -81,7 +81,7 @@ class FoundSkill:
 
 
 @dataclass(slots=True)
-class Gathering:
+class SkillBuilder:
     """What has been found of a skill so far."""
 
     uri: SkillUri
@@ -115,10 +115,10 @@ class Gathering:
         self.files.clear()
         self.skill_md = None
 
-    def blame(self, walked: str, rule: str, message: str, remedy: str) -> None:
+    def blame(self, walked: str, rule: str, message: str, fix: str) -> None:
         """Note what is wrong with a file or directory of the skill, which costs the skill."""
         place = shown_uri(os.path.relpath(walked, self.directory))
-        self.issues.append(Issue(rule=rule, message=message, remedy=remedy, file=place))
+        self.issues.append(Issue(rule=rule, message=message, fix=fix, file=place))
 
 
 class Bench:
@@ -130,21 +130,21 @@ class Bench:
         self._allow_oversize = allow_oversize
         self._known = known
 
-    def is_oversize(self, gathering: Gathering) -> bool:
+    def is_oversize(self, gathering: SkillBuilder) -> bool:
         """ENT-6: whether a host may decline the skill."""
         if self._allow_oversize:
             return False
         limits = self._limits
         return gathering.file_count > limits.files_per_skill or gathering.byte_count > limits.bytes_per_skill
 
-    def measure(self, gathering: Gathering) -> FoundSkill:
+    def measure(self, gathering: SkillBuilder) -> FoundSkill:
         """Read the whole gathering and judge nothing."""
         skill_md = self._read_skill_md(gathering)
         self._read_others(gathering, None)
         resources = tuple(file.record.resource for file in gathering.files if file.record is not None)
         return FoundSkill(gathering.uri, gathering.directory, skill_md, resources, tuple(gathering.issues))
 
-    def finish(self, gathering: Gathering) -> ScannedSkill | Problem:
+    def finish(self, gathering: SkillBuilder) -> ScannedSkill | Problem:
         """The skill, or the reasons why it is none. What will not be served is not read.
 
         A skill that is as it was known is the very object that was known.
@@ -174,7 +174,7 @@ class Bench:
         )
         return skill if before is None or before != skill else before
 
-    def _is_as_before(self, gathering: Gathering, before: ScannedSkill) -> bool:
+    def _is_as_before(self, gathering: SkillBuilder, before: ScannedSkill) -> bool:
         """Whether nothing has happened to any file of a skill, so that none needs a look of its own."""
         files, resources, stamps = gathering.in_order(), before.resources, before.stamps
         if (
@@ -199,7 +199,7 @@ class Bench:
                 return False
         return before.links == gathering.links()
 
-    def _frontmatter(self, gathering: Gathering, before: ScannedSkill | None) -> Mapping[str, JsonValue]:
+    def _frontmatter(self, gathering: SkillBuilder, before: ScannedSkill | None) -> Mapping[str, JsonValue]:
         """The frontmatter, from last time if `SKILL.md` has not changed."""
         file = gathering.skill_md
         if file is not None and before is not None and (record := self._known.record(file, before)):
@@ -218,7 +218,7 @@ class Bench:
         gathering.issues.extend(issue for issue in found if issue.severity is Severity.ERROR)
         return frontmatter
 
-    def _read_skill_md(self, gathering: Gathering) -> bytes | None:
+    def _read_skill_md(self, gathering: SkillBuilder) -> bytes | None:
         file = gathering.skill_md
         if file is None:
             return None  # It has a remark already.
@@ -227,7 +227,7 @@ class Bench:
             self._blame(gathering, file)
         return skill_md
 
-    def _read_others(self, gathering: Gathering, before: ScannedSkill | None) -> None:
+    def _read_others(self, gathering: SkillBuilder, before: ScannedSkill | None) -> None:
         """Hash what has no record yet, neither from another skill it lies in nor from last time."""
         size = 0
         for file in gathering.files:
@@ -257,15 +257,15 @@ class Bench:
         file.record = hashed.record(file.uri, file.path)
         return hashed.data
 
-    def _blame(self, gathering: Gathering, file: FoundFile) -> None:
+    def _blame(self, gathering: SkillBuilder, file: FoundFile) -> None:
         reason = file.failure or "it is gone"
         gathering.blame(file.walked, "unreadable", f"cannot be read: {reason}", "grant read access")
 
-    def _oversize(self, gathering: Gathering) -> Issue:
+    def _oversize(self, gathering: SkillBuilder) -> Issue:
         limits = self._limits
         return Issue(
             rule="too-large",
             message=f"{gathering.file_count} files and {gathering.byte_count:,} bytes; a host must load only "
             f"{limits.files_per_skill} files and {limits.bytes_per_skill:,} bytes",
-            remedy="split the skill, or allow it with --allow-oversize",
+            fix="split the skill, or allow it with --allow-oversize",
         )

@@ -11,7 +11,7 @@ _SHARE: Final = 0.2
 _AWAITED: Final = 30
 
 
-async def lull(sleep: Callable[[float], Awaitable[object]]) -> None:
+async def wait_until_idle(sleep: Callable[[float], Awaitable[object]]) -> None:
     """Wait until so little processor time was used for a while that nobody can be waiting; not for ever.
 
     `sleep` is that of the event loop in use.

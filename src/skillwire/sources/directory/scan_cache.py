@@ -1,4 +1,4 @@
-"""ScanIndex: what the last scan of some directories read, kept on disk for the next start.
+"""ScanCache: what the last scan of some directories read, kept on disk for the next start.
 
 It is a hint and no more. A skill is taken from it when each of its files still has the path, the size, the
 times and the inode that it had. Everything else is read again, and who cannot read the index, or write it,
@@ -24,8 +24,15 @@ from typing import BinaryIO, Final
 
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.uris import SkillUri
-from skillwire.sources.directory.scan_cache_line import is_keepable, key_of, line_of, sealed, skill_of, unsealed
 from skillwire.sources.directory.roots import Root
+from skillwire.sources.directory.scan_cache_line import (
+    is_keepable,
+    key_of,
+    line_of,
+    sealed,
+    skill_of,
+    unsealed,
+)
 from skillwire.sources.directory.snapshot import ScannedSkill, Snapshot
 from skillwire.version import VERSION
 
@@ -42,7 +49,7 @@ _WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 _log = logging.getLogger(__name__)
 
 
-class ScanIndex:
+class ScanCache:
     """The index of one set of directories. It gives skills to one scan, then takes what that scan found."""
 
     def __init__(self, folder: Path, roots: Sequence[Root], *, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -92,7 +99,7 @@ class ScanIndex:
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._write(snapshot)
-            remove_old_indexes(self.path.parent, limits=self._limits)
+            remove_old_scan_caches(self.path.parent, limits=self._limits)
         except (OSError, ValueError) as error:
             _log.debug("no index of what was scanned is kept: %s", error)
 
@@ -164,7 +171,7 @@ class ScanIndex:
         return None
 
 
-def indexes_in(folder: Path) -> Iterator[Path]:
+def scan_caches_in(folder: Path) -> Iterator[Path]:
     """The indexes of a folder, and what is left of those that were never finished."""
     with suppress(OSError):
         for path in folder.iterdir():
@@ -172,11 +179,11 @@ def indexes_in(folder: Path) -> Iterator[Path]:
                 yield path
 
 
-def remove_old_indexes(folder: Path, *, limits: Limits = DEFAULT_LIMITS) -> None:
+def remove_old_scan_caches(folder: Path, *, limits: Limits = DEFAULT_LIMITS) -> None:
     """Remove the indexes that nobody has used for long, and the oldest when there are too many."""
     now = time.time()
     finished: list[tuple[float, Path]] = []
-    for path in indexes_in(folder):
+    for path in scan_caches_in(folder):
         with suppress(OSError):
             used = path.stat().st_mtime
             if path.suffix == _FINISHED and used > now - limits.index_seconds:

@@ -11,7 +11,7 @@ _APP: Final = "skillwire"
 _FOLDER: Final = "indexes"
 
 
-def index_folder() -> Path | None:
+def scan_cache_directory() -> Path | None:
     """The folder of all indexes; `None` when the system names no place for such things."""
     if sys.platform == "linux":
         # As platformdirs has it, which takes longer to import than a hundred skills take to scan.

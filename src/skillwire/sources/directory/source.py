@@ -25,14 +25,14 @@ from skillwire.skill.entries import SkillEntry
 from skillwire.skill.membership import belongs_to_skill
 from skillwire.skill.uris import SkillUri, is_inside, path_below, shown_uri, skill_root
 from skillwire.sources.base import DirectoryChild, Problem
-from skillwire.sources.conflicts import Lost, settle
-from skillwire.sources.directory.gc_pause import collector_paused
+from skillwire.sources.conflicts import Conflict, resolve_conflicts
 from skillwire.sources.directory.files import FileRecord, hash_file, is_passing
-from skillwire.sources.directory.scan_cache import ScanIndex
+from skillwire.sources.directory.gc_pause import collector_paused
 from skillwire.sources.directory.rescan import Start, concerns_skills, start_of, starts_for
 from skillwire.sources.directory.roots import Root, parse_root
-from skillwire.sources.directory.validator import FileSeal, seal
+from skillwire.sources.directory.scan_cache import ScanCache
 from skillwire.sources.directory.snapshot import ScannedSkill, Snapshot
+from skillwire.sources.directory.validator import FileValidator, seal
 from skillwire.sources.directory.walk import Known, Walk
 
 # A thread costs more than reading a small file does.
@@ -71,11 +71,11 @@ class DirectorySource:
         self._scanning = anyio.Lock()
         self._missing: dict[SkillUri, ScannedSkill] = {}
         self._saving = threading.Lock()
-        self._unsaved: ScanIndex | None = None
+        self._unsaved: ScanCache | None = None
         if index is None:
             self.snapshot = scan(self._roots, limits=limits, allow_oversize=allow_oversize)
         else:
-            self.snapshot = self._scan_with(ScanIndex(Path(index), self._roots, limits=limits))
+            self.snapshot = self._scan_with(ScanCache(Path(index), self._roots, limits=limits))
 
     @property
     def roots(self) -> tuple[Root, ...]:
@@ -137,7 +137,7 @@ class DirectorySource:
     def entries_now(self) -> Sequence[SkillEntry]:
         return self.snapshot.entries
 
-    def seal(self, uri: SkillUri) -> FileSeal | None:
+    def seal(self, uri: SkillUri) -> FileValidator | None:
         record = self.snapshot.files.get(uri)
         # Where files change without an event, their times come from another machine's clock.
         return None if record is None or self._is_remote else seal(record)
@@ -229,7 +229,7 @@ class DirectorySource:
             return self._scan_all(before)
         return self._scan_from(before, starts)
 
-    def _scan_with(self, index: ScanIndex) -> Snapshot:
+    def _scan_with(self, index: ScanCache) -> Snapshot:
         """The first snapshot, where nothing is read that the index knows."""
         try:
             known = Known(index)
@@ -305,7 +305,7 @@ def _scan(
     if len(walks) == 1:
         return Snapshot(walks[0].skills, problems, before=before, has_outer_links=has_outer_links)
     claimed = {(skill.entry.uri, number): skill for number, walk in enumerate(walks) for skill in walk.skills}
-    settled = settle(claimed)
+    settled = resolve_conflicts(claimed)
     for lost in settled.lost:
         skill = claimed.pop((lost.uri, lost.owner))
         problems.append(_collision(skill, claimed[lost.winner, lost.winning_owner], lost))
@@ -313,7 +313,7 @@ def _scan(
 
 
 def _gone(root: Root) -> Problem:
-    issue = Issue(rule="root-gone", message="the directory is gone", remedy="put it back")
+    issue = Issue(rule="root-gone", message="the directory is gone", fix="put it back")
     return Problem(str(root.path), (issue,))
 
 
@@ -326,14 +326,14 @@ def _report(problems: Sequence[Problem], before: Sequence[Problem]) -> None:
         _log.warning("left out: %d more; skillwire lint shows them all", len(fresh) - _PROBLEMS_LOGGED)
 
 
-def _collision(skill: ScannedSkill, winner: ScannedSkill, lost: Lost) -> Problem:
+def _collision(skill: ScannedSkill, winner: ScannedSkill, lost: Conflict) -> Problem:
     place = shown_uri(winner.directory)
     if lost.uri == lost.winner:
         message = f"{shown_uri(lost.uri)} is already served from {place}"
     else:
         message = f"{shown_uri(lost.uri)} lies inside {shown_uri(lost.winner)}, served from {place}"
-    remedy = "give one of the directories a prefix, as in acme=./skills"
-    return Problem(skill.directory, (Issue(rule=_TAKEN, message=message, remedy=remedy),))
+    fix = "give one of the directories a prefix, as in acme=./skills"
+    return Problem(skill.directory, (Issue(rule=_TAKEN, message=message, fix=fix),))
 
 
 def _lies_in(skill: ScannedSkill, uri: SkillUri) -> bool:

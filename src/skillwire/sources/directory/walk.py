@@ -18,8 +18,8 @@ from skillwire.limits import Limits
 from skillwire.skill.membership import belongs_to_skill
 from skillwire.skill.uris import SKILL_FILE, SkillUri, child_uri, make_uri, shown_uri
 from skillwire.sources.base import Problem
+from skillwire.sources.directory.builder import Bench, FoundFile, FoundSkill, Known, SkillBuilder
 from skillwire.sources.directory.files import is_passing
-from skillwire.sources.directory.builder import Bench, FoundFile, FoundSkill, Gathering, Known
 from skillwire.sources.directory.roots import Root
 from skillwire.sources.directory.snapshot import ScannedSkill
 
@@ -62,7 +62,7 @@ class _Place(NamedTuple):
         uri = make_uri((name,)) if self.uri is None else child_uri(self.uri, name)
         if len(uri) > limits.uri_bytes:
             message = f"its URI would have more than {limits.uri_bytes} characters"
-            raise FormatError(Issue(rule="uri-too-long", message=message, remedy="shorten names"))
+            raise FormatError(Issue(rule="uri-too-long", message=message, fix="shorten names"))
         return uri
 
 
@@ -132,7 +132,7 @@ class Walk:
                 trail.append(_identity(os.stat(at)))
         return tuple(trail)
 
-    def _visit(self, place: _Place, owners: tuple[Gathering, ...], *, may_be_named: bool = False) -> bool:
+    def _visit(self, place: _Place, owners: tuple[SkillBuilder, ...], *, may_be_named: bool = False) -> bool:
         """Take in a directory; false when it is gone. `owners` are the skills around it, outermost first."""
         self._directories += 1
         if self._directories > self._limits.directories_per_root:
@@ -180,7 +180,9 @@ class Walk:
             if may_be_named:
                 place = self._named_root(place)
             if place.uri is not None:
-                mine = Gathering(SkillUri(f"{place.uri}/{SKILL_FILE}"), place.walked, is_nested=bool(owners))
+                mine = SkillBuilder(
+                    SkillUri(f"{place.uri}/{SKILL_FILE}"), place.walked, is_nested=bool(owners)
+                )
                 owners = (*owners, mine)
         elif not owners:
             self._remark_misspelt(items)
@@ -204,7 +206,7 @@ class Walk:
         try:
             return place._replace(uri=place.uri_of(self._root.path.name, self._limits))
         except FormatError as error:
-            self._remark(place.walked, "file-name", error.issues[0].message, error.issues[0].remedy)
+            self._remark(place.walked, "file-name", error.issues[0].message, error.issues[0].fix)
             return place._replace(uri=None)
 
     def _resolve(self, path: str, walked: str) -> str | None:
@@ -223,7 +225,7 @@ class Walk:
     def _is_inside(self, path: str) -> bool:
         return path == str(self._root.path) or path.startswith(self._inside)
 
-    def _take(self, item: _Item, place: _Place, owners: tuple[Gathering, ...]) -> bool:
+    def _take(self, item: _Item, place: _Place, owners: tuple[SkillBuilder, ...]) -> bool:
         """Take in one child of a directory; false when it is no part of what is served."""
         status = item.status
         is_directory = status is None or stat.S_ISDIR(status.st_mode)
@@ -233,7 +235,7 @@ class Walk:
             uri = place.uri_of(item.name, self._limits)
         except FormatError as error:
             issue = error.issues[0]
-            self._blame(owners, item.walked, "file-name", issue.message, issue.remedy)
+            self._blame(owners, item.walked, "file-name", issue.message, issue.fix)
             return True
         if status is None or is_directory:
             return self._enter(item, uri, place, owners)
@@ -242,7 +244,7 @@ class Walk:
             owner.add(file)
         return True
 
-    def _enter(self, item: _Item, uri: SkillUri, place: _Place, owners: tuple[Gathering, ...]) -> bool:
+    def _enter(self, item: _Item, uri: SkillUri, place: _Place, owners: tuple[SkillBuilder, ...]) -> bool:
         trail = place.trail
         if item.status is not None or trail is not None:
             try:
@@ -263,7 +265,7 @@ class Walk:
             self.has_outer_links = True
         return self._visit(_Place(item.walked, item.path, uri, place.depth + 1, trail), owners)
 
-    def _finish(self, gathering: Gathering) -> None:
+    def _finish(self, gathering: SkillBuilder) -> None:
         if self._on_skill is not None:
             self._on_skill(self._bench.measure(gathering))
             return
@@ -278,23 +280,23 @@ class Walk:
             if item.name.lower() == _SKILL_FILE_LOWER and item.is_file:
                 self._remark(item.walked, "skill-md-case", "is not spelt SKILL.md", "rename it to SKILL.md")
 
-    def _unreadable(self, owners: tuple[Gathering, ...], walked: str, error: OSError) -> None:
+    def _unreadable(self, owners: tuple[SkillBuilder, ...], walked: str, error: OSError) -> None:
         if is_passing(error):
             raise _not_now(walked, error) from None
         self._blame(owners, walked, "unreadable", f"cannot be read: {error.strerror}", "grant read access")
 
-    def _remark(self, walked: str, rule: str, message: str, remedy: str) -> None:
+    def _remark(self, walked: str, rule: str, message: str, fix: str) -> None:
         """A problem that costs nothing but the thing itself."""
-        self.problems.append(Problem(walked, (Issue(rule=rule, message=message, remedy=remedy),)))
+        self.problems.append(Problem(walked, (Issue(rule=rule, message=message, fix=fix),)))
 
     def _blame(
-        self, owners: tuple[Gathering, ...], walked: str, rule: str, message: str, remedy: str
+        self, owners: tuple[SkillBuilder, ...], walked: str, rule: str, message: str, fix: str
     ) -> None:
         """A problem that costs every skill it lies in."""
         if not owners:
-            self._remark(walked, rule, message, remedy)
+            self._remark(walked, rule, message, fix)
         for owner in owners:
-            owner.blame(walked, rule, message, remedy)
+            owner.blame(walked, rule, message, fix)
 
 
 def _not_now(path: str, error: OSError) -> SourceError:

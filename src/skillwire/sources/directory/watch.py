@@ -18,7 +18,7 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 
-from skillwire.sources.directory.idle import lull
+from skillwire.sources.directory.idle import wait_until_idle
 
 QUIET_MS: Final = 100
 """The longest that one change waits for others: whoever saves a file in steps is done by then."""
@@ -55,7 +55,7 @@ async def watch_directories(
     `poll` looks again and again instead of waiting for events; by default only where there are none.
     """
     # To begin takes a second where there are thousands of directories, and nothing else runs meanwhile.
-    await lull(anyio.sleep)
+    await wait_until_idle(anyio.sleep)
     if poll is None:
         poll = any(map(is_without_events, directories))
     if not poll:
