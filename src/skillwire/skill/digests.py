@@ -1,9 +1,14 @@
-"""Digest: `sha256:` and 64 lowercase hexadecimal digits of the raw bytes (ENT-3)."""
+"""Digest: `sha256:` and 64 lowercase hexadecimal digits of the raw bytes (ENT-3).
+
+`set_digest` is one digest for all files of a skill. It covers their paths and bytes, and nothing else: no
+URI, no modes, no times. Other lock files (ToolHive's `contentDigest`) compute the same bytes.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 from typing import NewType
 
 from skillwire.errors import FormatError
@@ -12,12 +17,16 @@ from skillwire.issues import Issue
 Digest = NewType("Digest", str)
 """A string that `parse_digest` accepted or `digest_of` made."""
 
+SetDigest = NewType("SetDigest", str)
+"""The digest of a set of files, as `set_digest` makes it."""
+
+_PREFIX = "sha256:"
 _SHAPE = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def digest_of(data: bytes) -> Digest:
     """The digest of these bytes."""
-    return Digest("sha256:" + hashlib.sha256(data).hexdigest())
+    return Digest(_PREFIX + hashlib.sha256(data).hexdigest())
 
 
 def parse_digest(text: str) -> Digest:
@@ -31,3 +40,42 @@ def parse_digest(text: str) -> Digest:
             )
         )
     return Digest(text)
+
+
+def set_digest(files: Iterable[tuple[str, Digest]]) -> SetDigest:
+    """The digest of all files of a skill, each given by its path below the skill's directory and its digest.
+
+    The order of `files` does not matter. A path that is not relative and plain, is given twice, or holds a
+    control character is a `FormatError`, as is an empty set: two sets must never be written alike.
+    """
+    whole = hashlib.sha256()
+    rows = sorted(files)
+    if not rows:
+        raise _refused_set("a skill has no files", "a skill has at least its SKILL.md")
+    previous = ""
+    for path, digest in rows:
+        if path == previous:
+            raise _refused_set(f"the file {path[:200]!r} is listed twice", "list each file once")
+        if not _is_plain_path(path):
+            raise _refused_set(
+                f"{path[:200]!r} is not the path of a file in a skill",
+                "use plain segments joined by /, without control characters",
+            )
+        whole.update(path.encode("utf-8") + b"\0" + bytes.fromhex(digest.removeprefix(_PREFIX)) + b"\n")
+        previous = path
+    return SetDigest(_PREFIX + whole.hexdigest())
+
+
+def parse_set_digest(text: str) -> SetDigest:
+    """The text as a `SetDigest`, or a `FormatError`."""
+    return SetDigest(parse_digest(text))
+
+
+def _is_plain_path(path: str) -> bool:
+    if any(char < " " or char == "\x7f" or "\ud800" <= char <= "\udfff" for char in path):
+        return False
+    return all(segment not in ("", ".", "..") for segment in path.split("/"))
+
+
+def _refused_set(message: str, fix: str) -> FormatError:
+    return FormatError(Issue(rule="set-digest", message=message, fix=fix))
