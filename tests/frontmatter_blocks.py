@@ -1,4 +1,4 @@
-"""Blocks of frontmatter for tests: how to frame, read and refuse them, with either YAML parser."""
+"""Blocks of frontmatter for tests: how to frame, read and refuse them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ import pytest
 
 from skillwire.errors import FormatError
 from skillwire.skill.frontmatter import parse_skill_md
-from skillwire.skill.yaml import events as yaml_events
-
-PARSERS = {"libyaml": yaml_events.FastParser, "python": yaml_events.PythonParser}
 
 
 def document(block: str, body: str = "") -> bytes:

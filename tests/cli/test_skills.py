@@ -11,7 +11,7 @@ import pytest
 from command_line import Ended, Run
 from skillwire import DirectorySource
 from skillwire.cli import main
-from skillwire.sources.directory.scan_cache_path import scan_cache_directory
+from skillwire.sources.directory.scan_cache import scan_cache_directory
 from terminals import Terminal
 
 SKILLWIRE = str(Path(sys.executable).parent / "skillwire")

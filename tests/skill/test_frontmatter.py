@@ -10,16 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frontmatter_blocks import PARSERS, document
+from frontmatter_blocks import document
 from skillwire.errors import FormatError
 from skillwire.issues import Issue
 from skillwire.skill.frontmatter import SkillDocument, parse_skill_md
-from skillwire.skill.yaml import core as yaml_core
-from skillwire.skill.yaml import events as yaml_events
 
 
 @pytest.mark.requirement("FMT-1", "ENT-1")
-@pytest.mark.usefixtures("parser")
 def test_a_skill_file_comes_apart_into_fields_body_and_lines() -> None:
     data = b"---\nname: a\n# remark\ndescription: |\n  Two\n  lines\n---\n\n# Title\n"
     assert parse_skill_md(data) == SkillDocument(
@@ -98,21 +95,17 @@ def is_json(value: object) -> bool:
             return False
 
 
-def outcome(data: bytes, parser: type[yaml_events.EventParser]) -> SkillDocument | tuple[Issue, ...]:
-    """What a parser makes of some bytes: a document, or the issues of a `FormatError`."""
-    before, yaml_core.FastParser = yaml_core.FastParser, parser
+def outcome(data: bytes) -> SkillDocument | tuple[Issue, ...]:
+    """What the bytes are parsed into: a document, or the issues of a `FormatError`."""
     try:
-        found = parse_skill_md(data)
+        return parse_skill_md(data)
     except FormatError as error:
         return error.issues
-    finally:
-        yaml_core.FastParser = before
-    return found
 
 
-def check(data: bytes, parser: type[yaml_events.EventParser]) -> None:
+def check(data: bytes) -> None:
     """A document holds JSON values alone; an issue has a place in the file and a fix."""
-    found = outcome(data, parser)
+    found = outcome(data)
     if isinstance(found, SkillDocument):
         assert is_json(found.frontmatter)
         assert found.lines.keys() == found.frontmatter.keys()
@@ -145,24 +138,19 @@ JSON = st.recursive(
 @given(data=st.binary(max_size=200), framed=st.booleans())
 def test_any_bytes_are_a_document_or_a_format_error(data: bytes, framed: bool) -> None:
     data = b"---\n" + data + b"\n---\n" if framed else data
-    for parser in PARSERS.values():
-        check(data, parser)
+    check(data)
 
 
 @quick
 @given(text=st.text(max_size=200))
 def test_any_text_is_a_document_or_a_format_error(text: str) -> None:
-    for parser in PARSERS.values():
-        check(document("k: " + text), parser)
+    check(document("k: " + text))
 
 
 @settings(deadline=None, max_examples=400)
 @given(pieces=st.lists(PIECES, max_size=12), start=st.sampled_from(["", "k: ", "k:\n  ", "k: |\n  ", "k: '"]))
-def test_what_both_parsers_accept_they_read_alike(pieces: list[str], start: str) -> None:
-    data = document(start + "".join(pieces))
-    fast, slow = (outcome(data, parser) for parser in PARSERS.values())
-    if isinstance(fast, SkillDocument) and isinstance(slow, SkillDocument):
-        assert fast == slow
+def test_any_pieces_of_yaml_are_a_document_or_a_format_error(pieces: list[str], start: str) -> None:
+    check(document(start + "".join(pieces)))
 
 
 @pytest.mark.requirement("ENT-1")
@@ -173,7 +161,6 @@ def test_json_is_read_back_as_it_was_written(value: dict[str, Any], ascii_only: 
     written = json.dumps(value, ensure_ascii=ascii_only)
     if any(not char.isprintable() and char != " " for char in written):
         written = json.dumps(value)
-    for parser in PARSERS.values():
-        found = outcome(document(written), parser)
-        assert isinstance(found, SkillDocument)
-        assert found.frontmatter == value
+    found = outcome(document(written))
+    assert isinstance(found, SkillDocument)
+    assert found.frontmatter == value

@@ -1,8 +1,8 @@
-"""YAML 1.2 by the core schema, alike with either parser, and as JSON values alone."""
+"""YAML 1.2 by the core schemaand as JSON values alone."""
 
 from __future__ import annotations
 
-import importlib.util
+import subprocess
 import sys
 from typing import Any
 
@@ -11,7 +11,6 @@ import pytest
 from frontmatter_blocks import document, read, refusal
 from skillwire.limits import Limits
 from skillwire.skill.frontmatter import parse_skill_md
-from skillwire.skill.yaml import events as yaml_events
 
 # What the `yaml` package of JavaScript (2.9.1, version 1.2, core schema) reads.
 SCALARS: list[tuple[str, Any]] = [
@@ -127,7 +126,6 @@ SCALARS: list[tuple[str, Any]] = [
 
 @pytest.mark.requirement("ENT-1")
 @pytest.mark.parametrize(("written", "value"), SCALARS, ids=[repr(written) for written, _ in SCALARS])
-@pytest.mark.usefixtures("parser")
 def test_a_value_is_what_yaml_1_2_says(written: str, value: object) -> None:
     found = read(f"k: {written}\nz: end")
     assert found == {"k": value, "z": "end"}
@@ -194,13 +192,11 @@ BLOCKS: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.requirement("ENT-1")
 @pytest.mark.parametrize(("block", "value"), BLOCKS, ids=[repr(block) for block, _ in BLOCKS])
-@pytest.mark.usefixtures("parser")
 def test_a_layout_is_what_yaml_1_2_says(block: str, value: dict[str, Any]) -> None:
     assert read(block) == value
 
 
 @pytest.mark.parametrize(("block", "value"), BLOCKS, ids=[repr(block) for block, _ in BLOCKS])
-@pytest.mark.usefixtures("parser")
 def test_windows_line_ends_change_no_value(block: str, value: dict[str, Any]) -> None:
     data = document(block).replace(b"\n", b"\r\n")
     assert parse_skill_md(data).frontmatter == value
@@ -347,12 +343,10 @@ REFUSED: list[tuple[str, list[tuple[str, int]]]] = [
 
 
 @pytest.mark.parametrize(("block", "expected"), REFUSED, ids=[repr(block)[:60] for block, _ in REFUSED])
-@pytest.mark.usefixtures("parser")
 def test_bad_yaml_is_refused_by_rule_and_line(block: str, expected: list[tuple[str, int]]) -> None:
     assert refusal(block) == expected
 
 
-@pytest.mark.usefixtures("parser")
 def test_every_mistake_that_does_not_stop_the_reading_is_reported() -> None:
     assert refusal("a: .inf\na: 1\n2: x\nb: !foo c\nd: *e") == [
         ("yaml-not-finite", 2),
@@ -386,12 +380,10 @@ LAUGHS = "a: &a [lol]\n" + "".join(
     ],
     ids=["laughs", "nodes", "text", "keys", "long", "flow", "flow map", "list", "block", "alias depth"],
 )
-@pytest.mark.usefixtures("parser")
 def test_yaml_that_explodes_is_refused(block: str, rule: str) -> None:
     assert [found for found, _ in refusal(block)] == [rule]
 
 
-@pytest.mark.usefixtures("parser")
 def test_caps_come_from_limits() -> None:
     tight = Limits(frontmatter_bytes=100, frontmatter_depth=2, issues_per_file=1)
     assert parse_skill_md(document("a: [b]"), limits=tight).frontmatter == {"a": ["b"]}
@@ -400,14 +392,12 @@ def test_caps_come_from_limits() -> None:
     assert refusal("1: a\n2: b", limits=tight) == [("yaml-key", 2)]
 
 
-@pytest.mark.usefixtures("parser")
 def test_an_alias_is_a_copy() -> None:
     found = read("a: &x [1]\nb: *x")
     found["a"].append(2)
     assert found["b"] == [1]
 
 
-@pytest.mark.usefixtures("parser")
 def test_a_whole_number_keeps_its_digits_up_to_the_largest_double() -> None:
     largest = int(sys.float_info.max)
     assert read(f"a: 12345678901234567890\nb: -{largest}\nc: {'0' * 5000}7\nd: +{'0' * 500}") == {
@@ -418,11 +408,17 @@ def test_a_whole_number_keeps_its_digits_up_to_the_largest_double() -> None:
     }
 
 
-def test_without_libyaml_the_python_parser_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "yaml._yaml", None)
-    spec = importlib.util.spec_from_file_location("yaml_events_alone", yaml_events.__file__)
-    assert spec is not None
-    assert spec.loader is not None
-    alone = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(alone)
-    assert alone.FastParser is alone.PythonParser
+def test_without_the_c_parser_one_error_says_what_to_install() -> None:
+    program = (
+        "import sys; sys.modules['yaml._yaml'] = None\n"
+        "from skillwire.errors import SourceError\n"
+        "from skillwire.skill.frontmatter import parse_skill_md\n"
+        "parse_skill_md(b'---\\nname: plain\\n---\\n')\n"
+        "try:\n"
+        "    parse_skill_md(b'---\\nname: [a]\\n---\\n')\n"
+        "except SourceError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "no C parser (libyaml)" in done.stdout
+    assert "pip install" in done.stdout

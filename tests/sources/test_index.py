@@ -26,8 +26,7 @@ from skillwire.sources.directory import builder as gathering
 from skillwire.sources.directory import files
 from skillwire.sources.directory import scan_cache as index_module
 from skillwire.sources.directory.files import HashedFile, hash_file
-from skillwire.sources.directory.scan_cache import scan_caches_in
-from skillwire.sources.directory.scan_cache_line import sealed, unsealed
+from skillwire.sources.directory.scan_cache import scan_caches_in, sealed, unsealed
 from trees import assert_serves_what_it_lists, skill_md, write, write_skill
 
 A = SkillUri("skill://a/SKILL.md")

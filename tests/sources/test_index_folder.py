@@ -8,7 +8,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from skillwire.sources.directory.scan_cache_path import scan_cache_directory
+from skillwire.sources.directory.scan_cache import scan_cache_directory
 
 
 @pytest.mark.parametrize("cache", ["/caches", " ", "", None])

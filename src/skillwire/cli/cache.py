@@ -108,8 +108,7 @@ def path(as_json: AsJson = False) -> None:
 
 def _indexes() -> list[Path]:
     """The indexes of directories that were served."""
-    from skillwire.sources.directory.scan_cache import scan_caches_in
-    from skillwire.sources.directory.scan_cache_path import scan_cache_directory
+    from skillwire.sources.directory.scan_cache import scan_cache_directory, scan_caches_in
 
     folder = scan_cache_directory()
     return [] if folder is None else sorted(scan_caches_in(folder))

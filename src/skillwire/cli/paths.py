@@ -11,7 +11,7 @@ def paths(as_json: AsJson = False) -> None:
     from skillwire.cli.screen import Screen, show_json
     from skillwire.host.config.file import project_file
     from skillwire.host.directories import state_places
-    from skillwire.sources.directory.scan_cache_path import scan_cache_directory
+    from skillwire.sources.directory.scan_cache import scan_cache_directory
 
     places = state_places()
     named = {

@@ -42,7 +42,7 @@ def serve(options: ServeOptions) -> None:
     # Imported here: the checks above need none of it, and their message comes at once.
     from skillwire.server.app import SkillServer
     from skillwire.server.legacy.features import LegacyFeatures
-    from skillwire.sources.directory.scan_cache_path import scan_cache_directory
+    from skillwire.sources.directory.scan_cache import scan_cache_directory
     from skillwire.sources.directory.source import DirectorySource
 
     index = scan_cache_directory() if options.scan_index else None

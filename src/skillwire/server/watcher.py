@@ -16,7 +16,7 @@ import anyio
 
 from skillwire.server.library import SkillLibrary
 from skillwire.sources.base import LiveSource
-from skillwire.sources.directory.idle import wait_until_idle
+from skillwire.sources.directory.watch import wait_until_idle
 
 if TYPE_CHECKING:
     from skillwire.server.notifications import Notifier

@@ -16,16 +16,14 @@ from dataclasses import dataclass, field
 from skillwire.errors import FormatError
 from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill.entries import JsonObject, JsonValue
+from skillwire.skill.entries import JsonValue
 from skillwire.skill.uris import SKILL_FILE
-from skillwire.skill.yaml.simple import plain_lines
+from skillwire.skill.yaml import load_mapping
 
 _OPEN = re.compile(r"---[ \t]*\r?\n")
 _CLOSE = re.compile(r"---[ \t]*\r?(?:\n|\Z)")
 _LATE_OPEN = re.compile(r"(?:[ \t]*\r?\n)+---[ \t]*\r?\n|[ \t]+---[ \t]*\r?\n")
 _LOOSE_CLOSE = re.compile(r"^(?:[ \t]+---|----+|\.\.\.|—|–)[ \t]*\r?$", re.MULTILINE)
-# A mapping in a mapping.
-_PLAIN_DEPTH = 2
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -51,7 +49,7 @@ def parse_skill_md(data: bytes, *, file: str = SKILL_FILE, limits: Limits = DEFA
     if closing is None:
         raise FormatError(_unclosed(text, opening.end(), file))
     block = text[opening.end() : closing.start()]
-    frontmatter, lines = _load(block, file, limits)
+    frontmatter, lines = load_mapping(block, file=file, first_line=2, limits=limits)
     return SkillDocument(frontmatter, text[closing.end() :], block.count("\n") + 3, lines)
 
 
@@ -62,17 +60,6 @@ def _closing(text: str, at: int) -> re.Match[str] | None:
         if not at:
             break
     return closing
-
-
-def _load(block: str, file: str, limits: Limits) -> tuple[JsonObject, dict[str, int]]:
-    if len(block) <= limits.frontmatter_bytes and limits.frontmatter_depth >= _PLAIN_DEPTH:
-        found = plain_lines(block, first_line=2)
-        if found is not None:
-            return found
-    # Imported late: a start with plain frontmatter alone, or with none to read, does without a YAML scanner.
-    from skillwire.skill.yaml.core import load_mapping
-
-    return load_mapping(block, file=file, first_line=2, limits=limits)
 
 
 def _decode(data: bytes, file: str) -> str:

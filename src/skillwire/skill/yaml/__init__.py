@@ -1,1 +1,32 @@
-"""YAML 1.2 core schema, as JSON values."""
+"""YAML 1.2 core schema, as JSON values: `load_mapping` is the only way in."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from skillwire.limits import Limits
+from skillwire.skill.entries import JsonObject
+from skillwire.skill.yaml.simple import plain_lines
+
+__all__ = ["load_mapping"]
+
+# A mapping in a mapping.
+_PLAIN_DEPTH: Final = 2
+
+
+def load_mapping(
+    text: str, *, file: str, first_line: int, limits: Limits
+) -> tuple[JsonObject, dict[str, int]]:
+    """The mapping that the YAML text is, and the line of each of its keys, or a `FormatError`.
+
+    `first_line` is the line of the file that the text starts on. A `SourceError` says that PyYAML was
+    installed without its C parser.
+    """
+    if len(text) <= limits.frontmatter_bytes and limits.frontmatter_depth >= _PLAIN_DEPTH:
+        found = plain_lines(text, first_line=first_line)
+        if found is not None:
+            return found
+    # Imported late: plain frontmatter does not need PyYAML at all.
+    from skillwire.skill.yaml.core import load_events
+
+    return load_events(text, file=file, first_line=first_line, limits=limits)

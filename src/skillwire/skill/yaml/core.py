@@ -1,9 +1,10 @@
 """YAML by the 1.2 core schema, as JSON values and nothing else (ENT-1).
 
-The reading is that of the `yaml` package of JavaScript: `yes`, `on`, `2024-01-01`, `12:30`, `1_000` and
-`017` are what 1.2 says, and `<<` is a key like any other. What JSON cannot hold is an error, never a guess.
+Values are those that the `yaml` package of JavaScript reads: `yes`, `on`, `2024-01-01`, `12:30`, `1_000` and
+`017` are what 1.2 says, and `<<` is a key like any other. What JSON cannot represent is an error, never a
+guess.
 
-The text is read as a flat stream of events with a stack of our own. So no nesting, however deep, reaches the
+The text is read as a flat stream of libyaml's events with a stack of our own, so nesting never reaches the
 interpreter's stack, and the caps act before anything is built.
 """
 
@@ -25,20 +26,37 @@ from yaml.events import (
     SequenceStartEvent,
 )
 
-from skillwire.errors import FormatError
+from skillwire.errors import FormatError, SourceError
 from skillwire.issues import Issue, shown
 from skillwire.limits import Limits
 from skillwire.skill.entries import JsonObject, JsonValue
 from skillwire.skill.yaml.diagnose import explain
-from skillwire.skill.yaml.escapes import Escapes, escapes_for
-from skillwire.skill.yaml.events import FastParser
-from skillwire.skill.yaml.layout import breaks_in_doubt, ends_in_doubt, overlong_name, unindented_lines
-from skillwire.skill.yaml.scalars import CORE_TAG, NotFiniteError, TagError, plain_scalar, tagged_scalar
+from skillwire.skill.yaml.scalars import (
+    CORE_TAG,
+    Escapes,
+    NotFiniteError,
+    TagError,
+    breaks_in_doubt,
+    ends_in_doubt,
+    escapes_for,
+    overlong_name,
+    plain_scalar,
+    tagged_scalar,
+    unindented_lines,
+)
+
+try:
+    from yaml._yaml import CParser
+except ImportError:
+    raise SourceError(
+        "this installation of PyYAML has no C parser (libyaml), and Skillwire reads YAML with no other; "
+        "install it again from a wheel: pip install --force-reinstall --only-binary :all: pyyaml"
+    ) from None
 
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|\r(?!\n)")
 
 
-def load_mapping(
+def load_events(
     text: str, *, file: str, first_line: int, limits: Limits
 ) -> tuple[JsonObject, dict[str, int]]:
     """The mapping that the YAML text is, and the line of each of its keys, or a `FormatError`.
@@ -53,7 +71,7 @@ def load_mapping(
 
 
 class _Container:
-    """A list or a mapping whose end has not come yet."""
+    """A list or a mapping that is still open."""
 
     __slots__ = ("anchor", "column", "is_flow", "key", "line", "values", "wants_key")
 
@@ -71,7 +89,7 @@ class _Container:
 
 
 class _Loader:
-    """Builds values from events. Remarks are gathered; what must not go on is refused at once."""
+    """Builds values from events. Issues are collected; what must not continue raises at once."""
 
     def __init__(self, text: str, file: str, first_line: int, limits: Limits) -> None:
         self._text = text
@@ -87,14 +105,14 @@ class _Loader:
         self._lines: dict[str, int] = {}
         self._roots: list[JsonValue] = []
         self._source: list[str] = []
-        self._stand_ins: Escapes | None = None
+        self._escapes: Escapes | None = None
 
     def load(self) -> tuple[JsonObject, dict[str, int]]:
         self._check_text()
-        self._stand_ins = escapes_for(self._text)
-        if self._stand_ins is not None:
-            self._text = self._stand_ins.text
-        parser = FastParser(self._text)
+        self._escapes = escapes_for(self._text)
+        if self._escapes is not None:
+            self._text = self._escapes.text
+        parser = CParser(self._text)
         while (event := parser.get_event()) is not None:
             if isinstance(event, ScalarEvent):
                 self._scalar(event)
@@ -157,8 +175,8 @@ class _Loader:
     def _scalar(self, event: ScalarEvent) -> None:
         text: str = event.value
         style = event.style
-        if self._stand_ins is not None:
-            text = text.translate(self._stand_ins.in_quotes if style == '"' else self._stand_ins.elsewhere)
+        if self._escapes is not None:
+            text = text.translate(self._escapes.in_quotes if style == '"' else self._escapes.elsewhere)
         value: JsonValue
         if event.tag is not None:
             value = self._tagged(event.tag, text, event)
@@ -186,7 +204,7 @@ class _Loader:
             return text
 
     def _not_finite(self, text: str, event: ScalarEvent) -> JsonValue:
-        self._remark(
+        self._report(
             "yaml-not-finite",
             f"the value `{shown(text)}` is infinity, not a number, or too large for one; JSON cannot hold it",
             "put it in quotes, or write a smaller number",
@@ -195,7 +213,7 @@ class _Loader:
         return None
 
     def _bad_tag(self, tag: str, event: Event) -> None:
-        self._remark(
+        self._report(
             "yaml-tag",
             f"the tag `{shown(tag.replace(CORE_TAG, '!!'))}` is not one that frontmatter may use here",
             "leave the tag out; put a text that starts with ! in quotes",
@@ -228,7 +246,7 @@ class _Loader:
         name, line = event.anchor, event.start_mark.line
         self._check_name(event, "*", name)
         if name not in self._anchors:
-            self._remark(
+            self._report(
                 "yaml-alias",
                 f"`*{shown(name)}` stands for a value named `&{shown(name)}`, and there is none before it",
                 "put a text that starts with * in quotes",
@@ -271,7 +289,7 @@ class _Loader:
     def _check_name(self, event: Event, sign: str, name: str) -> None:
         written = overlong_name(self._text, event.start_mark.index, sign, name)
         if written is not None:
-            self._remark(
+            self._report(
                 "yaml-alias",
                 f"`{shown(written)}` is not a name of letters, digits, hyphens and underscores",
                 f"put a text that starts with {sign} in quotes",
@@ -286,7 +304,7 @@ class _Loader:
         if event.style in ("'", '"'):
             self._check_indent(start.line, end.line, column, "")
             if event.style == '"' and breaks_in_doubt(self._text[start.index : end.index]):
-                self._remark(
+                self._report(
                     "yaml-escape",
                     "an empty line follows a backslash at a line's end, and YAML readers differ about it",
                     "remove the empty line",
@@ -295,7 +313,7 @@ class _Loader:
         elif start.column <= column:
             self._not_indented(start.line)
         elif ends_in_doubt(text, header=self._source_lines()[int(start.line)]):
-            self._remark(
+            self._report(
                 "yaml-block",
                 "the block ends with a line of spaces, and YAML readers differ about it",
                 "remove the spaces at its end",
@@ -314,7 +332,7 @@ class _Loader:
         return self._source
 
     def _not_indented(self, line: int) -> None:
-        self._remark(
+        self._report(
             "yaml-indentation",
             "this line belongs to the value above it and is not indented",
             "indent it by two spaces more",
@@ -339,10 +357,10 @@ class _Loader:
 
     def _key(self, value: JsonValue, mapping: JsonObject, line: int, text: str) -> str | None:
         if not isinstance(value, str):
-            self._remark("yaml-key", *_about_key(value, text), line)
+            self._report("yaml-key", *_about_key(value, text), line)
             return None
         if value in mapping:
-            self._remark(
+            self._report(
                 "yaml-duplicate-key",
                 f"the key `{shown(value)}` appears twice",
                 "remove or rename one of them",
@@ -361,7 +379,7 @@ class _Loader:
             line,
         )
 
-    def _remark(self, rule: str, message: str, fix: str, line: int) -> None:
+    def _report(self, rule: str, message: str, fix: str, line: int) -> None:
         self._issues.append(self._issue(rule, message, fix, line))
         if len(self._issues) >= self._max_issues:
             raise FormatError(self._issues)

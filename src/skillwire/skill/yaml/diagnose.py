@@ -1,7 +1,7 @@
 """What the author most likely meant when the YAML does not parse, and what to type instead.
 
-The two parsers word their complaints differently and often point past the mistake. So the diagnosis goes by
-the text of the line, and by the few words that both use.
+libyaml often points past the mistake, so the diagnosis goes by the text of the line and a few words of the
+parser's message.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _KeyLine:
 
 
 def explain(text: str, error: YAMLError, *, file: str, first_line: int) -> Issue:
-    """The issue behind a parser's complaint about this text, which starts on `first_line`."""
+    """The issue behind a parser's error in this text, which starts on `first_line`."""
     finding = _diagnose(text.replace("\r\n", "\n").split("\n"), error)
     return Issue(
         rule=finding.rule,
@@ -53,7 +53,7 @@ def explain(text: str, error: YAMLError, *, file: str, first_line: int) -> Issue
 
 
 def _diagnose(lines: list[str], error: YAMLError) -> _Finding:
-    problem, context, at, column, since = _complaint(error)
+    problem, context, at, column, since = _parser_error(error)
     at = min(at, len(lines) - 1)
     if _TAB_INDENT.match(lines[at]) or lines[at][column : column + 1] == "\t":
         return _Finding("yaml-tab", "a tab stands where YAML wants spaces", "use spaces instead", at)
@@ -88,7 +88,7 @@ def _diagnose(lines: list[str], error: YAMLError) -> _Finding:
     )
 
 
-def _complaint(error: YAMLError) -> tuple[str, str, int, int, int]:
+def _parser_error(error: YAMLError) -> tuple[str, str, int, int, int]:
     """The problem, its context, the line and column it was noticed at, and the line that it began on."""
     if not isinstance(error, MarkedYAMLError) or error.problem_mark is None:
         return str(error), "", 0, 0, 0

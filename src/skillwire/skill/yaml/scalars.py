@@ -1,14 +1,20 @@
-"""YAML scalars by the 1.2 core schema: what a piece of text is when it stands without quotes.
+"""YAML scalars by the 1.2 core schema: their values, their characters and their layout.
 
 A whole number keeps all its digits, although JavaScript rounds it to a double beyond 2^53: nothing is lost in
-what we write, and whoever compares numbers compares them as doubles. One too large for a double is refused,
-as infinity is, because JSON has no way to say it.
+what we write, and numbers are compared as doubles. A number too large for a double is refused, as infinity
+is, because JSON cannot represent it.
+
+libyaml scans YAML 1.1. Where 1.1 and 1.2 differ about characters, `escapes_for` puts placeholders in their
+place; where they differ about layout, the functions at the end find the lines to refuse.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import Final, TypeAlias
 
 Scalar: TypeAlias = bool | int | float | str | None
@@ -36,6 +42,17 @@ _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.nan|\.NaN|\.NAN")
 _NUMBER_START = frozenset("+-.0123456789")
 # The largest double has fewer digits than this in base 8, 10 and 16.
 _MAX_DIGITS = 400
+
+# NEL, LINE SEPARATOR and PARAGRAPH SEPARATOR were line breaks in YAML 1.1 and are plain characters in 1.2.
+_OLD_BREAK = re.compile("[\x85\u2028\u2029]")
+# `"\\ud83d\\ude00"`, as JSON writes an emoji, is refused by libyaml, although JSON is YAML since 1.2.
+_PAIR = re.compile(
+    r"(?<!\\)(?P<before>(?:\\\\)*)(?P<pair>\\u(?P<high>[Dd][89ABab][0-9A-Fa-f]{2})\\u(?P<low>[Dd][C-Fc-f][0-9A-Fa-f]{2}))"
+)
+_AFTER_NAME = " \t\r\n,[]{}"
+_ENDS_BLANK = re.compile(r"(?:\n|\A)[ ]+\n*\Z")
+_INDENT_DIGIT = re.compile(r"[|>][+-]?[1-9]")
+_BREAK_AND_BLANK = re.compile(r"(?<!\\)(?:\\\\)*\\\r?\n[ \t]*\r?\n")
 
 
 class NotFiniteError(ValueError):
@@ -102,3 +119,72 @@ def _whole(digits: str, base: int) -> int:
     except OverflowError:
         raise NotFiniteError(digits) from None
     return number
+
+
+@dataclass(frozen=True, slots=True)
+class Escapes:
+    """A text that libyaml reads as YAML 1.2, with the meaning of its placeholders in quotes and elsewhere."""
+
+    text: str
+    in_quotes: Mapping[int, str]
+    elsewhere: Mapping[int, str]
+
+
+def escapes_for(text: str) -> Escapes | None:
+    """The text with placeholders, or `None` when it needs none, as nearly all texts do."""
+    pairs = _PAIR.search(text) if "\\u" in text else None
+    if pairs is None and not _OLD_BREAK.search(text):
+        return None
+    used = set(map(ord, text))
+    free = (code for code in chain(range(0xE000, 0xF900), range(0xF0000, 0xFFFFE)) if code not in used)
+    in_quotes: dict[int, str] = {}
+    elsewhere: dict[int, str] = {}
+    codes: dict[str, int] = {}
+
+    def placeholder(written: str, meant: str) -> str:
+        if written not in codes:
+            code = codes[written] = next(free)
+            in_quotes[code], elsewhere[code] = meant, written
+        return chr(codes[written])
+
+    def for_pair(match: re.Match[str]) -> str:
+        meant = (bytes.fromhex(match["high"]) + bytes.fromhex(match["low"])).decode("utf-16-be")
+        return match["before"] + placeholder(match["pair"], meant)
+
+    text = _PAIR.sub(for_pair, text)
+    text = _OLD_BREAK.sub(lambda match: placeholder(match[0], match[0]), text)
+    return Escapes(text, in_quotes, elsewhere)
+
+
+def overlong_name(text: str, start: int, sign: str, name: str) -> str | None:
+    """The name of an anchor or alias as written, when libyaml took only the start of it, else `None`.
+
+    In YAML 1.2 a name ends at a space; libyaml ends it at the first character that is no letter or digit.
+    """
+    begin = text.index(sign + name, start)
+    end = begin + len(sign + name)
+    return None if text[end : end + 1] in _AFTER_NAME else text[begin : end + 20].split()[0]
+
+
+def unindented_lines(lines: Sequence[str], first: int, last: int, column: int, closing: str) -> Iterator[int]:
+    """The lines of a value, after its first, that are not indented beyond the column of the block around it.
+
+    YAML 1.2 asks for that inside quotes and brackets too. A bracket of `closing` may stand below the key.
+    """
+    for number in range(first + 1, last + 1):
+        content = lines[number].lstrip(" ")
+        indent = len(lines[number]) - len(content)
+        if indent > column or not content.strip() or (closing and content[0] == "#"):
+            continue
+        if indent < column or content[0] not in closing:
+            yield number
+
+
+def ends_in_doubt(value: str, header: str) -> bool:
+    """Whether a block with an indentation digit ends with a line of spaces, which only some parsers keep."""
+    return _ENDS_BLANK.search(value) is not None and _INDENT_DIGIT.search(header) is not None
+
+
+def breaks_in_doubt(source: str) -> bool:
+    """Whether an empty line follows an escaped line break in double quotes: parsers fold it differently."""
+    return _BREAK_AND_BLANK.search(source) is not None

@@ -1,7 +1,7 @@
 """Frontmatter of plain lines, as most of it is: `key: value`, one mapping deep at most, a value on one line.
 
-Such a text can mean one thing only, so it is read line by line, at a tenth of what a YAML scanner takes. This
-is a narrow part of YAML on purpose. Everything else, and every mistake, is left to `yaml_core`.
+Such a text has only one reading, so it is read line by line, in a tenth of the time that a YAML parser takes.
+The subset is narrow on purpose: everything else, and every mistake, is left to `core`.
 """
 
 from __future__ import annotations

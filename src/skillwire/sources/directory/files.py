@@ -8,6 +8,7 @@ import os
 import stat
 import struct
 import time
+from dataclasses import dataclass
 from typing import Final, NamedTuple, NewType
 
 from skillwire.skill.digests import Digest
@@ -25,6 +26,9 @@ _FLAGS: Final = (
 )
 # Kernels stamp files by a clock that ticks: a second change within one tick leaves the same times.
 _TICK_NS: Final = 50_000_000
+# The coarsest clock by which file systems stamp files ticks every two seconds. A file that changed within
+# that time may change once more and show the same times.
+_COARSEST_NS: Final = 2_000_000_000
 # What the machine lacks for the moment says nothing about the file.
 _PASSING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR})
 
@@ -119,3 +123,25 @@ def hash_file(path: str, *, keep: bool, at_most: int | None = None) -> HashedFil
 def is_passing(error: OSError) -> bool:
     """Whether an error speaks of the machine at this moment, and not of the file."""
     return error.errno in _PASSING
+
+
+@dataclass(frozen=True, slots=True)
+class FileValidator:
+    """Holds while the file has the size, the times and the identity that it had when it was hashed."""
+
+    record: FileRecord
+
+    def is_fresh(self) -> bool:
+        record = self.record
+        try:
+            return record.is_unchanged(os.stat(record.path, follow_symlinks=False))
+        except OSError:
+            return False
+
+
+def seal(record: FileRecord) -> FileValidator | None:
+    """A seal on a file that was read a moment ago and hashed to its record; `None` for one just written."""
+    # Elsewhere no time tells of a change that somebody hides by setting the other one back.
+    if os.name != "posix" or max(record.modified, record.changed) > time.time_ns() - _COARSEST_NS:
+        return None
+    return FileValidator(record)

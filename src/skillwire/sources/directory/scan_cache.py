@@ -1,12 +1,13 @@
 """ScanCache: what the last scan of some directories read, kept on disk for the next start.
 
 It is a hint and no more. A skill is taken from it when each of its files still has the path, the size, the
-times and the inode that it had. Everything else is read again, and who cannot read the index, or write it,
-goes on without.
+times and the inode that it had. Everything else is read again; a cache that cannot be read or written is
+ignored.
 
-The first line says whose index it is: the format, the version of Skillwire, the directories and devices.
-A line for each skill follows, in about the order in which a walk asks for them. So it is read once from front
-to back, and no more of it is held than a line.
+The first line names the format, the version of Skillwire, the directories and their devices. One line for
+each skill follows, in about the order in which a walk asks for them, so the file is read once from front to
+back and only one line is held in memory. A line is the skill's URI, a checksum and a JSON array, with tabs
+between them. Digests and frontmatter rest on the checksum; every read hashes what it returns anyway.
 """
 
 from __future__ import annotations
@@ -15,25 +16,24 @@ import hashlib
 import json
 import logging
 import os
+import re
 import stat
+import sys
 import time
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, Final
+from sys import intern
+from typing import Any, BinaryIO, Final
 
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill.uris import SkillUri
+from skillwire.skill.digests import Digest
+from skillwire.skill.entries import JsonValue, SkillEntry, SkillResource
+from skillwire.skill.uris import SKILL_FILE, SkillUri
+from skillwire.sources.directory.files import STAMP_BYTES, UNSETTLED
 from skillwire.sources.directory.roots import Root
-from skillwire.sources.directory.scan_cache_line import (
-    is_keepable,
-    key_of,
-    line_of,
-    sealed,
-    skill_of,
-    unsealed,
-)
-from skillwire.sources.directory.snapshot import ScannedSkill, Snapshot
+from skillwire.sources.directory.snapshot import NO_LINKS, ScannedSkill, Snapshot
 from skillwire.version import VERSION
 
 _FORMAT: Final = 1
@@ -46,7 +46,31 @@ _OLD: Final = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLO
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _EXACT
 _WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
+_APP: Final = "skillwire"
+_FOLDER: Final = "indexes"
+_DIGEST_PREFIX: Final = "sha256:"
+_DIGEST_DIGITS: Final = 64
+_STAMP_DIGITS: Final = 2 * STAMP_BYTES
+_TYPES: Final = [int, str, list, list, str, str, list, dict, dict]
+_DIGITS: Final = re.compile(r"[0-9a-f]*+")
+# Without spaces, in ASCII, and with nothing that JSON itself does not know.
+_decode: Final = json.JSONDecoder().raw_decode
+_encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
+
 _log = logging.getLogger(__name__)
+
+
+def scan_cache_directory() -> Path | None:
+    """The folder of all indexes; `None` when the system names no place for such things."""
+    if sys.platform == "linux":
+        # As platformdirs has it, which takes longer to import than a hundred skills take to scan.
+        cache = os.environ.get("XDG_CACHE_HOME", "").strip() or str(Path("~/.cache").expanduser())
+        folder = Path(cache) / _APP
+    else:
+        import platformdirs
+
+        folder = Path(platformdirs.user_cache_dir(_APP, appauthor=False))
+    return folder / _FOLDER if folder.is_absolute() else None
 
 
 class ScanCache:
@@ -207,3 +231,106 @@ def _is_trusted(status: os.stat_result) -> bool:
 def _name(roots: Sequence[Root]) -> str:
     served = json.dumps([[str(root.path), *root.prefix] for root in roots])
     return hashlib.sha256(served.encode()).hexdigest()[:32]
+
+
+def sealed(key: str, values: Sequence[object]) -> bytes:
+    """A line with its sum; a `ValueError` when JSON cannot hold the values exactly."""
+    head, body = key.encode(), _encode(values).encode()
+    return b"%b\t%08x\t%b\n" % (head, _sum(head, body), body)
+
+
+def unsealed(key: str, line: bytes) -> list[Any] | None:
+    """The values of a line about this key that is as it was written, else `None`."""
+    head, _, rest = line.removesuffix(b"\n").partition(b"\t")
+    total, _, body = rest.partition(b"\t")
+    if head != key.encode() or total != b"%08x" % _sum(head, body):
+        return None
+    try:
+        text = body.decode()
+        values, end = _decode(text)
+        return [*values] if end == len(text) else None
+    except (ValueError, TypeError, RecursionError):
+        return None
+
+
+def key_of(line: bytes) -> bytes:
+    """What a line is about, by its own word."""
+    return line[: line.find(b"\t")]
+
+
+def is_keepable(skill: ScannedSkill) -> bool:
+    """Whether the times of all its files can be trusted next time."""
+    return UNSETTLED not in skill.stamps
+
+
+def line_of(skill: ScannedSkill, roots: Sequence[Root]) -> bytes:
+    """A keepable skill as a line; a `ValueError` when JSON cannot hold it exactly."""
+    start = len(skill.entry.uri) - len(SKILL_FILE)
+    resources = skill.resources
+    return sealed(
+        skill.entry.uri,
+        (
+            roots.index(skill.root),
+            skill.directory[len(str(skill.root.path)) :],
+            [file.uri[start:] for file in resources],
+            [file.size for file in resources],
+            "".join([file.digest[len(_DIGEST_PREFIX) :] for file in resources]),
+            skill.stamps.hex(),
+            skill.empty_directories,
+            dict(skill.links),
+            skill.entry.frontmatter,
+        ),
+    )
+
+
+def skill_of(uri: SkillUri, line: bytes, roots: Sequence[Root]) -> ScannedSkill | None:
+    """The skill at this URI that a line is, or `None`."""
+    values = unsealed(uri, line)
+    if values is None or [*map(type, values)] != _TYPES:
+        return None
+    number, below, names, sizes, digests, stamps, empty, links, frontmatter = values
+    count = len(names)
+    if (
+        number not in range(len(roots))
+        or (len(sizes), len(digests), len(stamps)) != (count, count * _DIGEST_DIGITS, count * _STAMP_DIGITS)
+        or not _all_are(int, sizes)
+        or not _all_are(str, [*names, *empty, *links.values()])
+        or not _DIGITS.fullmatch(digests)
+        or not _DIGITS.fullmatch(stamps)
+    ):
+        return None
+    root = roots[int(number)]
+    start = uri.removesuffix(SKILL_FILE)
+    resources = [
+        SkillResource(
+            # One object for both: there are many.
+            uri if name == SKILL_FILE else SkillUri(start + name),
+            Digest(_DIGEST_PREFIX + digests[at * _DIGEST_DIGITS : (at + 1) * _DIGEST_DIGITS]),
+            sizes[at],
+        )
+        for at, name in enumerate(names)
+    ]
+    return ScannedSkill(
+        SkillEntry(uri, _with_shared_keys(frontmatter), tuple(resources)),
+        root,
+        f"{root.path}{below}",
+        bytes.fromhex(stamps),
+        tuple(empty),
+        links or NO_LINKS,
+    )
+
+
+def _sum(head: bytes, body: bytes) -> int:
+    return zlib.crc32(body, zlib.crc32(head))
+
+
+def _all_are(kind: type, values: list[Any]) -> bool:
+    return {*map(type, values)} <= {kind}  # no subclass: a boolean is no number here
+
+
+def _with_shared_keys(mapping: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """The same, where a key that occurs in ten thousand skills is one object."""
+    return {
+        intern(key): _with_shared_keys(value) if isinstance(value, dict) else value
+        for key, value in mapping.items()
+    }

@@ -26,13 +26,12 @@ from skillwire.skill.membership import belongs_to_skill
 from skillwire.skill.uris import SkillUri, is_inside, path_below, shown_uri, skill_root
 from skillwire.sources.base import DirectoryChild, Problem
 from skillwire.sources.conflicts import Conflict, resolve_conflicts
-from skillwire.sources.directory.files import FileRecord, hash_file, is_passing
+from skillwire.sources.directory.files import FileRecord, FileValidator, hash_file, is_passing, seal
 from skillwire.sources.directory.gc_pause import collector_paused
 from skillwire.sources.directory.rescan import Start, concerns_skills, start_of, starts_for
 from skillwire.sources.directory.roots import Root, parse_root
 from skillwire.sources.directory.scan_cache import ScanCache
 from skillwire.sources.directory.snapshot import ScannedSkill, Snapshot
-from skillwire.sources.directory.validator import FileValidator, seal
 from skillwire.sources.directory.walk import Known, Walk
 
 # A thread costs more than reading a small file does.

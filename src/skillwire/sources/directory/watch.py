@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -17,8 +18,6 @@ from typing import Final, TypeAlias
 import anyio
 import anyio.from_thread
 import anyio.to_thread
-
-from skillwire.sources.directory.idle import wait_until_idle
 
 QUIET_MS: Final = 100
 """The longest that one change waits for others: whoever saves a file in steps is done by then."""
@@ -38,12 +37,28 @@ _POLL_SHARE: Final = 10
 _WITHOUT_EVENTS: Final = frozenset(
     {"9p", "afs", "ceph", "cifs", "drvfs", "glusterfs", "nfs", "nfs4", "prl_fs", "smb3", "smbfs", "vboxsf"}
 )
+# A process that uses less than this share of a processor for this long is idle.
+_IDLE_SECONDS: Final = 0.1
+_IDLE_SHARE: Final = 0.2
+_IDLE_WAITS: Final = 30
 _MOUNTS: Final = Path("/proc/self/mounts")
 
 Take: TypeAlias = Callable[[frozenset[str] | None], Awaitable[bool]]
 """Takes in changed paths, or `None` when anything may have changed; false asks to be called again soon."""
 
 _log = logging.getLogger(__name__)
+
+
+async def wait_until_idle(sleep: Callable[[float], Awaitable[object]]) -> None:
+    """Wait until this process uses next to no processor time, for a few seconds at most.
+
+    `sleep` is that of the event loop in use.
+    """
+    for _ in range(_IDLE_WAITS):
+        before = time.process_time()
+        await sleep(_IDLE_SECONDS)
+        if time.process_time() - before < _IDLE_SHARE * _IDLE_SECONDS:
+            return
 
 
 async def watch_directories(

@@ -1,11 +1,11 @@
-"""What can wait begins when the process has a moment, and does not wait for ever."""
+"""Work that can wait starts when the process is idle, or after a few seconds."""
 
 from __future__ import annotations
 
 import pytest
 
-from skillwire.sources.directory import idle as module
-from skillwire.sources.directory.idle import wait_until_idle
+from skillwire.sources.directory import watch as module
+from skillwire.sources.directory.watch import wait_until_idle
 
 pytestmark = pytest.mark.anyio
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
         pytest.param([0.1] * 31, 30, id="always busy"),
     ],
 )
-async def test_a_lull_is_the_first_spell_in_which_little_was_done(
+async def test_idle_is_the_first_interval_in_which_little_processor_time_was_used(
     monkeypatch: pytest.MonkeyPatch, used: list[float], spells: int
 ) -> None:
     waited: list[float] = []
