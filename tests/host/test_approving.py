@@ -61,7 +61,7 @@ async def test_each_policy_does_what_it_says(
 async def test_without_anybody_to_ask_loading_raises_with_what_to_do(tmp_path: Path) -> None:
     sim = shop()
     async with opened(tmp_path, shop=sim) as host:
-        with pytest.raises(ApprovalRequired, match="is not approved: look at it and approve it") as caught:
+        with pytest.raises(ApprovalRequired, match="is not approved: review it and approve it") as caught:
             await host.load("refunds")
     assert (caught.value.reason, caught.value.origin, caught.value.uri) == (
         "new",

@@ -5,25 +5,13 @@ from __future__ import annotations
 import pytest
 
 from skillwire.catalog.registry import RegisteredSkill
-from skillwire.host.approvals.status import State, since_approval, status_of
+from skillwire.host.approvals.status import ApprovalStatus, State, status_of
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill.digests import digest_of
 from skillwire.skill.entries import DYNAMIC, SkillEntry, SkillResource
 from skillwire.skill.uris import make_uri
-from skillwire.trust.approval import (
-    NO_GRANTS,
-    Allowed,
-    Approval,
-    Ask,
-    ChangeKind,
-    Decision,
-    Denied,
-    Grants,
-    Policy,
-    Reason,
-    difference,
-    resource_set,
-)
+from skillwire.trust.admission import Candidate
+from skillwire.trust.approval import NO_GRANTS, Approval, ChangeKind, Grants, Policy, resource_set
 from skillwire.trust.origin import Origin
 
 URI = make_uri(["refunds", "SKILL.md"])
@@ -39,6 +27,25 @@ def approval(body: bytes = b"now", grants: Grants = NO_GRANTS) -> Approval:
     return Approval(origin=SHOP, uri=URI, resources=resource_set(entry(body)), grants=grants)
 
 
+def status(
+    skill: RegisteredSkill,
+    policy: Policy,
+    stored: Approval | None = None,
+    before: Approval | None = None,
+    *,
+    nested: bool = False,
+) -> ApprovalStatus:
+    candidate = Candidate(
+        origin=skill.origin,
+        entry=skill.entry,
+        policy=policy,
+        approval=stored,
+        withdrawn=before,
+        nested=nested,
+    )
+    return status_of(candidate, limits=DEFAULT_LIMITS)
+
+
 @pytest.mark.requirement("SEC-6")
 @pytest.mark.parametrize(
     ("policy", "stored", "before", "state"),
@@ -51,6 +58,7 @@ def approval(body: bytes = b"now", grants: Grants = NO_GRANTS) -> Approval:
         (Policy.PINNED, None, approval(b"then"), State.CHANGED),
         (Policy.PINNED, None, None, State.NEW),
         (Policy.ALWAYS, None, None, State.ALWAYS),
+        (Policy.ALWAYS, approval(b"then"), None, State.ALWAYS),
         (Policy.NEVER, approval(), None, State.NEVER),
     ],
 )
@@ -58,7 +66,7 @@ def test_a_state_follows_policy_and_approval(
     policy: Policy, stored: Approval | None, before: Approval | None, state: State
 ) -> None:
     skill = RegisteredSkill(SHOP, entry(), "refunds")
-    standing = status_of(skill, policy, stored, before, nested=False, limits=DEFAULT_LIMITS)
+    standing = status(skill, policy, stored, before)
     assert (standing.state, standing.policy) == (state, policy)
     assert [change.kind for change in standing.changes] == (
         [ChangeKind.CHANGED] if state is State.CHANGED else []
@@ -67,48 +75,22 @@ def test_a_state_follows_policy_and_approval(
 
 def test_a_nested_skill_is_not_covered_by_a_policy() -> None:
     skill = RegisteredSkill(SHOP, entry(), "refunds")
-    standing = status_of(skill, Policy.ALWAYS, None, None, nested=True, limits=DEFAULT_LIMITS)
+    standing = status(skill, Policy.ALWAYS, nested=True)
     assert (standing.state, standing.nested) == (State.NEW, True)
 
 
 def test_grants_are_a_part_of_it() -> None:
     grants = Grants(allowed_tools=True)
     skill = RegisteredSkill(SHOP, entry(), "refunds")
-    standing = status_of(
-        skill, Policy.PROMPT, approval(grants=grants), None, nested=False, limits=DEFAULT_LIMITS
-    )
+    standing = status(skill, Policy.PROMPT, approval(grants=grants))
     assert standing.grants == grants
 
 
 def test_local_dynamic_and_unsound_skills_have_states_of_their_own() -> None:
     def state(origin: Origin, skill: SkillEntry) -> State:
         registered = RegisteredSkill(origin, skill, "refunds")
-        return status_of(registered, Policy.PROMPT, None, None, nested=False, limits=DEFAULT_LIMITS).state
+        return status(registered, Policy.PROMPT).state
 
     assert state(Origin.local(), entry()) is State.LOCAL
     assert state(SHOP, SkillEntry(URI, dict(entry().frontmatter), DYNAMIC)) is State.DYNAMIC
     assert state(SHOP, entry(name="other")) is State.UNUSABLE
-
-
-CHANGES = difference(resource_set(entry(b"then")), resource_set(entry()))
-
-
-@pytest.mark.parametrize(
-    ("decision", "before", "after"),
-    [
-        (Ask(Reason.NEW), approval(b"then"), Ask(Reason.CHANGED, CHANGES)),
-        (
-            Denied(Policy.PINNED, Reason.NEW),
-            approval(b"then"),
-            Denied(Policy.PINNED, Reason.CHANGED, CHANGES),
-        ),
-        (Ask(Reason.NEW), None, Ask(Reason.NEW)),
-        (Ask(Reason.NEW), approval(), Ask(Reason.NEW)),
-        (Ask(Reason.UNBINDABLE), approval(b"then"), Ask(Reason.UNBINDABLE)),
-        (Allowed(NO_GRANTS), approval(b"then"), Allowed(NO_GRANTS)),
-    ],
-)
-def test_a_question_about_a_skill_that_was_approved_says_what_changed(
-    decision: Decision, before: Approval | None, after: Decision
-) -> None:
-    assert since_approval(decision, entry(), before) == after

@@ -1,119 +1,46 @@
-from __future__ import annotations
+"""What an approval is bound to, and what differs from it."""
 
-import re
-from itertools import product
+from __future__ import annotations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sample_entries import DEMO, LOCAL, OTHER, checked, read
-from skillwire.errors import ApprovalRequired
+from sample_entries import DEMO, OTHER, checked, read
 from skillwire.skill.digests import digest_of
-from skillwire.skill.uris import SkillUri, parse_uri
+from skillwire.skill.uris import parse_uri
 from skillwire.trust.approval import (
-    ALL_GRANTS,
-    NO_GRANTS,
-    Allowed,
-    Approval,
-    Ask,
     ChangeKind,
-    Denied,
-    FileChange,
-    Grants,
-    Policy,
-    Reason,
+    Coverage,
     ResourceSet,
     approve,
-    decide,
+    coverage,
     difference,
     is_nested,
-    require,
     resource_set,
     seen_set,
 )
 
-TOOLS = Grants(allowed_tools=True)
 ENTRY = checked(files={"a.md": b"a", "b.md": b"b"})
-CHANGED = checked(files={"a.md": b"A", "c.md": b"c"})
 DYNAMIC_ENTRY = checked(dynamic=True)
 FILE = read("a.md", b"a")
 SEEN = seen_set([FILE])
-APPROVED = approve(ENTRY, DEMO, grants=TOOLS)
-SESSION = approve(DYNAMIC_ENTRY, DEMO, grants=TOOLS, seen=SEEN)
-CHANGES = (
-    FileChange(SkillUri("skill://acme/refunds/a.md"), ChangeKind.CHANGED),
-    FileChange(SkillUri("skill://acme/refunds/b.md"), ChangeKind.REMOVED),
-    FileChange(SkillUri("skill://acme/refunds/c.md"), ChangeKind.ADDED),
-)
-
-
-@pytest.mark.requirement("SEC-5", "SEC-6")
-@pytest.mark.parametrize(
-    ("policy", "approval", "nested", "decision"),
-    [
-        (Policy.PROMPT, None, False, Ask(Reason.NEW)),
-        (Policy.PROMPT, None, True, Ask(Reason.NEW)),
-        (Policy.PROMPT, APPROVED, False, Allowed(TOOLS)),
-        (Policy.PROMPT, APPROVED, True, Allowed(TOOLS)),
-        (Policy.PINNED, None, False, Denied(Policy.PINNED, Reason.NEW)),
-        (Policy.PINNED, APPROVED, False, Allowed(TOOLS)),
-        (Policy.ALWAYS, None, False, Allowed(NO_GRANTS)),
-        (Policy.ALWAYS, None, True, Ask(Reason.NEW)),
-        (Policy.ALWAYS, APPROVED, False, Allowed(TOOLS)),
-        (Policy.ALWAYS, APPROVED, True, Allowed(TOOLS)),
-        (Policy.NEVER, None, False, Denied(Policy.NEVER, Reason.DENIED)),
-        (Policy.NEVER, APPROVED, False, Denied(Policy.NEVER, Reason.DENIED)),
-    ],
-)
-def test_policy_and_approval_decide_together(
-    policy: Policy, approval: Approval | None, nested: bool, decision: Allowed | Ask | Denied
-) -> None:
-    assert decide(ENTRY, DEMO, policy, approval, nested=nested) == decision
-
-
-@pytest.mark.requirement("SEC-6")
-@pytest.mark.parametrize(
-    ("policy", "nested", "decision"),
-    [
-        (Policy.PROMPT, False, Ask(Reason.CHANGED, CHANGES)),
-        (Policy.PINNED, False, Denied(Policy.PINNED, Reason.CHANGED, CHANGES)),
-        (Policy.ALWAYS, True, Ask(Reason.CHANGED, CHANGES)),
-        # The grants were for other files; the policy gives none.
-        (Policy.ALWAYS, False, Allowed(NO_GRANTS)),
-    ],
-)
-def test_any_other_set_of_files_revokes_an_approval_and_says_which(
-    policy: Policy, nested: bool, decision: Allowed | Ask | Denied
-) -> None:
-    assert decide(CHANGED, DEMO, policy, APPROVED, nested=nested) == decision
+APPROVED = approve(ENTRY, DEMO)
+SESSION = approve(DYNAMIC_ENTRY, DEMO, seen=SEEN)
 
 
 @pytest.mark.requirement("ENT-4", "SEC-6")
-def test_an_approval_of_another_server_or_skill_counts_for_nothing() -> None:
-    elsewhere = checked("skill://acme/deep/refunds/SKILL.md")
-    assert decide(ENTRY, OTHER, Policy.PROMPT, APPROVED, nested=False) == Ask(Reason.NEW)
-    assert decide(elsewhere, DEMO, Policy.PROMPT, APPROVED, nested=False) == Ask(Reason.NEW)
-
-
-@pytest.mark.requirement("SEC-6")
-@pytest.mark.parametrize(
-    ("policy", "approval", "seen", "decision"),
-    [
-        (Policy.PROMPT, None, SEEN, Ask(Reason.UNBINDABLE)),
-        (Policy.PROMPT, SESSION, SEEN, Allowed(TOOLS)),
-        (Policy.PROMPT, SESSION, frozenset(), Ask(Reason.UNBINDABLE)),
-        (Policy.PROMPT, SESSION, SEEN | seen_set([read("a.md", b"rotated")]), Ask(Reason.UNBINDABLE)),
-        (Policy.PROMPT, SESSION, seen_set([read("other.md", b"a")]), Ask(Reason.UNBINDABLE)),
-        (Policy.PROMPT, APPROVED, SEEN, Ask(Reason.UNBINDABLE)),
-        (Policy.PINNED, None, SEEN, Denied(Policy.PINNED, Reason.UNBINDABLE)),
-        (Policy.ALWAYS, None, SEEN, Allowed(NO_GRANTS)),
-    ],
-)
-def test_a_dynamic_skill_is_approved_only_for_what_was_seen(
-    policy: Policy, approval: Approval | None, seen: ResourceSet, decision: Allowed | Ask | Denied
-) -> None:
-    assert decide(DYNAMIC_ENTRY, DEMO, policy, approval, nested=False, seen=seen) == decision
+def test_an_approval_covers_exactly_what_was_approved() -> None:
+    assert coverage(None, DEMO, ENTRY) is Coverage.NONE
+    assert coverage(APPROVED, OTHER, ENTRY) is Coverage.NONE
+    assert coverage(APPROVED, DEMO, checked("skill://acme/deep/refunds/SKILL.md")) is Coverage.NONE
+    assert coverage(APPROVED, DEMO, ENTRY) is Coverage.EQUAL
+    assert coverage(APPROVED, DEMO, DYNAMIC_ENTRY, SEEN) is Coverage.OTHER
+    assert coverage(SESSION, DEMO, DYNAMIC_ENTRY, SEEN) is Coverage.EQUAL
+    assert coverage(SESSION, DEMO, DYNAMIC_ENTRY) is Coverage.OTHER
+    assert coverage(SESSION, DEMO, ENTRY) is Coverage.OTHER
+    for files in ({"a.md": b"a"}, {"a.md": b"a", "b.md": b"b", "c.md": b"c"}, {"a.md": b"a", "b.md": b"B"}):
+        assert coverage(APPROVED, DEMO, checked(files=files)) is Coverage.OTHER
 
 
 @pytest.mark.requirement("SEC-6")
@@ -123,41 +50,6 @@ def test_only_an_approval_of_listed_files_may_be_kept() -> None:
     assert not SESSION.bound
     assert SESSION.resources == SEEN == {(FILE.uri, FILE.digest)}
     assert resource_set(DYNAMIC_ENTRY) == frozenset()
-
-
-def test_an_approval_for_a_session_ends_when_the_skill_lists_its_files() -> None:
-    session = approve(DYNAMIC_ENTRY, DEMO, seen=resource_set(ENTRY))
-    decision = decide(ENTRY, DEMO, Policy.PROMPT, session, nested=False)
-    assert decision == Ask(Reason.CHANGED)
-    with pytest.raises(ApprovalRequired, match="now with a fixed list of files"):
-        require(decision, ENTRY, DEMO)
-
-
-def test_local_skills_need_no_approval() -> None:
-    for policy, nested, entry in product(Policy, (False, True), (ENTRY, DYNAMIC_ENTRY)):
-        assert decide(entry, LOCAL, policy, None, nested=nested) == Allowed(ALL_GRANTS)
-
-
-@pytest.mark.requirement("SEC-4", "SEC-5", "SEC-6")
-@given(
-    st.sampled_from(Policy),
-    st.sampled_from([None, APPROVED, SESSION, approve(CHANGED, DEMO, grants=ALL_GRANTS)]),
-    st.booleans(),
-    st.sampled_from([ENTRY, CHANGED, DYNAMIC_ENTRY]),
-    st.sampled_from([frozenset[tuple[SkillUri, object]](), SEEN]),
-)
-def test_a_grant_comes_from_an_approval_of_just_these_files(
-    policy: Policy, approval: Approval | None, nested: bool, entry: object, seen: ResourceSet
-) -> None:
-    assert entry in (ENTRY, CHANGED, DYNAMIC_ENTRY)
-    skill = next(known for known in (ENTRY, CHANGED, DYNAMIC_ENTRY) if known is entry)
-    decision = decide(skill, DEMO, policy, approval, nested=nested, seen=seen)
-    if not isinstance(decision, Allowed):
-        return
-    if decision.grants != NO_GRANTS or nested:
-        assert approval is not None
-        assert approval.resources == (seen if skill is DYNAMIC_ENTRY else resource_set(skill))
-    assert policy is not Policy.NEVER
 
 
 @pytest.mark.requirement("SEC-6")
@@ -195,32 +87,4 @@ def test_the_difference_names_every_file_that_is_not_the_same(
     ],
 )
 def test_a_skill_inside_another_one_is_nested(uri: str, others: list[str], nested: bool) -> None:
-    assert is_nested(parse_uri(uri), map(parse_uri, others)) == nested
-
-
-@pytest.mark.parametrize(
-    ("decision", "said"),
-    [
-        (Ask(Reason.NEW), "is not approved: look at it and approve it"),
-        (Ask(Reason.CHANGED, CHANGES), r"changed since it was approved \(1 added, 1 changed, 1 removed\)"),
-        (Ask(Reason.UNBINDABLE), "only what was seen can be approved"),
-        (Denied(Policy.PINNED, Reason.NEW), "the policy of its server is pinned; change that or approve"),
-        (Denied(Policy.NEVER, Reason.DENIED), "the policy of its server is never; change that to load it"),
-    ],
-)
-@pytest.mark.requirement("VER-8", "SEC-7")
-def test_a_skill_that_may_not_be_loaded_says_whose_it_is_and_what_to_do(
-    decision: Ask | Denied, said: str
-) -> None:
-    with pytest.raises(ApprovalRequired, match=said) as caught:
-        require(decision, ENTRY, DEMO)
-    error = caught.value
-    assert (error.reason, error.origin, error.uri, error.exit_code) == (decision.reason, "demo", ENTRY.uri, 7)
-    assert "MCP server demo" in str(error)
-    assert not re.search(r"\b(trusted|safe|secure)\b", str(error))
-    assert {*error.added, *error.changed, *error.removed} == {change.uri for change in decision.changes}
-    assert error.added == tuple(c.uri for c in decision.changes if c.kind is ChangeKind.ADDED)
-
-
-def test_an_allowed_skill_gives_its_grants() -> None:
-    assert require(Allowed(TOOLS), ENTRY, DEMO) is TOOLS
+    assert is_nested(parse_uri(uri), {parse_uri(other) for other in others}) == nested

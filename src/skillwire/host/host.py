@@ -141,7 +141,7 @@ class SkillHost:
         )
         self._consent = Approver(
             registry=self._registry,
-            policy_of=self._discovery.policy,
+            facts=lambda skill: intake.candidate(skill.origin, skill.entry, disabled=not skill.enabled),
             approvals=self.approvals,
             ask=ask,
             tell=self._log.tell,

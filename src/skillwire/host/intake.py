@@ -7,7 +7,7 @@ from typing import Final
 
 from skillwire.catalog.naming import Naming
 from skillwire.catalog.registry import Changes, RegisteredSkill, Registry
-from skillwire.errors import ApprovalRequired, LimitExceeded
+from skillwire.errors import LimitExceeded
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.events import Event, EventKind, EventLog
 from skillwire.host.styles.base import Style
@@ -17,7 +17,8 @@ from skillwire.issues import Issue
 from skillwire.limits import Limits
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import shown_uri
-from skillwire.trust.approval import Reason
+from skillwire.trust.admission import Act, Allowed, Candidate, admit, require
+from skillwire.trust.approval import Policy
 from skillwire.trust.origin import Origin
 
 _REMARKS: Final = 20
@@ -64,12 +65,18 @@ class Intake:
 
     def take(self, origin: Origin, entries: Iterable[SkillEntry]) -> None:
         """Take these as all that an origin lists."""
+        candidates = [self.candidate(origin, entry) for entry in entries]
+        self.remark(
+            origin,
+            [
+                self._issue(one.entry, one.style_refusal)
+                for one in candidates
+                if one.selected and one.style_refusal
+            ],
+        )
+        taken = tuple(one.entry for one in candidates if isinstance(admit(one, Act.LIST), Allowed))
         if self.gates.closed_for(origin):
             return  # Its slot stays empty, whatever comes late.
-        wanted = [entry for entry in entries if self._wants(origin, entry)]
-        refusals = [(entry, self._refusal(origin, entry)) for entry in wanted]
-        self.remark(origin, [self._issue(entry, refusal) for entry, refusal in refusals if refusal])
-        taken = tuple(entry for entry, refusal in refusals if not refusal)
         if self._collected is not None:
             self._collected[origin] = taken
             self._registry.foresee(origin, taken)  # Others are still waited for: there is time now.
@@ -78,16 +85,13 @@ class Intake:
 
     def take_one(self, origin: Origin, entry: SkillEntry) -> None:
         """Take in one entry that a server just gave, or raise when it is not wanted."""
-        if not self._wants(origin, entry):
-            # Not `SkillNotFound`: nobody may go on to read it as something else.
-            raise ApprovalRequired(
-                f"{shown_uri(entry.uri)} from {origin} is excluded by the configuration; change that",
-                reason=Reason.DENIED,
-                origin=origin.label,
-                uri=entry.uri,
+        candidate = self.candidate(origin, entry)
+        if candidate.selected and candidate.style_refusal:
+            raise LimitExceeded(
+                f"{shown_uri(entry.uri)} from {origin} is not taken: {candidate.style_refusal}"
             )
-        if refusal := self._refusal(origin, entry):
-            raise LimitExceeded(f"{shown_uri(entry.uri)} from {origin} is not taken: {refusal}")
+        # Not `SkillNotFound`: nobody may go on to read it as something else.
+        require(admit(candidate, Act.LIST), entry.uri, origin)
         self._report(self._registry.add(origin, entry))
 
     def empty(self, origin: Origin) -> None:
@@ -108,14 +112,18 @@ class Intake:
     def tell(self, kind: EventKind, message: str, origin: Origin) -> None:
         self._log.tell(Event(kind=kind, message=message, origin=origin.label))
 
-    def _wants(self, origin: Origin, entry: SkillEntry) -> bool:
-        """Whether the user wants this skill of this server; what is excluded never gets into the registry."""
+    def candidate(self, origin: Origin, entry: SkillEntry, *, disabled: bool = False) -> Candidate:
+        """What is known about a skill of an origin, without its approval."""
         config = self._configs.get(origin)
-        return config is None or config.selection.admits(entry)
-
-    def _refusal(self, origin: Origin, entry: SkillEntry) -> str:
-        """Why the style does not take a server's skill; empty when it does."""
-        return "" if origin.is_local else self._style.refusal(entry, self._limits)
+        return Candidate(
+            origin=origin,
+            entry=entry,
+            switched_off=self.gates.closed_for(origin),
+            selected=config is None or config.selection.admits(entry),
+            style_refusal="" if origin.is_local else self._style.refusal(entry, self._limits),
+            disabled=disabled,
+            policy=config.approval if config else Policy.PROMPT,
+        )
 
     def _issue(self, entry: SkillEntry, refusal: str) -> Issue:
         fix = f"another style than {self._style.name} takes it"

@@ -186,12 +186,6 @@ class Discovery:
             return None
         return config.selection.admits
 
-    def policy(self, origin: Origin) -> Policy:
-        """How its user treats a server. A load that is under way when a gate closes ends by this, too."""
-        if self._intake.gates.closed_for(origin):
-            return Policy.NEVER
-        return self._configs[origin].approval if origin in self._configs else Policy.PROMPT
-
     def server(self, label: str) -> Origin:
         """The server of this label, or `SkillNotFound` that names those there are."""
         for origin in self._connections:

@@ -33,16 +33,8 @@ from skillwire.skill.uris import SKILL_FILE, SkillUri
 from skillwire.sources.command_files import CommandFiles
 from skillwire.sources.directory.source import DirectorySource
 from skillwire.sources.mcp import McpSource
-from skillwire.trust.approval import (
-    Ask,
-    Grants,
-    Reason,
-    ResourceSet,
-    difference,
-    require,
-    resource_set,
-    seen_set,
-)
+from skillwire.trust.admission import Ask, require
+from skillwire.trust.approval import Grants, Reason, ResourceSet, difference, resource_set, seen_set
 from skillwire.trust.directory import DirectoryView, filter_directory, listed_children
 from skillwire.trust.guards import HeldSkill
 from skillwire.trust.origin import Origin
@@ -235,7 +227,7 @@ class Loader:
     def _changed(self, held: HeldSkill, entry: SkillEntry) -> ApprovalRequired:
         ask = Ask(Reason.CHANGED, difference(resource_set(held.entry), resource_set(entry)))
         try:
-            require(ask, held.entry, held.origin)
+            require(ask, held.entry.uri, held.origin)
         except ApprovalRequired as required:
             return required
         raise AssertionError("a question is never a yes")

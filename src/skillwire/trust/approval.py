@@ -1,21 +1,20 @@
 """Approval: what the user agreed to, and whether it covers a skill as it is now (SEC-5, SEC-6).
 
-An approval is bound to the set of (uri, digest) of a skill's files. Any other set is another skill and is
-asked about again. A dynamic skill has no such set: the user can agree only to what was seen, and that
-agreement ends with the session.
+An approval is bound to the set of (uri, digest) of a skill's files. Any other set is another skill and needs
+another approval. A dynamic skill has no such set: the user can agree only to what was seen, and that
+agreement ends with the session. What follows from an approval is decided in `admission.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-from skillwire.errors import ApprovalRequired
 from skillwire.skill.digests import Digest
 from skillwire.skill.entries import DYNAMIC, SkillEntry
-from skillwire.skill.uris import SkillUri, is_inside, skill_root
+from skillwire.skill.uris import SKILL_FILE, SkillUri, skill_root
 from skillwire.trust.origin import Origin
 from skillwire.trust.verify import CheckedEntry, VerifiedFile
 
@@ -81,31 +80,15 @@ class Approval:
     bound: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Allowed:
-    """The skill may be loaded, with these grants."""
+class Coverage(StrEnum):
+    """How an approval relates to a skill as it is now."""
 
-    grants: Grants
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """The user has to be asked first."""
-
-    reason: Reason
-    changes: tuple[FileChange, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Denied:
-    """The skill may not be loaded, and the user does not want to be asked."""
-
-    policy: Policy
-    reason: Reason
-    changes: tuple[FileChange, ...] = ()
-
-
-Decision: TypeAlias = Allowed | Ask | Denied
+    NONE = "none"
+    """There is no approval, or it is for another skill or another origin."""
+    EQUAL = "equal"
+    """Exactly this was approved."""
+    OTHER = "other"
+    """Something else was approved: the skill changed, and a kept approval is revoked."""
 
 
 def resource_set(entry: SkillEntry) -> ResourceSet:
@@ -133,35 +116,20 @@ def approve(
     )
 
 
-def decide(
-    entry: CheckedEntry,
-    origin: Origin,
-    policy: Policy,
-    approval: Approval | None,
-    *,
-    nested: bool,
-    seen: ResourceSet = frozenset(),
-) -> Decision:
-    """Whether a skill may be loaded, as its entry is now.
-
-    `nested` is what `is_nested` says. `seen` is what was retrieved of a dynamic skill, the file in question
-    included: ask again for every file that is not in the approval.
-    """
-    if origin.is_local:
-        # The user's own files need no approval; they are labelled like all others.
-        return Allowed(ALL_GRANTS)
-    if policy is Policy.NEVER:
-        return Denied(policy, Reason.DENIED)
-    if approval is not None and (approval.origin, approval.uri) != (origin, entry.uri):
-        # ENT-4: an approval of another server or skill counts for nothing here.
-        approval = None
-    if approval is not None and _covers(approval, entry, seen):
-        return Allowed(approval.grants)
-    if policy is Policy.ALWAYS and not nested:
-        # SEC-2, SEC-4: a policy never grants anything; SEC-5: and never covers a nested skill.
-        return Allowed(NO_GRANTS)
-    reason, changes = _objection(entry, approval)
-    return Denied(policy, reason, changes) if policy is Policy.PINNED else Ask(reason, changes)
+def coverage(
+    approval: Approval | None, origin: Origin, entry: SkillEntry, seen: ResourceSet = frozenset()
+) -> Coverage:
+    """Whether an approval is for exactly this skill. Nothing else compares an approval with an entry."""
+    # ENT-4: an approval of another server or skill counts for nothing here.
+    if approval is None or (approval.origin, approval.uri) != (origin, entry.uri):
+        return Coverage.NONE
+    if entry.is_dynamic:
+        # SEC-6: what was not seen was not approved, and nothing seen is nothing approved.
+        is_covered = not approval.bound and bool(seen) and seen <= approval.resources
+    else:
+        # SEC-6: the same files with the same digests, none more and none fewer.
+        is_covered = approval.bound and approval.resources == resource_set(entry)
+    return Coverage.EQUAL if is_covered else Coverage.OTHER
 
 
 def difference(old: ResourceSet, new: ResourceSet) -> tuple[FileChange, ...]:
@@ -175,60 +143,15 @@ def difference(old: ResourceSet, new: ResourceSet) -> tuple[FileChange, ...]:
     return tuple(sorted(changes))
 
 
-def is_nested(uri: SkillUri, uris: Iterable[SkillUri]) -> bool:
-    """Whether a skill lies inside another one of the same origin (FMT-8, SEC-5)."""
-    return any(other != uri and is_inside(uri, skill_root(other)) for other in uris)
+def is_nested(uri: SkillUri, uris: Collection[SkillUri]) -> bool:
+    """Whether a skill lies inside another one of the same origin (FMT-8, SEC-5).
 
-
-def require(decision: Decision, entry: CheckedEntry, origin: Origin) -> Grants:
-    """The grants of a skill that may be loaded; `ApprovalRequired` for any other decision."""
-    if isinstance(decision, Allowed):
-        return decision.grants
-    changes = decision.changes
-    raise ApprovalRequired(
-        f"{entry.uri} from {origin} {_words(decision.reason, changes)}: {_remedy(decision)}",
-        reason=decision.reason,
-        origin=origin.label,
-        uri=entry.uri,
-        added=_uris(changes, ChangeKind.ADDED),
-        changed=_uris(changes, ChangeKind.CHANGED),
-        removed=_uris(changes, ChangeKind.REMOVED),
-    )
-
-
-def _covers(approval: Approval, entry: CheckedEntry, seen: ResourceSet) -> bool:
-    if entry.is_dynamic:
-        # SEC-6: what was not seen was not approved, and nothing seen is nothing approved.
-        return not approval.bound and bool(seen) and seen <= approval.resources
-    return approval.bound and approval.resources == resource_set(entry)
-
-
-def _objection(entry: CheckedEntry, approval: Approval | None) -> tuple[Reason, tuple[FileChange, ...]]:
-    if entry.is_dynamic:
-        return Reason.UNBINDABLE, ()
-    if approval is None:
-        return Reason.NEW, ()
-    return Reason.CHANGED, difference(approval.resources, resource_set(entry))
-
-
-def _words(reason: Reason, changes: tuple[FileChange, ...]) -> str:
-    if reason is Reason.CHANGED:
-        counts = {kind: sum(change.kind is kind for change in changes) for kind in ChangeKind}
-        said = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
-        return f"changed since it was approved ({said or 'now with a fixed list of files'})"
-    return {
-        Reason.NEW: "is not approved",
-        Reason.UNBINDABLE: "is made on request, so only what was seen can be approved",
-        Reason.DENIED: "may not be loaded",
-    }[reason]
-
-
-def _remedy(decision: Ask | Denied) -> str:
-    if isinstance(decision, Ask):
-        return "look at it and approve it"
-    way_out = "to load it" if decision.policy is Policy.NEVER else "or approve the skill"
-    return f"the policy of its server is {decision.policy}; change that {way_out}"
-
-
-def _uris(changes: tuple[FileChange, ...], kind: ChangeKind) -> tuple[SkillUri, ...]:
-    return tuple(change.uri for change in changes if change.kind is kind)
+    Give `uris` as a set: then the answer takes a look-up for each level of the path.
+    """
+    directory = skill_root(uri)
+    while True:
+        directory = directory.rpartition("/")[0]
+        if directory.endswith("/"):  # Only the scheme is left.
+            return False
+        if f"{directory}/{SKILL_FILE}" in uris:
+            return True

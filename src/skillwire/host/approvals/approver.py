@@ -1,38 +1,35 @@
 """Approver: what the user agreed to, found or asked for (SEC-5, SEC-6).
 
-What a yes is worth is decided in `trust/approval.py`. Here it is looked up, asked for, kept and taken back.
+What an approval allows is decided in `trust/admission.py`. Here it is looked up, asked for, kept and revoked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from skillwire.catalog.naming import SkillKey
 from skillwire.catalog.registry import RegisteredSkill, Registry
 from skillwire.errors import ApprovalRequired
-from skillwire.host.approvals.status import ApprovalStatus, since_approval, status_of
+from skillwire.host.approvals.status import ApprovalStatus, status_of
 from skillwire.host.approvals.store import ApprovalStore
 from skillwire.host.events import Event, EventKind
 from skillwire.limits import Limits
 from skillwire.skill.uris import SkillUri
+from skillwire.trust.admission import Act, Ask, Candidate, Decision, admit, require
 from skillwire.trust.approval import (
     NO_GRANTS,
-    Allowed,
     Approval,
-    Ask,
-    Decision,
+    Coverage,
     FileChange,
     Grants,
-    Policy,
     Reason,
     ResourceSet,
     approve,
-    decide,
+    coverage,
     difference,
     is_nested,
-    require,
     resource_set,
 )
 from skillwire.trust.guards import requested_tools
@@ -67,14 +64,14 @@ class Approver:
         self,
         *,
         registry: Registry,
-        policy_of: Callable[[Origin], Policy],
+        facts: Callable[[RegisteredSkill], Candidate],
         approvals: ApprovalStore,
         ask: ApprovalCallback | None,
         tell: Callable[[Event], None],
         limits: Limits,
     ) -> None:
         self._registry = registry
-        self._policy_of = policy_of
+        self._facts = facts
         self._approvals = approvals
         self._ask = ask
         self._tell = tell
@@ -97,7 +94,7 @@ class Approver:
         """
         decision = self._decide(skill, entry, self.forget_changed(skill), seen)
         if not isinstance(decision, Ask) or self._ask is None:
-            return require(decision, entry, skill.origin)
+            return require(decision, entry.uri, skill.origin)
 
         async def look(path: str) -> VerifiedFile:
             return (in_hand or {}).get(skill_file(entry, path)) or await preview(skill, path)
@@ -132,7 +129,7 @@ class Approver:
         self, skill: RegisteredSkill, entry: CheckedEntry, *, seen: ResourceSet = frozenset()
     ) -> Grants:
         """The grants as they are now, without asking: a yes may have been taken back since it was given."""
-        return require(self._decide(skill, entry, self._kept(skill), seen), entry, skill.origin)
+        return require(self._decide(skill, entry, self._kept(skill), seen), entry.uri, skill.origin)
 
     def approve(self, skill: RegisteredSkill, grants: Grants = NO_GRANTS) -> Approval:
         """Record the user's yes to a skill as its entry is now."""
@@ -164,7 +161,7 @@ class Approver:
     def forget_changed(self, skill: RegisteredSkill) -> Approval | None:
         """Take back an approval that no longer fits the entry (SEC-6); one that does is returned."""
         stored = self._kept(skill)
-        if stored is None or stored.resources == resource_set(skill.entry):
+        if stored is None or coverage(stored, skill.origin, skill.entry) is not Coverage.OTHER:
             return stored
         self._approvals.withdraw(skill.origin, skill.uri)
         changes = difference(stored.resources, resource_set(skill.entry))
@@ -181,29 +178,22 @@ class Approver:
 
     def standing(self, skill: RegisteredSkill) -> ApprovalStatus:
         """How a skill stands with the user now. Changes nothing and asks nobody."""
-        return status_of(
-            skill,
-            self._policy_of(skill.origin),
-            self._of_seen.get(skill.key) or self._kept(skill),
-            self._withdrawn(skill),
-            nested=self._nested(skill),
-            limits=self._limits,
-        )
+        kept = self._of_seen.get(skill.key) or self._kept(skill)
+        return status_of(self._candidate(skill, kept), limits=self._limits)
 
     def _decide(
         self, skill: RegisteredSkill, entry: CheckedEntry, kept: Approval | None, seen: ResourceSet
     ) -> Decision:
-        decision = decide(
-            entry,
-            skill.origin,
-            self._policy_of(skill.origin),
-            self._of_seen.get(skill.key) or kept,
+        candidate = self._candidate(skill, self._of_seen.get(skill.key) or kept)
+        return admit(replace(candidate, entry=entry, seen=seen), Act.LOAD)
+
+    def _candidate(self, skill: RegisteredSkill, approval: Approval | None) -> Candidate:
+        return replace(
+            self._facts(skill),
+            approval=approval,
+            withdrawn=self._withdrawn(skill),
             nested=self._nested(skill),
-            seen=seen,
         )
-        if isinstance(decision, Allowed):
-            return decision
-        return since_approval(decision, entry, self._withdrawn(skill))
 
     def _nested(self, skill: RegisteredSkill) -> bool:
         return is_nested(skill.uri, self._registry.uris(skill.origin))

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from skillwire.catalog.registry import RegisteredSkill
 from skillwire.errors import SkillwireError
 from skillwire.limits import Limits
-from skillwire.skill.entries import SkillEntry
+from skillwire.trust.admission import Act, Allowed, Candidate, admit
 from skillwire.trust.approval import (
     NO_GRANTS,
-    Allowed,
     Approval,
-    Ask,
-    Decision,
-    Denied,
+    Coverage,
     FileChange,
     Grants,
     Policy,
     Reason,
-    decide,
-    difference,
-    resource_set,
+    coverage,
 )
 from skillwire.trust.verify import check_entry
 
@@ -60,48 +54,30 @@ class ApprovalStatus:
     problem: str = ""
 
 
-def since_approval(decision: Decision, entry: SkillEntry, before: Approval | None) -> Decision:
-    """The decision on a skill that was approved before it changed: the user is told what changed."""
-    if before is None or isinstance(decision, Allowed) or decision.reason is not Reason.NEW:
-        return decision
-    changes = difference(before.resources, resource_set(entry))
-    if not changes:
-        return decision  # It changed and changed back, which makes it no less unapproved.
-    if isinstance(decision, Ask):
-        return Ask(Reason.CHANGED, changes)
-    return Denied(decision.policy, Reason.CHANGED, changes)
-
-
-def status_of(
-    skill: RegisteredSkill,
-    policy: Policy,
-    approval: Approval | None,
-    before: Approval | None,
-    *,
-    nested: bool,
-    limits: Limits,
-) -> ApprovalStatus:
+def status_of(candidate: Candidate, *, limits: Limits) -> ApprovalStatus:
     """What a load would meet with, found out without loading."""
-    if skill.origin.is_local:
-        policy = Policy.ALWAYS
-    known = approval or before
+    local = candidate.origin.is_local
+    policy = Policy.ALWAYS if local else candidate.policy
+    known = candidate.approval or candidate.withdrawn
+    nested = candidate.nested
     try:
-        entry = check_entry(skill.entry, limits=limits)
+        entry = check_entry(candidate.entry, limits=limits)
     except SkillwireError as error:
         return ApprovalStatus(
             state=State.UNUSABLE, policy=policy, nested=nested, approved=known, problem=str(error)
         )
-    decision = decide(entry, skill.origin, policy, approval, nested=nested)
-    decision = since_approval(decision, entry, before)
+    # A disabled skill has a status too: what a load would meet with once it is enabled.
+    decision = admit(replace(candidate, entry=entry, disabled=False), Act.LOAD)
     if isinstance(decision, Allowed):
-        state = State.APPROVED if approval is not None else State.ALWAYS
-        state = State.LOCAL if skill.origin.is_local else state
+        is_approved = coverage(candidate.approval, candidate.origin, entry, candidate.seen) is Coverage.EQUAL
+        state = State.APPROVED if is_approved else State.ALWAYS
+        state = State.LOCAL if local else state
         return ApprovalStatus(
             state=state, policy=policy, nested=nested, grants=decision.grants, approved=known
         )
-    if policy is Policy.NEVER:
+    if decision.reason is Reason.DENIED:
         state = State.NEVER
     else:
         states = {Reason.NEW: State.NEW, Reason.CHANGED: State.CHANGED, Reason.UNBINDABLE: State.DYNAMIC}
-        state = states.get(decision.reason, State.NEW)
+        state = states[decision.reason]
     return ApprovalStatus(state=state, policy=policy, nested=nested, changes=decision.changes, approved=known)

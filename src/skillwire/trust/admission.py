@@ -1,0 +1,202 @@
+"""Admission: the one decision on which skills are listed and which are loaded.
+
+`admit` takes these steps in order; the first that says no, or that settles the matter, decides.
+
+1. Switches: an administrator, an untrusted folder or a closed server hides every skill of an origin.
+2. Selection: the configuration includes and excludes skills of a server by name.
+3. Style: the emulated host does not take such a skill.
+4. Disabled: the user switched this one skill off. It stays known, and is neither in the catalog nor loaded.
+
+   A skill that gets here is listed. To be loaded it takes the remaining steps.
+
+5. Own files: the files of the user need no approval (`Policy.ALWAYS` on a local origin is that promise).
+6. Policy `never`: nothing of that server, approved or not.
+7. Approval: one of exactly these files of this skill of this origin counts, with its grants (ENT-4, SEC-6).
+8. Policy `always`: without grants, and not for a skill inside another one (SEC-2, SEC-4, SEC-5).
+9. Policy `pinned`: what is not approved is refused without a question.
+10. Everything else is a question to the user, with what changed since the last approval (SEC-5, SEC-6).
+
+Pure: the caller collects the facts in a `Candidate`, and acts on the decision.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from skillwire.errors import ApprovalRequired
+from skillwire.skill.entries import SkillEntry
+from skillwire.skill.uris import SkillUri, shown_uri
+from skillwire.trust.approval import (
+    ALL_GRANTS,
+    NO_GRANTS,
+    Approval,
+    ChangeKind,
+    Coverage,
+    FileChange,
+    Grants,
+    Policy,
+    Reason,
+    ResourceSet,
+    coverage,
+    difference,
+    resource_set,
+)
+from skillwire.trust.origin import Origin
+
+
+class Act(StrEnum):
+    """What is to be done with a skill."""
+
+    LIST = "list"
+    LOAD = "load"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A skill, and everything that its admission depends on.
+
+    The defaults are those of a skill that nobody has said anything about.
+    """
+
+    origin: Origin
+    entry: SkillEntry
+    switched_off: str = ""
+    """Why the origin is switched off; empty when it is not."""
+    selected: bool = True
+    """Whether the configuration's include and exclude patterns let it pass."""
+    style_refusal: str = ""
+    """Why the style does not take it; empty when it does."""
+    disabled: bool = False
+    policy: Policy = Policy.PROMPT
+    approval: Approval | None = None
+    """What the user agreed to last, in this session or before."""
+    withdrawn: Approval | None = None
+    """What was approved before the skill changed. It allows nothing; it tells what changed."""
+    nested: bool = False
+    """Whether it lies inside another skill of its origin (`is_nested`)."""
+    seen: ResourceSet = frozenset()
+    """What was retrieved of a dynamic skill, the file in question included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """The skill may be listed, or loaded with these grants."""
+
+    grants: Grants = NO_GRANTS
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The user has to be asked first."""
+
+    reason: Reason
+    changes: tuple[FileChange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """The skill may not be listed or loaded, and nobody is asked. `message` is set by steps 1 to 4."""
+
+    policy: Policy
+    reason: Reason
+    changes: tuple[FileChange, ...] = ()
+    message: str = ""
+
+
+Decision: TypeAlias = Allowed | Ask | Denied
+
+
+def admit(skill: Candidate, act: Act) -> Decision:
+    """Whether a skill may be listed, or loaded as its entry is now. The steps are numbered as above."""
+    # 1. Switches.
+    if skill.switched_off:
+        return Denied(skill.policy, Reason.DENIED, message=f"is switched off: {skill.switched_off}")
+    # 2. Selection.
+    if not skill.selected:
+        return Denied(skill.policy, Reason.DENIED, message="is excluded by the configuration; change that")
+    # 3. Style.
+    if skill.style_refusal:
+        return Denied(skill.policy, Reason.DENIED, message=f"is not taken: {skill.style_refusal}")
+    # 4. Disabled.
+    if skill.disabled:
+        return Denied(skill.policy, Reason.DENIED, message="is disabled: enable it to use it")
+    if act is Act.LIST:
+        return Allowed()
+    # 5. Own files.
+    if skill.origin.is_local:
+        return Allowed(ALL_GRANTS)
+    # 6. Policy `never`.
+    if skill.policy is Policy.NEVER:
+        return Denied(skill.policy, Reason.DENIED)
+    # 7. Approval.
+    covered = coverage(skill.approval, skill.origin, skill.entry, skill.seen)
+    if skill.approval is not None and covered is Coverage.EQUAL:
+        return Allowed(skill.approval.grants)
+    # 8. Policy `always`: SEC-2, SEC-4: it grants nothing; SEC-5: and never covers a nested skill.
+    if skill.policy is Policy.ALWAYS and not skill.nested:
+        return Allowed(NO_GRANTS)
+    reason, changes = _objection(skill, covered)
+    # 9. Policy `pinned`.
+    if skill.policy is Policy.PINNED:
+        return Denied(skill.policy, reason, changes)
+    # 10. The user decides.
+    return Ask(reason, changes)
+
+
+def require(decision: Decision, uri: SkillUri, origin: Origin) -> Grants:
+    """The grants of a skill that may be loaded; `ApprovalRequired` for any other decision."""
+    if isinstance(decision, Allowed):
+        return decision.grants
+    changes = decision.changes
+    raise ApprovalRequired(
+        f"{shown_uri(uri)} from {origin} {_sentence(decision)}",
+        reason=decision.reason,
+        origin=origin.label,
+        uri=uri,
+        added=_uris(changes, ChangeKind.ADDED),
+        changed=_uris(changes, ChangeKind.CHANGED),
+        removed=_uris(changes, ChangeKind.REMOVED),
+    )
+
+
+def _objection(skill: Candidate, covered: Coverage) -> tuple[Reason, tuple[FileChange, ...]]:
+    if skill.entry.is_dynamic:
+        return Reason.UNBINDABLE, ()
+    now = resource_set(skill.entry)
+    if skill.approval is not None and covered is Coverage.OTHER:
+        return Reason.CHANGED, difference(skill.approval.resources, now)
+    if skill.withdrawn is not None and (changes := difference(skill.withdrawn.resources, now)):
+        return Reason.CHANGED, changes
+    # A skill that changed and changed back is no less unapproved.
+    return Reason.NEW, ()
+
+
+def _sentence(decision: Ask | Denied) -> str:
+    if isinstance(decision, Denied) and decision.message:
+        return decision.message
+    return f"{_reason(decision.reason, decision.changes)}: {_next_step(decision)}"
+
+
+def _reason(reason: Reason, changes: tuple[FileChange, ...]) -> str:
+    if reason is Reason.CHANGED:
+        counts = {kind: sum(change.kind is kind for change in changes) for kind in ChangeKind}
+        counted = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+        return f"changed since it was approved ({counted or 'now with a fixed list of files'})"
+    return {
+        Reason.NEW: "is not approved",
+        Reason.UNBINDABLE: "is generated on request, so only what was seen can be approved",
+        Reason.DENIED: "may not be loaded",
+    }[reason]
+
+
+def _next_step(decision: Ask | Denied) -> str:
+    if isinstance(decision, Ask):
+        return "review it and approve it"
+    way_out = "to load it" if decision.policy is Policy.NEVER else "or approve the skill"
+    return f"the policy of its server is {decision.policy}; change that {way_out}"
+
+
+def _uris(changes: tuple[FileChange, ...], kind: ChangeKind) -> tuple[SkillUri, ...]:
+    return tuple(change.uri for change in changes if change.kind is kind)
