@@ -1,0 +1,295 @@
+"""OpenSSF Model Signing 1.0: the file `skill.oms.sig`, read and written.
+
+A Sigstore bundle around a DSSE envelope around an in-toto statement that lists files with their digests.
+Reading is strict: every field is bounded before it is parsed, and a field that nobody checks is refused,
+since it could say anything. Nothing here decides whether a signature is valid; `signatures.py` does.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from skillwire.issues import shown
+from skillwire.skill.digests import Digest
+
+BUNDLE_TYPE: Final = "application/vnd.dev.sigstore.bundle.v0.3+json"
+PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
+STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE: Final = "https://model_signing/signature/v1.0"
+
+MAX_BUNDLE_BYTES: Final = 1024 * 1024
+_MAX_DEPTH: Final = 16
+_MAX_FILES: Final = 4096
+MAX_CERTIFICATES: Final = 8
+_MAX_CERTIFICATE_BYTES: Final = 16 * 1024
+_MAX_NAME: Final = 1024
+_MAX_TIMESTAMPS: Final = 4
+_BRACKET: Final = re.compile(rb"[\[{\]}]")
+SIGNATURE_FILE: Final = "skill.oms.sig"
+
+_Json: TypeAlias = "dict[str, _Json] | list[_Json] | str | int | float | bool | None"
+
+
+class InvalidSignatureFile(Exception):
+    """The signature file proves nothing; the message is the reason."""
+
+
+def statement_of(files: Mapping[str, Digest], *, name: str) -> bytes:
+    """The in-toto statement that a signature of these files is made over."""
+    rows = [
+        (path, digest.removeprefix("sha256:")) for path, digest in files.items() if path != SIGNATURE_FILE
+    ]
+    rows.sort()
+    whole = hashlib.sha256(b"".join(bytes.fromhex(digest) for _, digest in rows)).hexdigest()
+    statement = {
+        "_type": STATEMENT_TYPE,
+        "subject": [{"name": name, "digest": {"sha256": whole}}],
+        "predicateType": PREDICATE_TYPE,
+        "predicate": {
+            "serialization": {
+                "method": "files",
+                "hash_type": "sha256",
+                "allow_symlinks": False,
+                "ignore_paths": [SIGNATURE_FILE],
+            },
+            "resources": [{"name": path, "algorithm": "sha256", "digest": digest} for path, digest in rows],
+        },
+    }
+    return json.dumps(statement, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+
+
+def bundle_of(
+    payload: bytes,
+    signature: bytes,
+    *,
+    hint: str = "",
+    chain: Sequence[bytes] = (),
+) -> bytes:
+    """A bundle of a signed statement, as JSON: with the hint of a key, or with certificates in DER."""
+    material: dict[str, object]
+    if chain:
+        raw = [{"rawBytes": _encode(certificate)} for certificate in chain]
+        material = {"x509CertificateChain": {"certificates": raw}, "tlogEntries": []}
+    else:
+        material = {"publicKey": {"hint": hint}, "tlogEntries": []}
+    bundle = {
+        "mediaType": BUNDLE_TYPE,
+        "verificationMaterial": material,
+        "dsseEnvelope": {
+            "payload": _encode(payload),
+            "payloadType": PAYLOAD_TYPE,
+            "signatures": [{"sig": _encode(signature), "keyid": ""}],
+        },
+    }
+    return (json.dumps(bundle, indent=2) + "\n").encode("ascii")
+
+
+@dataclass(frozen=True, slots=True)
+class SignatureBundle:
+    payload: bytes
+    signature: bytes
+    hint: str
+    chain: tuple[bytes, ...]
+    timestamps: tuple[bytes, ...]
+    """RFC 3161 responses, which say when the signature was made."""
+
+
+def parse_bundle(data: bytes) -> SignatureBundle:
+    bundle = _fields(
+        _load(data, "the signature file"),
+        "the bundle",
+        required={"mediaType", "verificationMaterial", "dsseEnvelope"},
+    )
+    if bundle["mediaType"] != BUNDLE_TYPE:
+        raise InvalidSignatureFile(f"its media type is not {BUNDLE_TYPE}")
+    hint, chain, timestamps = _material(bundle["verificationMaterial"])
+    envelope = _fields(
+        bundle["dsseEnvelope"], "the envelope", required={"payload", "payloadType", "signatures"}
+    )
+    if envelope["payloadType"] != PAYLOAD_TYPE:
+        raise InvalidSignatureFile(f"its payload type is not {PAYLOAD_TYPE}")
+    match envelope["signatures"]:
+        case [signature]:
+            made = _fields(signature, "the signature", required={"sig"}, optional={"keyid"})
+        case _:
+            raise InvalidSignatureFile("it does not have exactly one signature")
+    # The key id is not signed: it may repeat the hint, and say nothing else.
+    if made.get("keyid", "") not in ("", hint):
+        raise InvalidSignatureFile("its key id is not the one of its key")
+    return SignatureBundle(_decode(envelope["payload"]), _decode(made["sig"]), hint, chain, timestamps)
+
+
+def _material(value: _Json) -> tuple[str, tuple[bytes, ...], tuple[bytes, ...]]:
+    material = _fields(
+        value,
+        "the verification material",
+        optional={
+            "publicKey",
+            "x509CertificateChain",
+            "tlogEntries",
+            "timestampVerificationData",
+            "certificate",
+        },
+    )
+    if "certificate" in material or material.get("tlogEntries", []) != []:
+        raise InvalidSignatureFile(
+            "it is a keyless signature; install skillwire[sigstore] and configure an identity"
+        )
+    timestamps = _timestamps(material.get("timestampVerificationData", {}))
+    if "publicKey" in material and "x509CertificateChain" not in material:
+        key = _fields(material["publicKey"], "the public key", optional={"hint"})
+        hint = key.get("hint", "")
+        if not isinstance(hint, str) or len(hint) > _MAX_NAME:
+            raise InvalidSignatureFile("the hint of its key is not a text")
+        return hint, (), timestamps
+    if "x509CertificateChain" in material and "publicKey" not in material:
+        chain = _fields(material["x509CertificateChain"], "the chain", required={"certificates"})
+        match chain["certificates"]:
+            case [_, *_] as rows if len(rows) <= MAX_CERTIFICATES:
+                raw = [
+                    _decode(_fields(row, "a certificate", required={"rawBytes"})["rawBytes"]) for row in rows
+                ]
+            case _:
+                raise InvalidSignatureFile(f"its chain does not have 1 to {MAX_CERTIFICATES} certificates")
+        if any(len(certificate) > _MAX_CERTIFICATE_BYTES for certificate in raw):
+            raise InvalidSignatureFile("a certificate is too long")
+        if len(set(raw)) != len(raw):
+            raise InvalidSignatureFile("its chain has a certificate twice")
+        return "", tuple(raw), timestamps
+    raise InvalidSignatureFile("it names neither a public key nor a certificate chain")
+
+
+def _timestamps(value: _Json) -> tuple[bytes, ...]:
+    data = _fields(value, "the timestamp data", optional={"rfc3161Timestamps"})
+    match data.get("rfc3161Timestamps", []):
+        case list(rows) if len(rows) <= _MAX_TIMESTAMPS:
+            return tuple(
+                _decode(_fields(row, "a timestamp", required={"signedTimestamp"})["signedTimestamp"])
+                for row in rows
+            )
+        case _:
+            raise InvalidSignatureFile(f"it has more than {_MAX_TIMESTAMPS} timestamps")
+
+
+def signed_files(payload: bytes) -> dict[str, str]:
+    statement = _fields(
+        _load(payload, "the statement"),
+        "the statement",
+        required={"_type", "subject", "predicateType", "predicate"},
+    )
+    if statement["_type"] != STATEMENT_TYPE or statement["predicateType"] != PREDICATE_TYPE:
+        raise InvalidSignatureFile("it does not sign a set of files")
+    match statement["subject"]:
+        case [{"digest": {"sha256": str(whole)}}]:
+            pass
+        case _:
+            raise InvalidSignatureFile(
+                "its statement does not have exactly one subject with a SHA-256 digest"
+            )
+    # Other fields of a predicate are ignored by readers of version 1.0.
+    match statement["predicate"]:
+        case {"serialization": {"method": "files", "hash_type": "sha256"}, "resources": list(rows)}:
+            pass
+        case {"serialization": {"method": str(method)}} if method != "files":
+            raise InvalidSignatureFile(f"it signs {shown(method, 40)}, not whole files")
+        case _:
+            raise InvalidSignatureFile("its statement does not list files with SHA-256 digests")
+    if len(rows) > _MAX_FILES:
+        raise InvalidSignatureFile(f"it lists more than {_MAX_FILES:,} files")
+    signed: dict[str, str] = {}
+    hasher = hashlib.sha256()
+    for row in rows:
+        name, digest = _resource(row)
+        if name in signed:
+            raise InvalidSignatureFile(f"it lists {shown(name, 80)} twice")
+        signed[name] = f"sha256:{digest}"
+        hasher.update(bytes.fromhex(digest))
+    if hasher.hexdigest() != whole:
+        raise InvalidSignatureFile("the digest of its subject is not the one of the files that it lists")
+    return signed
+
+
+def _resource(row: _Json) -> tuple[str, str]:
+    match row:
+        case {"name": str(name), "digest": str(digest), "algorithm": "sha256"}:
+            pass
+        case _:
+            raise InvalidSignatureFile("it lists a file without name, digest and algorithm sha256")
+    if len(name) > _MAX_NAME or "\\" in name or any(char < " " or char == "\x7f" for char in name):
+        raise InvalidSignatureFile(f"it lists {shown(name, 80)}, which is not a plain relative path")
+    if any(segment in ("", ".", "..") for segment in name.split("/")):
+        raise InvalidSignatureFile(f"it lists {shown(name, 80)}, which is not a plain relative path")
+    if len(digest) != 64 or digest.strip("0123456789abcdef"):
+        raise InvalidSignatureFile(f"the digest of {shown(name, 80)} is not 64 lowercase hexadecimal digits")
+    return name, digest
+
+
+def _load(data: bytes, what: str) -> _Json:
+    if len(data) > MAX_BUNDLE_BYTES:
+        raise InvalidSignatureFile(f"{what} has more than {MAX_BUNDLE_BYTES:,} bytes")
+    if _depth(data) > _MAX_DEPTH:
+        raise InvalidSignatureFile(f"{what} is nested too deep")
+    try:
+        return json.loads(data, object_pairs_hook=_unique, parse_constant=_no_constant)
+    except InvalidSignatureFile:
+        raise
+    except (ValueError, RecursionError):
+        raise InvalidSignatureFile(f"{what} is not JSON") from None
+
+
+def _depth(data: bytes) -> int:
+    """An upper bound: brackets inside strings count as well."""
+    depth = deepest = 0
+    for bracket in _BRACKET.findall(data):
+        depth += 1 if bracket in b"[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _unique(pairs: list[tuple[str, _Json]]) -> dict[str, _Json]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise InvalidSignatureFile("it names a field twice")
+    return made
+
+
+def _no_constant(name: str) -> _Json:
+    raise InvalidSignatureFile(f"{name} is not JSON")
+
+
+def _fields(
+    value: _Json, what: str, *, required: set[str] | None = None, optional: set[str] | None = None
+) -> dict[str, _Json]:
+    """An object that has these fields and no others: what nobody checks could say anything."""
+    required, optional = required or set(), optional or set()
+    if not isinstance(value, dict):
+        raise InvalidSignatureFile(f"{what} is not an object")
+    if missing := sorted(required - value.keys()):
+        raise InvalidSignatureFile(f"{what} has no {missing[0]}")
+    if unknown := sorted(value.keys() - required - optional):
+        raise InvalidSignatureFile(f"{what} has an unknown field {shown(unknown[0], 40)}")
+    return value
+
+
+def _encode(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _decode(value: _Json) -> bytes:
+    if not isinstance(value, str):
+        raise InvalidSignatureFile("a field is not base64")
+    try:
+        data = base64.b64decode(value, validate=True)
+    except (ValueError, binascii.Error):
+        raise InvalidSignatureFile("a field is not base64") from None
+    # The last character before the padding has spare bits: only one spelling is accepted.
+    if _encode(data) != value:
+        raise InvalidSignatureFile("a field is not base64 in its one spelling")
+    return data
