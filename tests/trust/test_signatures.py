@@ -101,7 +101,7 @@ def test_a_certificate_that_leads_to_the_root_of_a_publisher_counts() -> None:
 
 def test_equal_input_gives_equal_bytes() -> None:
     assert by_key() == by_key()
-    assert sign_files(dict(reversed(FILES.items())), name="demo", key=KEY) == by_key()
+    assert sign_files(dict(reversed(list(FILES.items()))), name="demo", key=KEY) == by_key()
 
 
 def test_the_signature_file_itself_is_not_among_what_it_signs() -> None:
