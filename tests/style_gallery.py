@@ -12,9 +12,10 @@ from skillwire.catalog.registry import RegisteredSkill, Registry
 from skillwire.host.styles import all_styles
 from skillwire.host.styles.base import RenderContext, Style
 from skillwire.host.styles.ranks import Layer, Rank
+from skillwire.json_types import JsonValue
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill.digests import digest_of
-from skillwire.skill.entries import JsonValue, SkillEntry, SkillResource
+from skillwire.skill.entries import SkillEntry, SkillResource
 from skillwire.skill.uris import parse_uri
 from skillwire.trust.origin import Origin
 from skillwire.trust.verify import VerifiedSkill, check_entry, verify_skill_md

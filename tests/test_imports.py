@@ -20,6 +20,8 @@ FLOORS: Mapping[str, int] = {
     "limits": 0,
     "version": 0,
     "text": 0,
+    "json_types": 0,
+    "files": 0,
     "skill": 1,
     "trust": 2,
     "catalog": 3,

@@ -1,4 +1,4 @@
-"""Text that others wrote, made fit to be shown (SEC-11).
+"""Foreign text made safe to show: hidden characters removed (SEC-11) and secrets replaced.
 
 `clean_line` is for what stands on one line: names, descriptions, labels, URIs. `clean_text` is for bodies: it
 keeps line ends and tabs. Both remove what a reader cannot see but a terminal or a model obeys: control
@@ -11,14 +11,19 @@ pictographs. Emoji and text selectors (U+FE0E, U+FE0F) stay after a symbol or a 
 else such a character carries nothing but hidden data. Direction marks (U+200E, U+200F, U+061C) go: they move
 the punctuation around a name, such as the label of its server. The tag sequences of three regional flags go
 with all other tag characters, and leave a plain flag.
+
+`redact_url` and `redact` are for what may hold a credential: the URL of a server, and what a server said.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, NewType
+from urllib.parse import unquote
 
 SafeLine = NewType("SafeLine", str)
 """One line of text that `clean_line` made."""
@@ -41,7 +46,7 @@ _HIDDEN: Final = re.compile(
     + "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0x10000, 0x110000, 0x10000))
     + "]"
 )
-# A whole sequence that moves the cursor or changes colours. Of other escapes only the control characters
+# A whole sequence that moves the cursor or changes colors. Of other escapes only the control characters
 # go, so that text smuggled into them comes to light.
 _CSI: Final = re.compile("(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]")
 _LINE_END: Final = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
@@ -56,6 +61,21 @@ _VIRAMA: Final = 9
 _ELLIPSIS: Final = "…"
 
 _MARKDOWN: Final = re.compile(r"([\\`*_{}\[\]()#+\-.!|~=:@$^])")
+
+_STARS: Final = "***"
+_SHORTEST_SECRET: Final = 6  # Shorter values occur in honest text too often to be replaced everywhere.
+_SECRET_NAME: Final = re.compile("key|token|secret|pass|pwd|auth|credential|signature", re.IGNORECASE)
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>]+")
+_AUTHORITY: Final = re.compile(r"(?:[^\s:@/\[\]]+|\[[0-9A-Fa-f:.%]+\])(?::[0-9]{1,5})?")
+_AFTER_AUTHORITY: Final = re.compile(r"[/?#\\]")
+_USERINFO: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^\s\"'<>/?#]*@")
+_SECRET_PAIR: Final = re.compile(
+    r"([?&;][^=&#\s]*(?:key|token|secret|pass|pwd|auth|credential|signature|sig|code)[^=&#\s]*=)[^&#\s\"'<>]+",
+    re.IGNORECASE,
+)
+_BEARER: Final = re.compile(r"\b(Bearer|Basic)(\s+)[A-Za-z0-9._~+/=-]{6,}", re.IGNORECASE)
+_LONGEST_SEGMENT: Final = 40
+_MOST_CHANGES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +136,72 @@ def escape_xml(text: str) -> str:
 def escape_markdown(text: str) -> str:
     """A cleaned line as plain words in Markdown: no emphasis, link, heading, list, code, image or HTML."""
     return _MARKDOWN.sub(r"\\\1", text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def redact_url(url: str) -> str:
+    """A URL without what may be secret: user name and password, query, fragment, and random path segments.
+
+    What is no URL of a host is not guessed at: only its scheme is kept. The result is not cleaned; control
+    characters are the business of `clean_line`.
+    """
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return _ELLIPSIS if url else ""
+    if not scheme.isascii() or not scheme.replace("+", "").replace("-", "").replace(".", "").isalnum():
+        return _ELLIPSIS
+    end = match.start() if (match := _AFTER_AUTHORITY.search(rest)) else len(rest)
+    host = rest[:end].rpartition("@")[2]
+    bare, question, _ = rest[end:].partition("#")[0].partition("?")
+    if not _AUTHORITY.fullmatch(host) or "@" in bare:
+        # A password with a slash or a question mark in it ends the host too early: none of it is shown.
+        return f"{scheme}://{_ELLIPSIS}"
+    segments = bare.split("/")
+    for at, segment in enumerate(segments):
+        if _is_random(segment) or (at and _SECRET_NAME.fullmatch(segments[at - 1]) and segment):
+            segments[at] = _ELLIPSIS
+    return f"{scheme}://{host}{'/'.join(segments)}{f'?{_ELLIPSIS}' if question else ''}"
+
+
+def redact(text: str, secrets: Iterable[str] = ()) -> str:
+    """The text with stars for each of `secrets`, and for every credential that can be told by its form:
+    user name and password in a URL, a secret parameter of a query, what follows `Bearer` or `Basic`.
+    """
+    for secret in sorted({secret for secret in secrets if len(secret) >= _SHORTEST_SECRET}, key=len)[::-1]:
+        text = text.replace(secret, _STARS)
+    text = _USERINFO.sub(rf"\1{_STARS}@", text)
+    text = _SECRET_PAIR.sub(rf"\1{_STARS}", text)
+    return _BEARER.sub(rf"\1\2{_STARS}", text)
+
+
+def secrets_in_urls(text: str) -> list[str]:
+    """The passwords and query values of every URL in a text, as written and decoded."""
+    found: list[str] = []
+    for match in _URL.finditer(text):
+        rest, _, query = match[0].partition("://")[2].partition("#")[0].partition("?")
+        user = rest.rpartition("@")[0]
+        found.append(user.partition(":")[2] or user)
+        found += [pair.partition("=")[2] for pair in query.split("&")]
+    return [form for secret in found if secret for form in dict.fromkeys((secret, unquote(secret)))]
+
+
+def secrets_in_arguments(command: Sequence[str]) -> list[str]:
+    """What may be secret among the arguments of a command: `--token X`, `API_KEY=X`, a password in a URL."""
+    found = [secret for word in command for secret in secrets_in_urls(word)]
+    for before, word in zip(("", *command), command, strict=False):
+        name, equals, value = word.partition("=")
+        if equals and _SECRET_NAME.search(name):
+            found.append(value)
+        elif before.startswith("-") and "=" not in before and _SECRET_NAME.search(before):
+            found.append(word)
+    return found
+
+
+def _is_random(segment: str) -> bool:
+    """Whether a path segment looks like a token and not like a word."""
+    if len(segment) > _LONGEST_SEGMENT or any(char in segment for char in "=@:;%"):
+        return True
+    kinds = ["d" if char.isdigit() else "l" for char in segment if char.isalnum()]
+    return sum(one != other for one, other in pairwise(kinds)) > _MOST_CHANGES
 
 
 def _visible(text: str) -> tuple[str, int]:

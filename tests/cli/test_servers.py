@@ -129,10 +129,10 @@ def test_servers_are_listed_without_their_secrets_or_variables(run: Run, home: P
         "utf-8",
     )
     assert run("servers").out.splitlines() == [
-        "NAME  WHERE              APPROVAL  STATUS",
-        "web   https://w.example  pinned",
-        "tool  npx                prompt",
-        "off   x                  prompt    off (skills = false)",
+        "NAME  WHERE                APPROVAL  STATUS",
+        "web   https://w.example/…  pinned",
+        "tool  npx                  prompt",
+        "off   x                    prompt    off (skills = false)",
     ]
     assert "not in this profile" in run("servers", "list", "--profile", "p").out
     listed = run("servers", "list", "--json").document["servers"]
@@ -206,7 +206,7 @@ def test_import_shows_what_it_would_write_and_writes_nothing(run: Run, home: Pat
     ended = run("servers", "import")
     assert ended.code == 0
     assert ", 2 arguments, env KEY" in ended.out
-    assert "https://w.example, headers X" in ended.out
+    assert "https://w.example/mcp, headers X" in ended.out
     assert "skip  old    it speaks SSE, which MCP gave up" in ended.out
     assert f"--write would add 2 servers to {user_file(home)}." in ended.out
     assert not user_file(home).exists()

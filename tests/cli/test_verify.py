@@ -145,6 +145,14 @@ def test_what_cannot_run_says_why_on_one_line_and_ends_with_2(arguments: list[st
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9?token=SECRET", "http://u:SECRET@127.0.0.1:9/mcp#SECRET"])
+def test_a_secret_in_a_url_is_not_printed(url: str) -> None:
+    done = run(url)
+    assert done.returncode == 2
+    assert "http://127.0.0.1:9" in done.stderr
+    assert "SECRET" not in done.stdout + done.stderr
+
+
 def test_a_server_without_skills_does_not_pass(tmp_path: Path) -> None:
     done = run("--", *SKILLWIRE, "serve", str(tmp_path))
     assert done.returncode == 2

@@ -15,11 +15,11 @@ SECRET = "s3cr3t"
     [
         (
             ServerConfig(url=f"https://user:{SECRET}@shop.example:8443/{SECRET}/mcp"),
-            "https://shop.example:8443",
+            "https://shop.example:8443/…/mcp",
         ),
-        (ServerConfig(url=f"https://shop.example?key={SECRET}"), "https://shop.example"),
+        (ServerConfig(url=f"https://shop.example?key={SECRET}"), "https://shop.example?…"),
         (ServerConfig(url=f"https://shop.example#{SECRET}"), "https://shop.example"),
-        (ServerConfig(url="http://x\x1b[31m/mcp"), "http://x\\u001b[31m"),
+        (ServerConfig(url="http://x\x1b[31m/mcp"), "http://…"),
         (ServerConfig(command=("npx", "-y", f"--key={SECRET}")), "npx"),
         (ServerConfig(instance=object()), "in this process"),
     ],

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from sample_entries import DEMO, LOCAL, OTHER, make_entry
-from skillwire.skill.entries import JsonValue
+from skillwire.json_types import JsonValue
 from skillwire.trust.approval import ALL_GRANTS, NO_GRANTS, Grants
 from skillwire.trust.guards import (
     HeldSkill,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillwire.skill.entries import JsonValue
+from skillwire.json_types import JsonValue
 from skillwire.trust.compare import frontmatter_differences
 
 SCALARS = st.one_of(

@@ -21,10 +21,11 @@ from skillwire.errors import (
     UnlistedFile,
     VerificationError,
 )
+from skillwire.json_types import JsonValue
 from skillwire.limits import Limits
 from skillwire.skill.digests import digest_of
 from skillwire.skill.drafts import Dialect, Draft
-from skillwire.skill.entries import DYNAMIC, NO_SIZE, JsonValue, SkillEntry, SkillResource
+from skillwire.skill.entries import DYNAMIC, NO_SIZE, SkillEntry, SkillResource
 from skillwire.skill.uris import SkillUri, parse_uri
 from skillwire.trust.verify import VerifiedFile, VerifiedSkill, check_entry, verify_file, verify_skill_md
 

@@ -10,6 +10,7 @@ import typer
 
 from skillwire.cli.host_options import AsJson
 from skillwire.errors import ApprovalRequired
+from skillwire.text import redact_url
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -173,7 +174,7 @@ def _describe(screen: Screen, one: _ProjectFile, *, trusted: bool) -> None:
     screen.line((printable(str(one.file.path)), "bold"), "  ", standing)
     for label, place in one.servers:
         screen.line("  ", label, " starts" if place.command else " asks")
-        line = _command_line(place) or _url(place)
+        line = _command_line(place) or redact_url(place.url)
         remark = screen.quoted(shown(line, len(line)))
         variables = _variables(place)
         rows = [
@@ -196,7 +197,7 @@ def _json(one: _ProjectFile) -> dict[str, object]:
             {
                 "label": label,
                 "command": list(place.command) or None,
-                "url": _url(place) or None,
+                "url": redact_url(place.url) or None,
                 "directory": place.directory or None,
                 "env": list(place.env),
                 "headers": list(place.headers),
@@ -211,15 +212,6 @@ def _command_line(place: Place) -> str:
     import shlex
 
     return shlex.join(place.command)
-
-
-def _url(place: Place) -> str:
-    """A URL without what is often a secret: its user, its query and its fragment."""
-    bare = place.url.partition("#")[0]
-    bare, query, _ = bare.partition("?")
-    scheme, sign, rest = bare.partition("://")
-    authority, slash, path = rest.partition("/")
-    return f"{scheme}{sign}{authority.rpartition('@')[2]}{slash}{path}{'?…' if query else ''}"
 
 
 def _variables(place: Place) -> list[str]:

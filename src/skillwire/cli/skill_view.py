@@ -14,8 +14,9 @@ from skillwire.cli.output import counted, human_size, printable
 from skillwire.cli.screen import Screen, cut, origin_words, padded
 from skillwire.host.approvals.status import ApprovalStatus, State
 from skillwire.host.events import Event, EventKind
+from skillwire.json_types import JsonValue
 from skillwire.skill.drafts import Dialect
-from skillwire.skill.entries import DYNAMIC, NO_SIZE, JsonValue
+from skillwire.skill.entries import DYNAMIC, NO_SIZE
 from skillwire.skill.uris import path_below, skill_root
 from skillwire.text import safe_line
 from skillwire.trust.paths import shown_path

@@ -21,7 +21,7 @@ from skillwire.conformance.http_channel import read_reply
 from skillwire.conformance.responses import Failure, Reply
 from skillwire.errors import SourceError
 from skillwire.issues import shown
-from skillwire.skill.entries import JsonObject
+from skillwire.json_types import JsonObject
 
 Message: TypeAlias = MutableMapping[str, Any]
 App: TypeAlias = Callable[

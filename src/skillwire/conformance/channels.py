@@ -12,10 +12,10 @@ from typing import Final, Protocol
 
 import anyio
 
-from skillwire.conformance.responses import Failure, Reply, is_object, parse_message
+from skillwire.conformance.responses import Failure, Reply, parse_message
 from skillwire.errors import LimitExceeded
 from skillwire.issues import shown
-from skillwire.skill.entries import JsonObject
+from skillwire.json_types import JsonObject, is_object
 from skillwire.sources.process import ServerProcess, running
 
 _NOISE_KEPT: Final = 3

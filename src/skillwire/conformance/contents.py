@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from skillwire.conformance.entry_view import ListedFile
-from skillwire.conformance.responses import Answer, is_list, is_object
+from skillwire.conformance.responses import Answer
 from skillwire.conformance.violations import Violation
 from skillwire.errors import FormatError
+from skillwire.json_types import is_list, is_object
 from skillwire.skill.digests import digest_of
 from skillwire.skill.uris import SKILL_FILE, SkillUri, parse_uri, shown_uri
 from skillwire.trust.hidden_text import HiddenText, find_hidden_text

@@ -7,10 +7,9 @@ from typing import Protocol
 
 from skillwire.conformance.entry_view import EntryView
 from skillwire.conformance.observations import ChildSeen, DirectorySeen, Paged
-from skillwire.conformance.responses import is_object
 from skillwire.errors import FormatError
+from skillwire.json_types import JsonObject, is_object
 from skillwire.limits import DEFAULT_LIMITS
-from skillwire.skill.entries import JsonObject
 from skillwire.skill.uris import SkillUri, is_inside, parse_uri, shown_uri, split_uri
 from skillwire.wire.v1 import METHOD_READ_DIRECTORY
 

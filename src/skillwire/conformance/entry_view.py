@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from skillwire.conformance.responses import is_list, is_object
 from skillwire.conformance.violations import Violation
 from skillwire.errors import FormatError
 from skillwire.issues import shown
+from skillwire.json_types import is_list, is_object
 from skillwire.limits import DEFAULT_LIMITS, MIB
 from skillwire.skill.digests import Digest, parse_digest
 from skillwire.skill.entries import DYNAMIC

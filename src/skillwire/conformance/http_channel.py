@@ -7,9 +7,10 @@ from contextlib import suppress
 
 import httpx2
 
-from skillwire.conformance.responses import Failure, Reply, is_object, parse_message
+from skillwire.conformance.responses import Failure, Reply, parse_message
 from skillwire.issues import shown
-from skillwire.skill.entries import JsonObject
+from skillwire.json_types import JsonObject, is_object
+from skillwire.text import redact
 
 
 class HttpChannel:
@@ -31,7 +32,7 @@ class HttpChannel:
                     response.status_code, response.headers, response.aiter_raw(), self._answer_bytes
                 )
         except httpx2.ConnectError as error:
-            return Reply(failure=Failure.LOST, reason=f"no connection: {shown(str(error), 120)}")
+            return Reply(failure=Failure.LOST, reason=f"no connection: {shown(redact(str(error)), 120)}")
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             return Reply(failure=Failure.LOST, reason=f"the connection failed: {type(error).__name__}")
 

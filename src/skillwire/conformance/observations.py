@@ -8,8 +8,9 @@ from enum import Enum, auto
 
 from skillwire.conformance.contents import FileSeen
 from skillwire.conformance.entry_view import EntryView
-from skillwire.conformance.responses import Answer, is_list, is_object
+from skillwire.conformance.responses import Answer
 from skillwire.conformance.session import MODERN, Era, Opening
+from skillwire.json_types import is_list, is_object
 from skillwire.skill.media import DIRECTORY
 from skillwire.skill.uris import SkillUri
 from skillwire.wire.v1 import DIRECTORY_READ_SETTING, EXTENSION_ID

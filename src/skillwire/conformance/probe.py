@@ -23,13 +23,14 @@ from skillwire.conformance.contents import FileSeen, see_file
 from skillwire.conformance.directory_walk import DirectoryWalk
 from skillwire.conformance.entry_view import EntryView, ListedFile, view_entry
 from skillwire.conformance.observations import Burst, Candidate, Observations, Paged, Probe
-from skillwire.conformance.responses import Answer, Failure, is_object
+from skillwire.conformance.responses import Answer, Failure
 from skillwire.conformance.session import Opening, Session
 from skillwire.errors import FormatError
-from skillwire.skill.entries import JsonObject
+from skillwire.json_types import JsonObject, is_list, is_object
 from skillwire.skill.frontmatter import parse_skill_md
 from skillwire.skill.names import name_issues
 from skillwire.skill.uris import SCHEME, SKILL_FILE, SkillUri, parse_uri, skill_name_in, skill_root
+from skillwire.wire.paging import PageLimits, Stop
 from skillwire.wire.v1 import METHOD_GET, METHOD_LIST, METHOD_READ_DIRECTORY
 
 SIDE_BY_SIDE: Final = 32
@@ -75,8 +76,7 @@ class Prober:
     async def pages(self, method: str, params: JsonObject, key: str) -> Paged:
         """Follow `nextCursor` until it ends, repeats or goes on for too long (LST-1, SEC-9)."""
         pages: list[Answer] = []
-        cursors: set[str] = set()
-        items = 0
+        paging = PageLimits(self._speaker.limits)
         cursor: object = None
         while True:
             answer = await self._speaker.ask(
@@ -84,16 +84,17 @@ class Prober:
             )
             pages.append(answer)
             found = (answer.result or {}).get(key)
-            items += len(found) if isinstance(found, list) else 0  # pyright: ignore[reportUnknownArgumentType]
             cursor = (answer.result or {}).get("nextCursor")
-            if not isinstance(cursor, str) or not cursor:
+            next_cursor = cursor if isinstance(cursor, str) else None
+            stop = paging.stop(next_cursor, len(found) if is_list(found) else 0)
+            if stop is Stop.LAST or (stop and not next_cursor):
                 return Paged(tuple(pages))
-            if cursor in cursors:
-                return Paged(tuple(pages), f"the cursor of page {len(pages)} was given before")
-            cursors.add(cursor)
-            limits = self._speaker.limits
-            if len(pages) >= limits.pages or items > limits.entries_per_server:
-                return Paged(tuple(pages), f"more to come after {len(pages)} pages and {items} entries")
+            if stop is Stop.LOOP:
+                return Paged(tuple(pages), f"the cursor of page {paging.pages} was given before")
+            if stop is not None:
+                return Paged(
+                    tuple(pages), f"more to come after {paging.pages} pages and {paging.items} entries"
+                )
 
     async def _list(self) -> None:
         self._progress("listing", 0, 1)

@@ -7,7 +7,7 @@ from typing import Final
 
 from skillwire.conformance.report import EraReport, Finding, Report
 from skillwire.conformance.rules import Level
-from skillwire.skill.entries import JsonObject
+from skillwire.json_types import JsonObject
 
 VERSION: Final = 1
 """Raised when a field changes its meaning or goes. A field may be added without."""

@@ -6,9 +6,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, TypeGuard
+from typing import Final
 
 from skillwire.issues import shown
+from skillwire.json_types import is_list, is_object
 
 INVALID_PARAMS: Final = -32602
 METHOD_NOT_FOUND: Final = -32601
@@ -124,11 +125,3 @@ def parse_message(data: bytes | bytearray) -> object:
 
 def _no_constant(name: str) -> object:
     raise ValueError(f"{name} is no JSON number")
-
-
-def is_object(value: object) -> TypeGuard[Mapping[str, object]]:
-    return isinstance(value, dict)
-
-
-def is_list(value: object) -> TypeGuard[list[object]]:
-    return isinstance(value, list)

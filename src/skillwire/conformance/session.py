@@ -19,8 +19,8 @@ from skillwire.conformance.channels import Channel
 from skillwire.conformance.responses import Answer, Failure, Reply, answer_from
 from skillwire.errors import SourceError
 from skillwire.issues import shown
+from skillwire.json_types import JsonObject
 from skillwire.limits import Limits
-from skillwire.skill.entries import JsonObject
 from skillwire.version import VERSION
 from skillwire.wire.v1 import EXTENSION_ID
 

@@ -23,6 +23,7 @@ from skillwire.conformance.session import ERAS, Era, EraNotSpoken, Session
 from skillwire.errors import SourceError
 from skillwire.issues import shown
 from skillwire.limits import DEFAULT_LIMITS, Limits
+from skillwire.text import redact_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +44,7 @@ class Target:
             return shown(self.command[0])
         if self.app is not None:
             return "in this process"
-        scheme, _, rest = self.url.partition("://")
-        authority, slash, path = rest.partition("/")
-        return shown(f"{scheme}://{authority.rpartition('@')[2]}{slash}{path.partition('?')[0]}", 200)
+        return shown(redact_url(self.url), 200)
 
 
 async def verify(

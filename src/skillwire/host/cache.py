@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import Final
 from urllib.parse import quote, unquote
 
 from skillwire.errors import FormatError, SourceError
+from skillwire.files import write_atomic
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.digests import Digest, digest_of
 from skillwire.skill.uris import SkillUri, parse_uri
@@ -30,7 +30,6 @@ from skillwire.trust.verify import VerifiedFile
 _NAME_LENGTH: Final = 200
 _MORE: Final = "+"
 _LAST: Final = "="
-_TEMPORARY: Final = ".new-"
 _AGENTS: Final = (".agents", ".claude")
 
 
@@ -84,16 +83,8 @@ class SkillCache:
             self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             self.directory.chmod(0o700)
             path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=path.parent)
+            write_atomic(path, file.data)
         except OSError:
-            return False
-        try:
-            with os.fdopen(descriptor, "wb") as stream:
-                stream.write(file.data)
-            Path(temporary).replace(path)
-        except OSError:
-            with suppress(OSError):
-                Path(temporary).unlink()
             return False
         self._tell(file.origin, file.uri)
         return True

@@ -23,12 +23,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from skillwire.errors import LimitExceeded, RequestRefused, SkillwireError, SourceError
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.http.client import CappedClient, Trouble
-from skillwire.host.redaction import without_secrets
 from skillwire.host.sdk_logs import keep_off_the_terminal
 from skillwire.host.sdk_streams import over_lines
 from skillwire.issues import shown
 from skillwire.limits import Limits
 from skillwire.sources.process import running
+from skillwire.text import redact
 from skillwire.version import VERSION
 from skillwire.wire.declaration import Declaration, declaration_in
 from skillwire.wire.v1 import EXTENSION_ID
@@ -177,7 +177,7 @@ class Connection:
             if self._fault is not None:
                 return self._fault
             return SourceError(f"{self.label} went away during {method}")
-        said = without_secrets(said, self.config)
+        said = redact(said, self.config.secrets)
         return RequestRefused(f"{self.label} refused {method}", code=code, said=said)
 
     async def _converse(self) -> None:
@@ -359,7 +359,7 @@ class Connection:
 
     def _fit(self, text: str, last_words: str) -> str:
         said = f"{text} ({last_words})" if last_words and last_words not in text else text
-        return shown(without_secrets(said, self.config), 300)
+        return shown(redact(said, self.config.secrets), 300)
 
 
 def _nothing() -> None:

@@ -34,8 +34,8 @@ INSTRUCTIONS = (
 class SkillServer:
     """Serves directories, `prefix=directory` strings or `Source` objects over stdio or HTTP.
 
-    While it runs, changes are seen and told to clients, unless `watch` is off. `legacy_features` are for clients
-    that do not know the extension. With `fast` off, every request goes through the SDK.
+    While it runs, changes are seen and told to clients, unless `watch` is off. `legacy_features` are for
+    clients that do not know the extension. With `fast` off, every request goes through the SDK.
     """
 
     def __init__(

@@ -40,8 +40,8 @@ def add_skills(
     """Serve skills from `server`, a low-level `Server`, an `MCPServer` or a FastMCP server.
 
     Sources are directories, `prefix=directory` strings or `Source` objects. While the server runs, changes
-    are seen and told to clients, unless `watch` is off. `legacy_features` are for clients that do not know the
-    extension.
+    are seen and told to clients, unless `watch` is off. `legacy_features` are for clients that do not
+    know the extension.
     """
     service = SkillService(
         Offer(

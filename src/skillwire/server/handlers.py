@@ -11,8 +11,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from skillwire.errors import Refusal
+from skillwire.json_types import JsonObject
 from skillwire.server.results import SkillResults
-from skillwire.skill.entries import JsonObject
 from skillwire.wire.v1 import METHOD_GET, METHOD_LIST, METHOD_READ_DIRECTORY
 
 Context: TypeAlias = ServerRequestContext[Any, Any]

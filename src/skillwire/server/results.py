@@ -17,12 +17,13 @@ from urllib.parse import unquote
 
 from skillwire.errors import FormatError, Refusal, SkillNotFound
 from skillwire.issues import shown
+from skillwire.json_types import JsonObject, JsonValue
 from skillwire.server.catalog import Catalog
 from skillwire.server.cursors import Page
 from skillwire.server.legacy.features import ALL_OFF
 from skillwire.server.legacy.resources import LegacyResource, LegacyResources
 from skillwire.server.library import SkillLibrary
-from skillwire.skill.entries import DYNAMIC, JsonObject, JsonValue, SkillEntry
+from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.media import DIRECTORY, MARKDOWN, media_type
 from skillwire.skill.uris import SCHEME, SKILL_FILE, SkillUri, parse_uri
 from skillwire.sources.base import DirectoryChild

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal
 
+from skillwire.json_types import JsonValue
 from skillwire.skill.digests import Digest
 from skillwire.skill.drafts import Dialect, Draft
 from skillwire.skill.uris import SkillUri
-
-JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
-JsonObject: TypeAlias = "dict[str, JsonValue]"
 
 
 class Dynamic(Enum):

@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Mapping
 
 from skillwire.issues import Issue, Severity, shown
-from skillwire.skill.entries import JsonValue
+from skillwire.json_types import JsonValue
 from skillwire.skill.names import name_issues
 
 KNOWN_FIELDS = frozenset({"name", "description", "license", "compatibility", "metadata", "allowed-tools"})

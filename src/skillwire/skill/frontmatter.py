@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 
 from skillwire.errors import FormatError
 from skillwire.issues import Issue
+from skillwire.json_types import JsonValue
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill.entries import JsonValue
 from skillwire.skill.uris import SKILL_FILE
 from skillwire.skill.yaml import load_mapping
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from skillwire.errors import FormatError
 from skillwire.issues import Issue, Severity, shown
+from skillwire.json_types import JsonValue
 from skillwire.limits import DEFAULT_LIMITS, MIB, Limits
-from skillwire.skill.entries import JsonValue
 from skillwire.skill.fields import KNOWN_FIELDS, MAX_DESCRIPTION_LENGTH, field_issues
 from skillwire.skill.frontmatter import SkillDocument, parse_skill_md
 from skillwire.skill.references import Reference, find_references, resolve

@@ -22,6 +22,7 @@ from skillwire.skill.uris import SkillUri, skill_root
 from skillwire.wire.index import INDEX_URI, parse_index
 from skillwire.wire.legacy import LegacyListing, left_out, reason
 from skillwire.wire.manifest import bind_to_manifest
+from skillwire.wire.paging import PageLimits, Stop
 from skillwire.wire.scan import ListedResource, bare_skills, resource_page, scanned_entry, with_manifests
 
 _SIDE_BY_SIDE: Final = 8
@@ -63,17 +64,17 @@ async def _index(asker: Asker) -> tuple[LegacyListing | None, tuple[Issue, ...]]
 async def _resources(asker: Asker, limits: Limits) -> list[ListedResource]:
     resources: list[ListedResource] = []
     cursor: str | None = None
-    seen: set[str] = set()
+    paging = PageLimits(limits)
     while True:
         page = resource_page(await asker.page(cursor))
         resources.extend(page.resources)
         cursor = page.next_cursor
-        if cursor is None:
+        stop = paging.stop(cursor, len(page.resources))
+        if stop is Stop.LAST:
             return resources
-        # SEC-9: a listing that loops or never ends is cut off.
-        if cursor in seen or len(seen) >= limits.pages or len(resources) > limits.entries_per_server:
+        if stop is not None:
+            # SEC-9: a listing that loops or never ends is cut off.
             raise LimitExceeded("its list of resources has no end: it is cut off")
-        seen.add(cursor)
 
 
 async def _with_manifests(asker: Asker, manifests: dict[str, ListedResource]) -> LegacyListing:

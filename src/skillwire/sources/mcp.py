@@ -21,6 +21,7 @@ from skillwire.sources.base import Problem
 from skillwire.sources.legacy import Asker, list_legacy
 from skillwire.sources.peek import with_peeks
 from skillwire.wire.declaration import Declaration
+from skillwire.wire.paging import PageLimits, Stop
 from skillwire.wire.responses import WireChild, directory_page, extent, file_bytes, list_page, single_entry
 from skillwire.wire.v1 import METHOD_GET, METHOD_LIST, METHOD_READ_DIRECTORY
 
@@ -141,7 +142,7 @@ class McpSource:
             raise SourceError(f"{self._label} does not offer directory reads")
         children: list[WireChild] = []
         cursor: str | None = None
-        seen: set[str] = set()
+        paging = PageLimits(self._limits)
         while True:
             params = {"uri": self._spelling(uri)} | ({} if cursor is None else {"cursor": cursor})
             try:
@@ -154,9 +155,9 @@ class McpSource:
                     ) from None
                 raise
             children.extend(page.children)
-            cursor = self._next(page.next_cursor, seen, len(children))
-            if cursor is None:
+            if self._is_last(paging, page.next_cursor, len(page.children)):
                 return children
+            cursor = page.next_cursor
 
     async def _ask_for_all(self) -> _Listing:
         if self._peer.declaration is not None:
@@ -182,7 +183,7 @@ class McpSource:
         room = self._limits.listing_chars
         ttl: int | None = None
         cursor: str | None = None
-        seen: set[str] = set()
+        paging = PageLimits(self._limits)
         while True:
             answer = await self._peer.request(METHOD_LIST, {} if cursor is None else {"cursor": cursor})
             # SEC-9: many pages of long entries must not add up either.
@@ -198,9 +199,9 @@ class McpSource:
             for entry in page.entries:
                 if entries.setdefault(entry.uri, entry) != entry:
                     issues.append(_listed_twice(entry.uri))
-            cursor = self._next(page.next_cursor, seen, len(entries) + len(issues))
-            if cursor is None:
+            if self._is_last(paging, page.next_cursor, len(page.entries) + len(page.issues)):
                 break
+            cursor = page.next_cursor
         self._spellings = spellings
         return self._kept(entries, issues, ttl)
 
@@ -229,22 +230,22 @@ class McpSource:
                 return written + uri[len(root) :]
         return uri
 
-    def _next(self, cursor: str | None, seen: set[str], count: int) -> str | None:
-        """The cursor of the next page, unless the listing goes in circles or on for ever (SEC-9)."""
-        if count > self._limits.entries_per_server:
-            raise LimitExceeded(
-                f"{self._label} lists more than {self._limits.entries_per_server:,} entries: it is cut off"
-            )
-        if cursor is None:
-            return None
-        if cursor in seen:
-            raise SourceError(f"the listing of {self._label} goes in circles: tell its operator")
-        seen.add(cursor)
-        if len(seen) >= self._limits.pages:
-            raise LimitExceeded(
-                f"the listing of {self._label} has more than {self._limits.pages} pages: it is cut off"
-            )
-        return cursor
+    def _is_last(self, paging: PageLimits, next_cursor: str | None, items: int) -> bool:
+        """Whether a page ends its listing; raises when the listing loops or exceeds a limit (SEC-9)."""
+        match paging.stop(next_cursor, items):
+            case None:
+                return False
+            case Stop.LAST:
+                return True
+            case Stop.LOOP:
+                raise SourceError(f"the listing of {self._label} goes in circles: tell its operator")
+            case Stop.PAGES:
+                raise LimitExceeded(
+                    f"the listing of {self._label} has more than {self._limits.pages} pages: it is cut off"
+                )
+            case Stop.ITEMS:
+                most = self._limits.entries_per_server
+                raise LimitExceeded(f"{self._label} lists more than {most:,} entries: it is cut off")
 
     def _require_declaration(self) -> Declaration:
         declaration = self._peer.declaration

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from typing import TypeGuard
+
+from skillwire.json_types import is_list, is_object
 
 _SHOWN = 40
 _MOST = 8
@@ -28,7 +29,7 @@ def frontmatter_differences(
     waiting: list[tuple[str, object, object]] = [("", listed, found)]
     while waiting and len(differences) < _MOST:
         place, one, other = waiting.pop()
-        if _is_object(one) and _is_object(other):
+        if is_object(one) and is_object(other):
             for key in sorted({*one, *other}, reverse=True):
                 inner = f"{place}.{_plain(key)}" if place else _plain(key)
                 if key not in other:
@@ -37,7 +38,7 @@ def frontmatter_differences(
                     differences.append(f"{inner} is not in the entry")
                 else:
                     waiting.append((inner, one[key], other[key]))
-        elif _is_list(one) and _is_list(other):
+        elif is_list(one) and is_list(other):
             if len(one) != len(other):
                 differences.append(f"{place} has {len(other)} items, the entry says {len(one)}")
             else:
@@ -68,23 +69,15 @@ def _same_number(one: float, other: float) -> bool:
         return one == other
 
 
-def _is_object(value: object) -> TypeGuard[Mapping[str, object]]:
-    return isinstance(value, Mapping)
-
-
-def _is_list(value: object) -> TypeGuard[list[object]]:
-    return isinstance(value, list)
-
-
 def _plain(key: str) -> str:
     quoted = json.dumps(key)
     return key if quoted == f'"{key}"' and len(key) <= _SHOWN else _cut(quoted)
 
 
 def _shown(value: object) -> str:
-    if _is_object(value):
+    if is_object(value):
         return "an object"
-    if _is_list(value):
+    if is_list(value):
         return "a list"
     # ASCII JSON: nothing in it can drive a terminal.
     return _cut(json.dumps(value))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from skillwire.skill.entries import JsonValue
+from skillwire.json_types import JsonValue
 from skillwire.trust.approval import Grants
 from skillwire.trust.origin import Origin
 from skillwire.trust.verify import CheckedEntry

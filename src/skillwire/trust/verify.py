@@ -34,9 +34,10 @@ from skillwire.errors import (
     UnlistedFile,
 )
 from skillwire.issues import Issue, shown
+from skillwire.json_types import JsonValue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.digests import Digest, digest_of
-from skillwire.skill.entries import DYNAMIC, NO_SIZE, JsonValue, SkillEntry
+from skillwire.skill.entries import DYNAMIC, NO_SIZE, SkillEntry
 from skillwire.skill.frontmatter import SkillDocument, parse_skill_md
 from skillwire.skill.names import name_issues
 from skillwire.skill.uris import SkillUri, is_inside, path_below, shown_uri, skill_name_in, skill_root

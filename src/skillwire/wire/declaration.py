@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeGuard
 
+from skillwire.json_types import is_object
 from skillwire.wire.v1 import DIRECTORY_READ_SETTING, EXTENSION_ID
 
 
@@ -21,20 +20,16 @@ def declaration_in(capabilities: object) -> Declaration | None:
 
     CAP-5: `experimental` in place of `extensions`, settings below `config`, and `[]` for `{}` are understood.
     """
-    if not _is_object(capabilities):
+    if not is_object(capabilities):
         return None
     for place in ("extensions", "experimental"):
         declared = capabilities.get(place)
-        if _is_object(declared) and EXTENSION_ID in declared:
+        if is_object(declared) and EXTENSION_ID in declared:
             settings = declared[EXTENSION_ID]
-            if _is_object(settings):
+            if is_object(settings):
                 nested = settings.get("config")
-                named = nested if _is_object(nested) else settings
+                named = nested if is_object(nested) else settings
                 return Declaration(named.get(DIRECTORY_READ_SETTING) is True)
             if settings == []:
                 return Declaration()
     return None
-
-
-def _is_object(value: object) -> TypeGuard[Mapping[str, object]]:
-    return isinstance(value, Mapping)

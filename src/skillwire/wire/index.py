@@ -8,14 +8,15 @@ without a list, never a guess.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Final, TypeGuard, cast
+from collections.abc import Mapping
+from typing import Final, cast
 
 from skillwire.errors import FormatError
 from skillwire.issues import Issue, shown
+from skillwire.json_types import JsonObject, JsonValue, is_list, is_object
 from skillwire.skill.digests import Digest, parse_digest
 from skillwire.skill.drafts import Dialect, Draft
-from skillwire.skill.entries import DYNAMIC, NO_SIZE, JsonObject, JsonValue, SkillEntry, SkillResource
+from skillwire.skill.entries import DYNAMIC, NO_SIZE, SkillEntry, SkillResource
 from skillwire.skill.uris import SkillUri, child_uri, shown_uri, skill_root
 from skillwire.wire.legacy import LegacyListing, left_out, reason, skill_md_uri
 
@@ -32,7 +33,7 @@ def parse_index(data: bytes) -> LegacyListing:
     except (ValueError, RecursionError):
         raise _no_index("it is not JSON") from None
     items = cast("Mapping[str, object]", index).get("skills") if isinstance(index, dict) else None
-    if not _is_list(items):
+    if not is_list(items):
         raise _no_index("it has no list of skills")
     entries: dict[SkillUri, SkillEntry] = {}
     issues: list[Issue] = []
@@ -52,7 +53,7 @@ def parse_index(data: bytes) -> LegacyListing:
 
 
 def _entry(item: object, place: str) -> SkillEntry:
-    if not _is_object(item):
+    if not is_object(item):
         raise _refused(f"{place} is not an object", "tell the server's operator")
     kind = item.get("type", _SKILL_TYPE)
     url = item.get("url")
@@ -74,7 +75,7 @@ def _entry(item: object, place: str) -> SkillEntry:
     uri = skill_md_uri(url)
     digest = _digest(item.get("digest"))
     frontmatter = item.get("frontmatter")
-    if _is_object(frontmatter):
+    if is_object(frontmatter):
         dialect, fields, carried = Dialect.INDEX_WITH_FRONTMATTER, cast("JsonObject", frontmatter), None
     else:
         dialect = Dialect.INDEX if digest is None else Dialect.INDEX_WITH_DIGESTS
@@ -94,14 +95,14 @@ def _entry(item: object, place: str) -> SkillEntry:
 
 def _files(uri: SkillUri, digest: Digest | None, meta: object) -> tuple[SkillResource, ...]:
     """Every file with its digest, where the entry says so; empty where it does not (D3)."""
-    listed = meta.get(FILE_DIGESTS) if _is_object(meta) else None
-    if not _is_list(listed):
+    listed = meta.get(FILE_DIGESTS) if is_object(meta) else None
+    if not is_list(listed):
         return ()
     root = skill_root(uri)
     digests: dict[SkillUri, Digest] = {}
     for item in listed:
-        path = item.get("path") if _is_object(item) else None
-        found = _digest(item.get("digest")) if _is_object(item) else None
+        path = item.get("path") if is_object(item) else None
+        found = _digest(item.get("digest")) if is_object(item) else None
         if not isinstance(path, str) or found is None:
             raise _refused("its list of file digests is not one", "tell the server's operator")
         file = root
@@ -126,7 +127,7 @@ def _digest(value: object) -> Digest | None:
 
 
 def _meta(value: object) -> dict[str, JsonValue]:
-    return cast("dict[str, JsonValue]", dict(value)) if _is_object(value) else {}
+    return cast("dict[str, JsonValue]", dict(value)) if is_object(value) else {}
 
 
 def _refused(message: str, fix: str) -> FormatError:
@@ -137,11 +138,3 @@ def _no_index(message: str) -> FormatError:
     return FormatError(
         Issue(rule="index", message=f"{INDEX_URI} is no index: {message}", fix="tell its operator")
     )
-
-
-def _is_object(value: object) -> TypeGuard[Mapping[str, object]]:
-    return isinstance(value, Mapping)
-
-
-def _is_list(value: object) -> TypeGuard[Sequence[object]]:
-    return isinstance(value, list)

@@ -6,14 +6,13 @@ The dialect knows a skill by one name, so only a skill whose path is its name ca
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TypeGuard
 
 from skillwire.errors import FormatError
 from skillwire.issues import Issue, shown
+from skillwire.json_types import JsonObject, JsonValue, is_list, is_object
 from skillwire.skill.digests import parse_digest
-from skillwire.skill.entries import DYNAMIC, JsonObject, JsonValue, SkillEntry, SkillResource
+from skillwire.skill.entries import DYNAMIC, SkillEntry, SkillResource
 from skillwire.skill.uris import SkillUri, child_uri, path_below, shown_uri, skill_name_in, skill_root
 
 
@@ -39,8 +38,8 @@ def bind_to_manifest(entry: SkillEntry, data: bytes) -> SkillEntry:
         manifest = json.loads(data)
     except (ValueError, RecursionError):
         raise _refused("its manifest is not JSON") from None
-    listed = manifest.get("files") if _is_object(manifest) else None
-    if not _is_list(listed):
+    listed = manifest.get("files") if is_object(manifest) else None
+    if not is_list(listed):
         raise _refused("its manifest has no list of files")
     root = skill_root(entry.uri)
     files: dict[SkillUri, SkillResource] = {}
@@ -55,9 +54,9 @@ def bind_to_manifest(entry: SkillEntry, data: bytes) -> SkillEntry:
 
 
 def _file(root: SkillUri, item: object) -> SkillResource:
-    path = item.get("path") if _is_object(item) else None
-    size = item.get("size") if _is_object(item) else None
-    digest = item.get("hash") if _is_object(item) else None
+    path = item.get("path") if is_object(item) else None
+    size = item.get("size") if is_object(item) else None
+    digest = item.get("hash") if is_object(item) else None
     if not isinstance(path, str) or not isinstance(digest, str):
         raise _refused("its manifest has a file without path or hash")
     if not isinstance(size, int) or isinstance(size, bool) or size < 0:
@@ -70,11 +69,3 @@ def _file(root: SkillUri, item: object) -> SkillResource:
 
 def _refused(message: str) -> FormatError:
     return FormatError(Issue(rule="manifest", message=message, fix="tell the server's operator"))
-
-
-def _is_object(value: object) -> TypeGuard[Mapping[str, object]]:
-    return isinstance(value, Mapping)
-
-
-def _is_list(value: object) -> TypeGuard[Sequence[object]]:
-    return isinstance(value, list)

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeGuard, cast
+from typing import cast
 
 from skillwire.errors import FormatError, LimitExceeded
 from skillwire.issues import Issue
+from skillwire.json_types import JsonValue, is_list, is_object
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill.entries import DYNAMIC, JsonValue, SkillEntry
+from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.media import DIRECTORY
 from skillwire.skill.uris import SkillUri, parse_uri, shown_uri
 from skillwire.wire.v1 import entry_from_wire
@@ -73,7 +74,7 @@ def list_page(answer: object, *, accept_drafts: bool = False, limits: Limits = D
             entries.append(entry)
             spellings.update(wire_spellings(item, entry))
         except FormatError as error:
-            where = item.get("uri") if _is_object(item) else None
+            where = item.get("uri") if is_object(item) else None
             place = shown_uri(where) if isinstance(where, str) else "an entry without a URI"
             issues.extend(
                 Issue(rule=issue.rule, message=issue.message, fix=issue.fix, file=place)
@@ -84,13 +85,13 @@ def list_page(answer: object, *, accept_drafts: bool = False, limits: Limits = D
 
 def wire_spellings(item: object, entry: SkillEntry) -> dict[SkillUri, str]:
     """The URIs of an entry that its server spells otherwise. It is asked for them in its own spelling."""
-    if not _is_object(item):
+    if not is_object(item):
         return {}
     written: list[tuple[SkillUri, object]] = [(entry.uri, item.get("uri"))]
     files = item.get("resources")
-    if entry.resources is not DYNAMIC and _is_list(files):
+    if entry.resources is not DYNAMIC and is_list(files):
         written += [
-            (file.uri, raw.get("uri") if _is_object(raw) else None)
+            (file.uri, raw.get("uri") if is_object(raw) else None)
             for file, raw in zip(entry.resources, files, strict=True)
         ]
     return {uri: raw for uri, raw in written if isinstance(raw, str) and raw != uri}
@@ -100,7 +101,7 @@ def single_entry(
     answer: object, uri: SkillUri, *, accept_drafts: bool = False, limits: Limits = DEFAULT_LIMITS
 ) -> SkillEntry:
     """The entry in an answer to `skills/get`, which must be the one that was asked for (GET-1)."""
-    if not _is_object(answer) or "skill" not in answer:
+    if not is_object(answer) or "skill" not in answer:
         raise _malformed("the answer to skills/get has no skill")
     _check_extent(answer["skill"], limits)
     entry = entry_from_wire(answer["skill"], unsized=True, unlisted=accept_drafts)
@@ -118,8 +119,8 @@ def directory_page(answer: object, *, limits: Limits = DEFAULT_LIMITS) -> Direct
     if len(items) > limits.entries_per_server:
         raise LimitExceeded(f"a page of a directory has more than {limits.entries_per_server:,} children")
     for item in items:
-        uri = item.get("uri") if _is_object(item) else None
-        if not _is_object(item) or not isinstance(uri, str):
+        uri = item.get("uri") if is_object(item) else None
+        if not is_object(item) or not isinstance(uri, str):
             raise _malformed("a child of a directory has no URI")
         children.append(WireChild(uri, item.get("mimeType") == DIRECTORY))
     return DirectoryPage(tuple(children), _cursor(answer))
@@ -128,9 +129,7 @@ def directory_page(answer: object, *, limits: Limits = DEFAULT_LIMITS) -> Direct
 def file_bytes(answer: object, uri: SkillUri, *, spelling: str = "") -> bytes:
     """The bytes in an answer to `resources/read` (RD-2); the server may name them in its own spelling."""
     for item in _list_in(answer, "contents"):
-        if not _is_object(item) or (
-            item.get("uri") != (spelling or uri) and not _names(item.get("uri"), uri)
-        ):
+        if not is_object(item) or (item.get("uri") != (spelling or uri) and not _names(item.get("uri"), uri)):
             continue
         text, blob = item.get("text"), item.get("blob")
         if isinstance(text, str):
@@ -166,14 +165,14 @@ def extent(value: object, most: int) -> int:
 
 def _check_extent(item: object, limits: Limits) -> None:
     """SEC-9: an entry that no skill could have is refused before it is taken apart."""
-    if not _is_object(item):
+    if not is_object(item):
         return
     resources, most = item.get("resources"), limits.frontmatter_bytes * _SPREAD
     if extent([item.get("frontmatter"), item.get("_meta")], most) > most:
         raise FormatError(
             Issue(rule="entry-too-large", message="the entry is far too long", fix="shorten its frontmatter")
         )
-    if _is_list(resources) and len(resources) > limits.files_per_skill * _SPREAD:
+    if is_list(resources) and len(resources) > limits.files_per_skill * _SPREAD:
         raise FormatError(
             Issue(
                 rule="entry-too-large",
@@ -191,14 +190,14 @@ def _names(value: object, uri: SkillUri) -> bool:
 
 
 def _list_in(answer: object, key: str) -> Sequence[object]:
-    items = answer.get(key) if _is_object(answer) else None
-    if not _is_list(items):
+    items = answer.get(key) if is_object(answer) else None
+    if not is_list(items):
         raise _malformed(f"the answer has no list of {key}")
     return items
 
 
 def _cursor(answer: object) -> str | None:
-    cursor = answer.get("nextCursor") if _is_object(answer) else None
+    cursor = answer.get("nextCursor") if is_object(answer) else None
     if cursor is None or cursor == "":
         return None
     if not isinstance(cursor, str):
@@ -207,19 +206,10 @@ def _cursor(answer: object) -> str | None:
 
 
 def _ttl(answer: object) -> int | None:
-    ttl = answer.get("ttlMs") if _is_object(answer) else None
+    ttl = answer.get("ttlMs") if is_object(answer) else None
     # Cut to a number that can be reckoned with: JSON has no largest one.
     return min(ttl, _LARGEST_TTL) if isinstance(ttl, int) and not isinstance(ttl, bool) and ttl >= 0 else None
 
 
 def _malformed(message: str) -> FormatError:
     return FormatError(Issue(rule="answer", message=message, fix="tell the server's operator"))
-
-
-def _is_object(value: object) -> TypeGuard[Mapping[str, object]]:
-    # What JSON gives is a dict, and to ask that is quick.
-    return isinstance(value, (dict, Mapping))
-
-
-def _is_list(value: object) -> TypeGuard[Sequence[object]]:
-    return isinstance(value, list)

@@ -6,14 +6,15 @@ A `SKILL.md` beside a `_manifest` is D1, and the manifest lists its files. Any o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, TypeGuard
+from typing import Final
 
 from skillwire.errors import FormatError
 from skillwire.issues import Issue, shown
+from skillwire.json_types import JsonObject, is_list, is_object
 from skillwire.skill.drafts import Dialect, Draft
-from skillwire.skill.entries import DYNAMIC, JsonObject, SkillEntry
+from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.uris import SCHEME, SKILL_FILE, SkillUri, skill_name_in
 from skillwire.wire.legacy import LegacyListing, is_legacy_resource, left_out, reason, skill_md_uri
 
@@ -37,8 +38,8 @@ class ResourcePage:
 
 def resource_page(answer: object) -> ResourcePage:
     """A page of `resources/list`; what has no URI is passed over."""
-    items = answer.get("resources") if _is_object(answer) else None
-    if not _is_object(answer) or not _is_list(items):
+    items = answer.get("resources") if is_object(answer) else None
+    if not is_object(answer) or not is_list(items):
         raise FormatError(
             Issue(
                 rule="answer",
@@ -48,8 +49,8 @@ def resource_page(answer: object) -> ResourcePage:
         )
     found: list[ListedResource] = []
     for item in items:
-        uri = item.get("uri") if _is_object(item) else None
-        description = item.get("description") if _is_object(item) else None
+        uri = item.get("uri") if is_object(item) else None
+        description = item.get("description") if is_object(item) else None
         if isinstance(uri, str):
             found.append(ListedResource(uri, description if isinstance(description, str) else ""))
     cursor = answer.get("nextCursor")
@@ -100,11 +101,3 @@ def scanned_entry(resource: ListedResource, dialect: Dialect) -> SkillEntry:
         spelling=resource.uri,
     )
     return SkillEntry(uri, frontmatter, DYNAMIC, {}, draft)
-
-
-def _is_object(value: object) -> TypeGuard[Mapping[str, object]]:
-    return isinstance(value, Mapping)
-
-
-def _is_list(value: object) -> TypeGuard[Sequence[object]]:
-    return isinstance(value, list)

@@ -6,22 +6,15 @@ issue; nothing half-read leaves this file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Literal, TypeGuard, cast
+from collections.abc import Mapping
+from typing import Literal, cast
 
 from skillwire.errors import FormatError
 from skillwire.issues import Issue
+from skillwire.json_types import JsonObject, JsonValue, is_list, is_object
 from skillwire.skill.digests import Digest, parse_digest
 from skillwire.skill.drafts import Dialect, Draft
-from skillwire.skill.entries import (
-    DYNAMIC,
-    NO_SIZE,
-    Dynamic,
-    JsonObject,
-    JsonValue,
-    SkillEntry,
-    SkillResource,
-)
+from skillwire.skill.entries import DYNAMIC, NO_SIZE, Dynamic, SkillEntry, SkillResource
 from skillwire.skill.uris import SkillUri, is_inside, parse_uri, shown_uri, skill_root
 
 EXTENSION_ID = "io.modelcontextprotocol/skills"
@@ -53,7 +46,7 @@ def entry_from_wire(wire: object, *, unsized: bool = False, unlisted: bool = Fal
     The draft of summer 2026 (D5) is read where it is asked for: `unsized` takes files without a size, whose
     digest then decides, and `unlisted` takes an entry without `resources` for a dynamic one.
     """
-    if not _is_object(wire):
+    if not is_object(wire):
         raise FormatError(
             _issue("entry-shape", "an entry is not an object", "send uri, frontmatter, resources")
         )
@@ -65,7 +58,7 @@ def entry_from_wire(wire: object, *, unsized: bool = False, unlisted: bool = Fal
         except FormatError as error:
             issues.extend(error.issues)
     frontmatter = wire.get("frontmatter")
-    if not _is_object(frontmatter):
+    if not is_object(frontmatter):
         issues.append(_issue("entry-frontmatter", "frontmatter is not an object", "send the YAML as JSON"))
         frontmatter = {}
     draft: Draft | None = None
@@ -77,7 +70,7 @@ def entry_from_wire(wire: object, *, unsized: bool = False, unlisted: bool = Fal
         if resources is not DYNAMIC and any(file.size == NO_SIZE for file in resources):
             draft = Draft(dialect=Dialect.SUMMER_DRAFT)
     meta = wire.get("_meta", {})
-    if not _is_object(meta):
+    if not is_object(meta):
         issues.append(_issue("entry-meta", "_meta is not an object", "send an object or leave it out"))
         meta = {}
     if issues or uri is None:
@@ -97,7 +90,7 @@ def _resources(
 ) -> tuple[SkillResource, ...] | Literal[Dynamic.DYNAMIC]:
     if wire == DYNAMIC.value:
         return DYNAMIC
-    if not _is_list(wire):
+    if not is_list(wire):
         # ENT-2: absent or anything else makes the entry invalid.
         issues.append(
             _issue("entry-resources", 'resources is neither a list nor "dynamic"', "list every file")
@@ -106,7 +99,7 @@ def _resources(
     files: dict[SkillUri, SkillResource] = {}
     for number, item in enumerate(wire):
         place = f"resources[{number}]"
-        if not _is_object(item):
+        if not is_object(item):
             issues.append(_issue("resource-shape", f"{place} is not an object", "send uri, digest, size"))
             continue
         uri = _uri(item.get("uri"), f"{place}.uri", issues)
@@ -170,12 +163,3 @@ def _digest(value: object, place: str, issues: list[Issue]) -> Digest | None:
 
 def _issue(rule: str, message: str, fix: str) -> Issue:
     return Issue(rule=rule, message=message, fix=fix)
-
-
-def _is_object(value: object) -> TypeGuard[Mapping[str, object]]:
-    # What JSON gives is a dict, and to ask that is quick.
-    return isinstance(value, (dict, Mapping))
-
-
-def _is_list(value: object) -> TypeGuard[Sequence[object]]:
-    return isinstance(value, list)

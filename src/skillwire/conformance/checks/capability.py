@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from skillwire.conformance.observations import Observations
-from skillwire.conformance.responses import METHOD_NOT_FOUND, Answer, is_object
+from skillwire.conformance.responses import METHOD_NOT_FOUND, Answer
 from skillwire.conformance.violations import Violation
+from skillwire.json_types import is_object
 from skillwire.wire.v1 import DIRECTORY_READ_SETTING, EXTENSION_ID, METHOD_GET, METHOD_LIST
 
 _ENVELOPE = ("config", "specVersion", "stability", "id")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from skillwire.conformance.observations import Observations
-from skillwire.conformance.responses import is_object
 from skillwire.conformance.session import Era
 from skillwire.conformance.violations import Violation
+from skillwire.json_types import is_object
 from skillwire.skill.uris import shown_uri
 
 _COMPARED = ("uri", "frontmatter", "resources")

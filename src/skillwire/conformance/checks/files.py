@@ -8,11 +8,11 @@ from typing import cast
 from skillwire.conformance.directory_walk import ancestors
 from skillwire.conformance.entry_view import EntryView
 from skillwire.conformance.observations import Observations, Probe
-from skillwire.conformance.responses import INVALID_PARAMS, RESOURCE_NOT_FOUND, is_object
+from skillwire.conformance.responses import INVALID_PARAMS, RESOURCE_NOT_FOUND
 from skillwire.conformance.violations import Violation
 from skillwire.errors import FormatError
 from skillwire.issues import Severity
-from skillwire.skill.entries import JsonObject
+from skillwire.json_types import JsonObject, is_object
 from skillwire.skill.fields import field_issues
 from skillwire.skill.frontmatter import SkillDocument, parse_skill_md
 from skillwire.skill.media import MARKDOWN

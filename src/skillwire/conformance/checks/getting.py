@@ -8,9 +8,10 @@ from skillwire.conformance.checks.capability import lacks_get
 from skillwire.conformance.checks.protocol import envelope_faults
 from skillwire.conformance.entry_view import EntryView
 from skillwire.conformance.observations import Observations, Probe
-from skillwire.conformance.responses import INVALID_PARAMS, Answer, is_object
+from skillwire.conformance.responses import INVALID_PARAMS, Answer
 from skillwire.conformance.violations import Violation, once
 from skillwire.errors import FormatError
+from skillwire.json_types import is_object
 from skillwire.skill.uris import SkillUri, is_inside, parse_uri, shown_uri
 
 

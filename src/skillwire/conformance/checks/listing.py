@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from skillwire.conformance.checks.protocol import envelope_faults
 from skillwire.conformance.observations import Observations, Paged, Probe
-from skillwire.conformance.responses import INVALID_PARAMS, Answer, is_list, is_object
+from skillwire.conformance.responses import INVALID_PARAMS, Answer
 from skillwire.conformance.violations import Violation, once
 from skillwire.issues import shown
+from skillwire.json_types import is_list, is_object
 from skillwire.skill.uris import shown_uri
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,6 +10,7 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from skillwire.errors import SourceError
+from skillwire.files import write_atomic
 from skillwire.host.config.text import Place, parse_config
 from skillwire.trust.approval import Policy
 
@@ -46,16 +44,7 @@ def write_config(file: Path, text: str) -> None:
     try:
         real.parent.mkdir(parents=True, exist_ok=True)
         mode = real.stat().st_mode & 0o777 if real.exists() else 0o600
-        descriptor, temporary = tempfile.mkstemp(prefix=".skillwire-", dir=real.parent)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as stream:
-                stream.write(text)
-            Path(temporary).chmod(mode)
-            Path(temporary).replace(real)
-        except OSError:
-            with suppress(OSError):
-                Path(temporary).unlink()
-            raise
+        write_atomic(real, text.encode("utf-8"), mode=mode)
     except OSError as error:
         raise SourceError(f"{file} cannot be written: {error.strerror}") from None
 

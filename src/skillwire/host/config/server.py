@@ -11,6 +11,7 @@ from skillwire.catalog.selection import EVERYTHING, Selection
 from skillwire.errors import SourceError
 from skillwire.issues import shown
 from skillwire.limits import DEFAULT_LIMITS
+from skillwire.text import redact_url, secrets_in_arguments, secrets_in_urls
 from skillwire.trust.approval import Policy
 
 Era: TypeAlias = Literal["auto", "legacy", "2026-07-28"]
@@ -56,16 +57,25 @@ class ServerConfig:
 
     @property
     def place(self) -> str:
-        """Where the server is, fit for a screen: no path, user name or argument that could be secret."""
+        """Where the server is, without what could be secret: credentials, query, arguments."""
         return place_of(self.url, self.command[0] if self.command else "") or "in this process"
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What the server was given that nobody else may see, though it may repeat it in an error."""
+        return (
+            self.token,
+            *self.headers.values(),
+            *self.env.values(),
+            *(secret for text in (self.url, *self.env.values()) for secret in secrets_in_urls(text)),
+            *secrets_in_arguments(self.command),
+        )
 
 
 def place_of(url: str, program: str) -> str:
-    """A URL's scheme and host, or a program's name: the part of a server's place that is no secret."""
+    """A redacted URL, or the name of a program: the part of a server's place that is no secret."""
     if url:
-        scheme, _, rest = url.partition("://")
-        authority = rest.partition("/")[0].partition("?")[0].partition("#")[0]
-        return shown(f"{scheme}://{authority.rpartition('@')[2]}")
+        return shown(redact_url(url), 120)
     return shown(program)
 
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from skillwire.errors import SourceError
+from skillwire.files import write_atomic
 from skillwire.skill.digests import Digest
 
 _LONGEST_RECORD: Final = 64 * 1024
@@ -63,16 +62,7 @@ class TrustedFiles:
         text = json.dumps({"version": 1, "path": str(file.path), "digest": file.digest})
         try:
             record.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            # Made with mode 0600.
-            descriptor, temporary = tempfile.mkstemp(prefix=".trusted-", dir=record.parent)
-            try:
-                with os.fdopen(descriptor, "w", encoding="ascii") as stream:
-                    stream.write(text)
-                Path(temporary).replace(record)
-            except OSError:
-                with suppress(OSError):
-                    Path(temporary).unlink()
-                raise
+            write_atomic(record, text.encode("ascii"))
         except OSError as error:
             raise SourceError(f"{record} cannot be written: {error.strerror}") from None
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from skillwire.skill.entries import JsonValue
+from skillwire.json_types import JsonValue
 from skillwire.text import clean_line
 from skillwire.trust.guards import requested_tools
 

@@ -13,14 +13,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from json.encoder import encode_basestring
-from typing import Final, TypeGuard
+from typing import Final
 
 from skillwire.errors import Refusal
+from skillwire.json_types import JsonObject, JsonValue, is_object
 from skillwire.server.catalog import Catalog
 from skillwire.server.fastpath.cache import ResponseCache
 from skillwire.server.legacy.features import LegacyFeatures
 from skillwire.server.results import SkillResults
-from skillwire.skill.entries import JsonObject, JsonValue, SkillEntry
+from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import parse_uri
 from skillwire.sources.base import Validator
 from skillwire.wire.v1 import (
@@ -177,10 +178,10 @@ class FastPath:
             request: object = json.loads(body)
         except (ValueError, RecursionError):
             return None
-        if not _is_object(request) or len(request) != 4 or request.get("jsonrpc") != "2.0":
+        if not is_object(request) or len(request) != 4 or request.get("jsonrpc") != "2.0":
             return None
         method, params = request.get("method"), request.get("params")
-        if not isinstance(method, str) or not _is_object(params):
+        if not isinstance(method, str) or not is_object(params):
             return None
         known = _PARAMS.get(method)
         id_json = _id(request.get("id"))
@@ -305,11 +306,11 @@ def _id(value: object) -> bytes | None:
 
 def _is_plain_envelope(meta: object) -> bool:
     """Whether the envelope is complete and holds nothing that the SDK might look at twice."""
-    if not _is_object(meta) or meta.get(VERSION_KEY) != ERA or not _ENVELOPE_KEYS.issuperset(meta):
+    if not is_object(meta) or meta.get(VERSION_KEY) != ERA or not _ENVELOPE_KEYS.issuperset(meta):
         return False
     client = meta.get(_CLIENT_KEY, {"name": "", "version": ""})
     if (
-        not _is_object(client)
+        not is_object(client)
         or not _CLIENT_FIELDS.issuperset(client)
         or not {"name", "version"} <= client.keys()
     ):
@@ -317,17 +318,13 @@ def _is_plain_envelope(meta: object) -> bool:
     if not all(isinstance(value, str) for value in client.values()):
         return False
     capabilities = meta.get(_CAPABILITIES_KEY)
-    if not _is_object(capabilities):
+    if not is_object(capabilities):
         return False
     if not capabilities:
         return True
     extensions = capabilities.get("extensions")
     return (
-        capabilities.keys() == {"extensions"}
-        and _is_object(extensions)
-        and all(map(_is_object, extensions.values()))
+        set(capabilities) == {"extensions"}
+        and is_object(extensions)
+        and all(map(is_object, extensions.values()))
     )
-
-
-def _is_object(value: object) -> TypeGuard[dict[str, object]]:
-    return type(value) is dict

@@ -6,6 +6,7 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
 from skillwire.errors import AmbiguousName, FormatError, SkillNotFound
+from skillwire.json_types import JsonObject, JsonValue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.server.cursors import cut_page
 from skillwire.server.handlers import Context, is_modern
@@ -13,7 +14,7 @@ from skillwire.server.legacy.tool_names import SkillNames
 from skillwire.server.legacy.tools import skill_text
 from skillwire.server.library import SkillLibrary
 from skillwire.server.results import CacheAdvice
-from skillwire.skill.entries import JsonObject, JsonValue, SkillEntry
+from skillwire.skill.entries import SkillEntry
 
 _TASK = "task"
 

@@ -17,6 +17,7 @@ from mcp.shared.exceptions import MCPError
 from skillwire.catalog.matching import Matcher
 from skillwire.errors import AmbiguousName, FormatError, SkillNotFound
 from skillwire.issues import shown
+from skillwire.json_types import JsonObject, JsonValue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.server.catalog import Catalog
 from skillwire.server.handlers import Context, is_modern
@@ -24,7 +25,7 @@ from skillwire.server.legacy.features import ToolsMode
 from skillwire.server.legacy.tool_names import SkillNames
 from skillwire.server.library import SkillLibrary
 from skillwire.server.results import CacheAdvice, file_content
-from skillwire.skill.entries import DYNAMIC, JsonObject, JsonValue, SkillEntry
+from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.uris import child_uri, path_below, skill_root
 from skillwire.text import clean_line
 from skillwire.wire.declaration import declaration_in

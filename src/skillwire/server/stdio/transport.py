@@ -14,10 +14,11 @@ import json
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING, Any, Final, TypeGuard
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
+from skillwire.json_types import is_object
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.server.fastpath.parse import ENVELOPE, VERSION_KEY, FastPath
 from skillwire.server.stdio.line_reader import lines_from
@@ -120,11 +121,11 @@ class _Conversation:
             message: object = json.loads(line)
         except (ValueError, RecursionError):
             return
-        if not _is_object(message) or "method" not in message or "id" not in message:
+        if not is_object(message) or "method" not in message or "id" not in message:
             return
         params = message.get("params")
-        meta = params.get("_meta") if _is_object(params) else None
-        self._is_modern = message["method"] != "initialize" and _is_object(meta) and VERSION_KEY in meta
+        meta = params.get("_meta") if is_object(params) else None
+        self._is_modern = message["method"] != "initialize" and is_object(meta) and VERSION_KEY in meta
         if not self._is_modern:
             self._lane = None
 
@@ -141,12 +142,8 @@ def _refusal(line: bytes | None) -> bytes:
         except (ValueError, RecursionError):
             code, message = PARSE_ERROR, "Not valid JSON"
         else:
-            if _is_object(value):
+            if is_object(value):
                 given = value.get("id")
                 identity = given if isinstance(given, str | int) and not isinstance(given, bool) else None
     error = {"code": code, "message": message}
     return json.dumps({"jsonrpc": "2.0", "id": identity, "error": error}).encode() + b"\n"
-
-
-def _is_object(value: object) -> TypeGuard[dict[str, object]]:
-    return isinstance(value, dict)

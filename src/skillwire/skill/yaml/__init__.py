@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from skillwire.json_types import JsonObject
 from skillwire.limits import Limits
-from skillwire.skill.entries import JsonObject
 from skillwire.skill.yaml.simple import plain_lines
 
 __all__ = ["load_mapping"]

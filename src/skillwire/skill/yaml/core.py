@@ -28,8 +28,8 @@ from yaml.events import (
 
 from skillwire.errors import FormatError, SourceError
 from skillwire.issues import Issue, shown
+from skillwire.json_types import JsonObject, JsonValue
 from skillwire.limits import Limits
-from skillwire.skill.entries import JsonObject, JsonValue
 from skillwire.skill.yaml.diagnose import explain
 from skillwire.skill.yaml.scalars import (
     CORE_TAG,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from sys import intern
 
-from skillwire.skill.entries import JsonObject, JsonValue
+from skillwire.json_types import JsonObject, JsonValue
 from skillwire.skill.yaml.scalars import NotFiniteError, plain_scalar
 
 # Printable, and neither a line break of any YAML nor a tab nor a backslash.

@@ -13,8 +13,9 @@ from typing import Final, Protocol
 
 from skillwire.errors import FormatError, SourceError
 from skillwire.issues import Issue, Severity
+from skillwire.json_types import JsonValue
 from skillwire.limits import Limits
-from skillwire.skill.entries import JsonValue, SkillEntry, SkillResource
+from skillwire.skill.entries import SkillEntry, SkillResource
 from skillwire.skill.fields import field_issues
 from skillwire.skill.frontmatter import parse_skill_md
 from skillwire.skill.uris import SKILL_FILE, SkillUri, shown_uri

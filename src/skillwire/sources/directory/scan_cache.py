@@ -27,9 +27,11 @@ from pathlib import Path
 from sys import intern
 from typing import Any, BinaryIO, Final
 
+from skillwire.files import UNFINISHED, atomic_writer
+from skillwire.json_types import JsonValue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.digests import Digest
-from skillwire.skill.entries import JsonValue, SkillEntry, SkillResource
+from skillwire.skill.entries import SkillEntry, SkillResource
 from skillwire.skill.uris import SKILL_FILE, SkillUri
 from skillwire.sources.directory.files import STAMP_BYTES, UNSETTLED
 from skillwire.sources.directory.roots import Root
@@ -38,12 +40,10 @@ from skillwire.version import VERSION
 
 _FORMAT: Final = 1
 _FINISHED: Final = ".index"
-_UNFINISHED: Final = ".unfinished"
 _DAY: Final = 24 * 3600
 _BUFFER: Final = 64 * 1024
 _EXACT: Final = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _OLD: Final = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | _EXACT
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _EXACT
 _WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 _APP: Final = "skillwire"
@@ -128,20 +128,11 @@ class ScanCache:
             _log.debug("no index of what was scanned is kept: %s", error)
 
     def _write(self, snapshot: Snapshot) -> None:
-        made = self.path.with_name(f"{self.path.stem}-{os.getpid()}-{time.time_ns()}{_UNFINISHED}")
-        # Its owner alone may read it.
-        descriptor = os.open(made, _NEW, 0o600)
-        try:
-            with os.fdopen(descriptor, "wb", _BUFFER) as file:
-                file.write(sealed("", self._claim()))
-                for skill in snapshot.skills.values():
-                    if is_keepable(skill):
-                        file.write(line_of(skill, self._roots))
-            made.replace(self.path)
-        except BaseException:
-            with suppress(OSError):
-                made.unlink()
-            raise
+        with atomic_writer(self.path) as file:
+            file.write(sealed("", self._claim()))
+            for skill in snapshot.skills.values():
+                if is_keepable(skill):
+                    file.write(line_of(skill, self._roots))
 
     def _claim(self) -> list[object]:
         """What makes an index that of these directories, on these devices, and of this program."""
@@ -199,7 +190,7 @@ def scan_caches_in(folder: Path) -> Iterator[Path]:
     """The indexes of a folder, and what is left of those that were never finished."""
     with suppress(OSError):
         for path in folder.iterdir():
-            if path.suffix in (_FINISHED, _UNFINISHED):
+            if path.suffix in (_FINISHED, UNFINISHED):
                 yield path
 
 
