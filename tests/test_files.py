@@ -23,10 +23,14 @@ def test_a_file_is_replaced_and_gets_its_mode(tmp_path: Path, mode: int) -> None
 def test_an_error_while_writing_leaves_the_old_content_and_nothing_else(tmp_path: Path) -> None:
     file = tmp_path / "state"
     write_atomic(file, b"old")
-    writer = atomic_writer(file)
-    writer.__enter__().write(b"half of ")
+
+    def write_half() -> None:
+        with atomic_writer(file) as stream:
+            stream.write(b"half of ")
+            raise RuntimeError
+
     with pytest.raises(RuntimeError):
-        writer.__exit__(RuntimeError, RuntimeError(), None)
+        write_half()
     assert file.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [file]
 
