@@ -30,10 +30,11 @@ FLOORS: Mapping[str, int] = {
     "server": 6,
     "host": 6,
     "conformance": 6,
-    "gateway": 7,
-    "": 8,  # the package itself: public names, no logic
-    "cli": 9,
-    "__main__": 9,
+    "install": 7,
+    "gateway": 8,
+    "": 9,  # the package itself: public names, no logic
+    "cli": 10,
+    "__main__": 10,
 }
 LEAVES = {room for room, floor in FLOORS.items() if floor == 0}
 

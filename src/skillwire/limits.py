@@ -97,6 +97,18 @@ class Limits:
     """So many indexes are kept; those that were used last stay."""
     index_seconds: float = 90 * 24 * 3600
     """An index that was not used for so long is removed."""
+    archive_bytes: int = 10 * MIB
+    """An archive, or any other file of a site, that is longer is cut off while it arrives."""
+    unpacked_bytes: int = 25 * MIB
+    """An archive that holds more is refused before it is unpacked."""
+    archive_files: int = 1000
+    """An archive with more files is refused."""
+    site_skills: int = 1000
+    """A site that lists more skills is refused."""
+    kept_versions: int = 10
+    """So many earlier versions of an installed skill are kept to roll back to."""
+    lock_bytes: int = 16 * MIB
+    """A longer lock file is refused unread."""
     config_bytes: int = 16 * MIB
     """A longer configuration file, of ours or of another client, is refused unread."""
 

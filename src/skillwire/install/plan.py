@@ -1,0 +1,284 @@
+"""Plan: what has to be done so that the folders equal the lock. It reads and writes nothing.
+
+`plan` compares three things: the lock, what is on disk now, and what Skillwire put there. Only a folder that
+Skillwire put there and nobody changed since is replaced or removed. Everything else stops that skill, and
+the user decides: `adopt` keeps what is on disk, `force` overwrites it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from skillwire.install.agents import CANONICAL_TARGET
+from skillwire.install.lock import Lock, LockedFile, LockedSkill
+from skillwire.skill.digests import SetDigest, set_digest
+from skillwire.trust.approval import ChangeKind
+
+
+class Act(StrEnum):
+    """What is done at one place."""
+
+    CURRENT = "current"
+    """Nothing: it is as the lock says."""
+    INSTALL = "install"
+    """Nothing is there yet."""
+    REPLACE = "replace"
+    """An earlier version that Skillwire put there, unchanged."""
+    REMOVE = "remove"
+    """No longer in the lock, and unchanged since Skillwire put it there."""
+    EDITED = "edited"
+    """Stopped: Skillwire put it there, and somebody changed it."""
+    FOREIGN = "foreign"
+    """Stopped: Skillwire did not put it there."""
+
+
+STOPPED: Final = frozenset({Act.EDITED, Act.FOREIGN})
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """There is nothing at a place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A folder with its files. `strange` are what is in it and no plain file: links, pipes, devices."""
+
+    files: tuple[LockedFile, ...]
+    strange: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> SetDigest | None:
+        """The digest of its files; `None` when it has none, or something that is no file."""
+        if self.strange or not self.files:
+            return None
+        return set_digest((file.path, file.digest) for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A symbolic link, and the path that it leads to, made absolute; it may lead nowhere."""
+
+    leads_to: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """Something else: a file, or a folder that cannot be read."""
+
+    reason: str
+
+
+Found: TypeAlias = Nothing | Tree | Link | Other
+NOTHING: Final = Nothing()
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """What Skillwire put at a place: a copy of this version, or a link to the canonical folder."""
+
+    name: str
+    digest: str
+    link: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FileDifference:
+    """One file that is not on disk as the lock has it."""
+
+    path: str
+    kind: ChangeKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What is done with one skill at one place."""
+
+    name: str
+    target: str
+    path: Path
+    act: Act
+    found: Found
+    skill: LockedSkill | None
+    """`None` when the skill is no longer in the lock."""
+    link_to: Path | None = None
+    """The canonical folder, where the place gets a link to it."""
+
+    @property
+    def stops(self) -> bool:
+        return self.act in STOPPED
+
+    @property
+    def changes(self) -> bool:
+        """Whether something is written."""
+        return self.act in (Act.INSTALL, Act.REPLACE, Act.REMOVE)
+
+    def differences(self) -> tuple[FileDifference, ...]:
+        """How the folder on disk differs from the lock, file by file."""
+        if not isinstance(self.found, Tree) or self.skill is None:
+            return ()
+        return tree_differences(self.skill.files, self.found)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Every step, in the order of names; of one skill the canonical folder comes first."""
+
+    steps: tuple[Step, ...] = field(default=())
+
+    @property
+    def writes(self) -> tuple[Step, ...]:
+        return tuple(step for step in self.steps if step.changes)
+
+    @property
+    def stopped(self) -> tuple[Step, ...]:
+        return tuple(step for step in self.steps if step.stops)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the folders equal the lock already."""
+        return all(step.act is Act.CURRENT for step in self.steps)
+
+    def needs_content(self) -> tuple[LockedSkill, ...]:
+        """The skills whose bytes have to be at hand before the plan is applied."""
+        found: dict[str, LockedSkill] = {}
+        for step in self.writes:
+            if step.skill is not None and step.link_to is None:
+                found[step.name] = step.skill
+        return tuple(found.values())
+
+
+def plan(
+    lock: Lock,
+    *,
+    folders: Mapping[str, Path],
+    found: Mapping[Path, Found],
+    placed: Mapping[Path, Placed],
+    links: bool = True,
+    modes: bool = True,
+    force: Iterable[str] = (),
+    only: Iterable[str] | None = None,
+) -> Plan:
+    """What to do so that `folders`, by the names of targets, hold what the lock says.
+
+    `found` says what is at each place where a skill is or should be. `placed` is what Skillwire put where.
+    Without `links` every target gets a copy; without `modes` the file system knows no executable files.
+    `force` are the skills whose folders are overwritten whatever is in them. `only` limits the plan to some.
+    """
+    wanted = None if only is None else frozenset(only)
+    forced = frozenset(force)
+    canonical = folders[CANONICAL_TARGET]
+    steps: list[Step] = []
+    places: set[Path] = set()
+    for skill in lock.skills:
+        for target in (CANONICAL_TARGET, *skill.targets):
+            folder = folders.get(target)
+            if folder is None:
+                continue
+            path = folder / skill.name
+            if path in places:
+                continue  # The agent reads the canonical folder, or shares one with another agent.
+            places.add(path)
+            if wanted is not None and skill.name not in wanted:
+                continue
+            link_to = canonical / skill.name if links and target != CANONICAL_TARGET else None
+            before, there = placed.get(path), found.get(path, NOTHING)
+            act = _act(skill, there, before, link_to, modes=modes, forced=skill.name in forced)
+            steps.append(
+                Step(
+                    name=skill.name,
+                    target=target,
+                    path=path,
+                    act=act,
+                    found=there,
+                    skill=skill,
+                    link_to=link_to,
+                )
+            )
+    targets = {folder: target for target, folder in folders.items()}
+    for path, before in sorted(placed.items()):
+        if path in places or (wanted is not None and before.name not in wanted):
+            continue
+        there = found.get(path, NOTHING)
+        if isinstance(there, Nothing):
+            continue
+        steps.append(
+            Step(
+                name=before.name,
+                target=targets.get(path.parent, str(path.parent)),
+                path=path,
+                act=_removal(there, before, canonical / before.name, forced=before.name in forced),
+                found=there,
+                skill=None,
+                link_to=canonical / before.name if before.link else None,
+            )
+        )
+    return Plan(
+        tuple(sorted(steps, key=lambda step: (step.name, step.target != CANONICAL_TARGET, step.target)))
+    )
+
+
+def tree_differences(files: Iterable[LockedFile], tree: Tree) -> tuple[FileDifference, ...]:
+    """File by file, how a folder differs from what is pinned."""
+    pinned = {file.path: file for file in files}
+    there = {file.path: file for file in tree.files}
+    rows = [FileDifference(path, ChangeKind.ADDED) for path in (*there.keys() - pinned.keys(), *tree.strange)]
+    rows += [FileDifference(path, ChangeKind.REMOVED) for path in pinned.keys() - there.keys()]
+    rows += [
+        FileDifference(path, ChangeKind.CHANGED)
+        for path in pinned.keys() & there.keys()
+        if pinned[path].digest != there[path].digest
+    ]
+    return tuple(sorted(rows, key=lambda row: row.path))
+
+
+def _act(
+    skill: LockedSkill,
+    there: Found,
+    before: Placed | None,
+    link_to: Path | None,
+    *,
+    modes: bool,
+    forced: bool,
+) -> Act:
+    match there:
+        case Nothing():
+            return Act.INSTALL
+        case Link(leads_to):
+            if link_to is not None and leads_to == link_to:
+                return Act.CURRENT
+            # A link of ours that leads elsewhere was put there by somebody else.
+            return Act.REPLACE if forced else Act.FOREIGN
+        case Other():
+            return Act.FOREIGN  # Not even by force: nobody knows what that is.
+        case Tree():
+            if there.digest == skill.digest and (not modes or _same_modes(skill, there)):
+                # The right content is enough, whoever put it there: a copy where a link would do is current.
+                return Act.CURRENT
+            if forced:
+                return Act.REPLACE
+            if before is None:
+                # Nothing is lost when only modes differ.
+                return Act.REPLACE if there.digest == skill.digest else Act.FOREIGN
+            unchanged = not before.link and there.digest is not None and there.digest == before.digest
+            return Act.REPLACE if unchanged or there.digest == skill.digest else Act.EDITED
+
+
+def _removal(there: Found, before: Placed, canonical: Path, *, forced: bool) -> Act:
+    match there:
+        case Link(leads_to):
+            return Act.REMOVE if before.link and leads_to == canonical else Act.FOREIGN
+        case Tree():
+            unchanged = not before.link and there.digest is not None and there.digest == before.digest
+            return Act.REMOVE if unchanged or forced else Act.EDITED
+        case _:
+            return Act.FOREIGN
+
+
+def _same_modes(skill: LockedSkill, tree: Tree) -> bool:
+    there = {file.path: file.executable for file in tree.files}
+    return all(there.get(file.path) == file.executable for file in skill.files)

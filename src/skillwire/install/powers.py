@@ -1,0 +1,74 @@
+"""Powers: what an agent that reads a skill's folder may be led to do beyond reading.
+
+A folder has no fence: an agent may honor `allowed-tools` and may run the scripts that lie beside the text.
+So both are shown before a skill is installed, and both are granted apart from it (SEC-2, SEC-4).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Final
+
+from skillwire.skill.entries import JsonValue
+from skillwire.trust.approval import Grants
+from skillwire.trust.guards import requested_tools
+
+_FOLDERS: Final = frozenset({"scripts", "bin", "hooks"})
+_SUFFIX: Final = re.compile(
+    r"\.(?:bash|bat|bin|cgi|cjs|cmd|com|cts|dll|dylib|exe|fish|go|jar|jsx?|lua|mjs|msi|mts|php|pl|psm?1|"
+    r"py[cz]?|r|rb|rs|sh|so|swift|tsx?|vbs|wasm|whl|zsh)",
+    re.IGNORECASE,
+)
+_MAGIC: Final = (b"#!", b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"\0asm")
+
+
+@dataclass(frozen=True, slots=True)
+class Powers:
+    """What a skill asks for: patterns of tools, and files that can be run."""
+
+    allowed_tools: tuple[str, ...] = ()
+    scripts: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.allowed_tools or self.scripts)
+
+    def missing(self, grants: Grants) -> Powers:
+        """What is asked for and not granted."""
+        return Powers(
+            () if grants.allowed_tools else self.allowed_tools, () if grants.execute_code else self.scripts
+        )
+
+    def beyond(self, other: Powers) -> Powers:
+        """What this asks for that the other did not."""
+        return Powers(
+            tuple(tool for tool in self.allowed_tools if tool not in other.allowed_tools),
+            tuple(path for path in self.scripts if path not in other.scripts),
+        )
+
+
+def requested_powers(
+    frontmatter: Mapping[str, JsonValue], files: Iterable[tuple[str, bytes, bool]]
+) -> Powers:
+    """What a skill asks for, by its frontmatter and its files, each given by path, content and mode bit."""
+    tools = dict.fromkeys(requested_tools(frontmatter.get("allowed-tools")))
+    scripts = sorted(path for path, data, executable in files if is_script(path, data, executable))
+    return Powers(tuple(sorted(tools)), tuple(scripts))
+
+
+def is_script(path: str, data: bytes, executable: bool = False) -> bool:
+    """Whether a file can be run: by its mode, its folder, its name or its first bytes."""
+    plain = PurePosixPath(path)
+    return (
+        executable
+        or _SUFFIX.fullmatch(plain.suffix) is not None
+        or any(part.lower() in _FOLDERS for part in plain.parts[:-1])
+        or data.startswith(_MAGIC)
+    )
+
+
+def starts_with_interpreter(data: bytes) -> bool:
+    """Whether a file names the program that runs it: it is installed executable where no mode is known."""
+    return data.startswith(b"#!")

@@ -1,0 +1,203 @@
+"""Archives of one skill: read with caps and without surprises, written so that equal content is equal bytes.
+
+Reading never touches a file system. A path that leaves the archive, a link, a device, a second file of one
+name or a file below a file refuses the whole archive, and every cap acts before memory is taken.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import stat
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import IO, Final
+
+from skillwire.errors import FormatError, LimitExceeded
+from skillwire.issues import Issue, shown
+from skillwire.limits import DEFAULT_LIMITS, Limits
+
+_ZIP: Final = b"PK"
+_GZIP: Final = b"\x1f\x8b"
+# Deflated, no flags, no time, best compression, unknown system.
+_GZIP_HEADER: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff"
+_CHUNK: Final = 64 * 1024
+# A header with nothing behind it is 512 bytes: so many of them fit beside the files themselves.
+_TAR_OVERHEAD: Final = 3 * 512
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveFile:
+    """One file: its path with `/`, its bytes, and whether it may be run."""
+
+    path: str
+    data: bytes
+    executable: bool = False
+
+
+def read_archive(data: bytes, *, limits: Limits = DEFAULT_LIMITS) -> tuple[ArchiveFile, ...]:
+    """The files of a `.tar.gz`, `.tar` or `.zip`, in the order of their paths.
+
+    Anything unsafe is a `FormatError`, anything too large is `LimitExceeded`.
+    """
+    if len(data) > limits.archive_bytes:
+        raise LimitExceeded(
+            f"the archive has {len(data):,} bytes, at most {limits.archive_bytes:,} are read: "
+            "ask for a smaller one, or raise archive_bytes"
+        )
+    budget = _Budget(limits)
+    try:
+        rows = list(_zip_files(data, budget) if data.startswith(_ZIP) else _tar_files(data, budget))
+    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+        raise _refused(f"it cannot be unpacked: {shown(str(error), 200)}") from None
+    except (ValueError, RuntimeError, NotImplementedError, UnicodeError, OverflowError) as error:
+        raise _refused(f"it cannot be unpacked: {shown(str(error), 200)}") from None
+    files: dict[str, ArchiveFile] = {}
+    for row in rows:
+        if row.path in files:
+            raise _refused(f"{shown(row.path)} is in it twice")
+        files[row.path] = row
+    for path in files:
+        parent = path
+        while "/" in parent:
+            parent = parent.rpartition("/")[0]
+            if parent in files:
+                raise _refused(f"{shown(path)} lies below a file")
+    return tuple(files[path] for path in sorted(files))
+
+
+def write_tar_gz(files: Iterable[ArchiveFile]) -> bytes:
+    """A `.tar.gz` that depends on the files alone: sorted, without times and owners.
+
+    Names go into the plain ustar header where they fit, which every reader knows.
+    """
+    tar = io.BytesIO()
+    for file in sorted(files, key=lambda file: file.path):
+        info = tarfile.TarInfo(safe_path(file.path))
+        info.size = len(file.data)
+        info.mode = 0o755 if file.executable else 0o644
+        try:
+            header = info.tobuf(tarfile.USTAR_FORMAT, "utf-8", "strict")
+        except ValueError:
+            header = info.tobuf(tarfile.PAX_FORMAT, "utf-8", "strict")
+        tar.write(header)
+        tar.write(file.data)
+        tar.write(bytes(-len(file.data) % 512))
+    tar.write(bytes(1024))
+    plain = tar.getvalue()
+    # The header by hand: what Python and zlib put there differs between versions and systems.
+    deflate = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    body = deflate.compress(plain) + deflate.flush()
+    return _GZIP_HEADER + body + struct.pack("<LL", zlib.crc32(plain), len(plain) & 0xFFFFFFFF)
+
+
+def safe_path(path: str) -> str:
+    """The path in plain segments, or a `FormatError` when it could mean a place outside."""
+    while path.startswith("./"):
+        path = path[2:]
+    segments = path.split("/")
+    if (
+        any(segment in ("", ".", "..") for segment in segments)
+        or "\\" in path
+        or any(char < " " or char == "\x7f" or "\ud800" <= char <= "\udfff" for char in path)
+        or (len(segments[0]) == 2 and segments[0][1] == ":")
+    ):
+        raise _refused(f"the path {shown(path)!r} is not plain")
+    return path
+
+
+class _Budget:
+    """What may still be unpacked. It is charged before a byte is."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._files = 0
+        self._bytes = 0
+
+    def file(self) -> None:
+        self._files += 1
+        if self._files > self._limits.archive_files:
+            raise LimitExceeded(
+                f"the archive has more than {self._limits.archive_files:,} files: "
+                "ask for a smaller one, or raise archive_files"
+            )
+
+    def take(self, size: int) -> None:
+        self._bytes += size
+        if self._bytes > self._limits.unpacked_bytes:
+            raise LimitExceeded(
+                f"the archive unpacks to more than {self._limits.unpacked_bytes:,} bytes: "
+                "ask for a smaller one, or raise unpacked_bytes"
+            )
+
+    @property
+    def tar_bytes(self) -> int:
+        """The longest tar file that can hold what is allowed."""
+        return self._limits.unpacked_bytes + _TAR_OVERHEAD * (self._limits.archive_files + 2)
+
+
+def _tar_files(data: bytes, budget: _Budget) -> Iterator[ArchiveFile]:
+    plain = _gunzip(data, budget) if data.startswith(_GZIP) else data
+    with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as tar:
+        for member in tar:
+            if member.isdir():
+                budget.file()
+                continue
+            if not member.isreg() or member.issparse():
+                raise _refused(f"{shown(member.name)} is a link or a device")
+            budget.file()
+            budget.take(member.size)
+            stream = tar.extractfile(member)
+            content = b"" if stream is None else stream.read(member.size)
+            if len(content) != member.size:
+                raise _refused(f"{shown(member.name)} is cut off")
+            yield ArchiveFile(safe_path(member.name), content, bool(member.mode & 0o111))
+
+
+def _gunzip(data: bytes, budget: _Budget) -> bytes:
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
+        plain = stream.read(budget.tar_bytes + 1)
+    if len(plain) > budget.tar_bytes:
+        budget.take(len(plain))
+        raise LimitExceeded("the archive unpacks to more than is allowed: ask for a smaller one")
+    return plain
+
+
+def _zip_files(data: bytes, budget: _Budget) -> Iterator[ArchiveFile]:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        for info in archive.infolist():
+            budget.file()
+            mode = info.external_attr >> 16
+            if info.is_dir():
+                continue
+            if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
+                raise _refused(f"{shown(info.filename)} is a link or a device")
+            if info.flag_bits & 0x1:
+                raise _refused("it is encrypted")
+            # `filename` has backslashes made slashes on Windows: the name as it was written counts.
+            path = safe_path(info.orig_filename)
+            with archive.open(info) as stream:
+                yield ArchiveFile(path, _read(stream, budget), bool(mode & 0o111))
+
+
+def _read(stream: IO[bytes], budget: _Budget) -> bytes:
+    """All of it, charged as it comes: the size in a zip's directory is only what somebody wrote there."""
+    chunks: list[bytes] = []
+    while chunk := stream.read(_CHUNK):
+        budget.take(len(chunk))
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _refused(message: str) -> FormatError:
+    return FormatError(
+        Issue(
+            rule="archive",
+            message=f"the archive is not used: {message}",
+            fix="ask its publisher for one with plain files",
+        )
+    )

@@ -1,0 +1,128 @@
+"""Reference: what a user names as a place that skills come from, taken apart. It opens nothing.
+
+docs/release-notes               a skill of a configured MCP server, by its handle; `docs` alone is all
+https://example.org              the skills that a site lists under /.well-known/agent-skills/
+git+https://host/repo#v1.2:path  a git repository, at a tag, branch or commit, below a path
+./team-skills                    a folder
+./skills.tar.gz                  an archive
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+from urllib.parse import urlsplit
+
+from skillwire.errors import FormatError
+from skillwire.issues import Issue, shown
+
+_GIT_SCHEMES: Final = frozenset({"https", "http", "ssh", "file", "git"})
+_GIT_REF: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+@-]{0,254}")
+_COMMIT: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_ARCHIVES: Final = (".tar.gz", ".tgz", ".zip", ".tar")
+_LABEL: Final = re.compile(r"[\w][\w.-]*")
+
+
+class SourceKind(StrEnum):
+    """The kinds of place."""
+
+    MCP = "mcp"
+    SITE = "site"
+    GIT = "git"
+    FOLDER = "folder"
+    ARCHIVE = "archive"
+    PACKAGE = "package"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """One place, as the user named it."""
+
+    kind: SourceKind
+    text: str
+    place: str
+    """A URL, a path or a label: where to go."""
+    ref: str = ""
+    """Of a git repository: a tag, a branch or a commit; empty for its default branch."""
+    path: str = field(default="")
+    """Below that place: a folder of a repository, or the name of one skill of a server."""
+
+
+def parse_reference(text: str) -> Reference:
+    """The place that a text names, or a `FormatError` that says how to write it."""
+    given = text.strip()
+    if not given or any(char < " " or char == "\x7f" for char in given):
+        raise _refused(text, "it is empty or has control characters")
+    if given.startswith("git+"):
+        return _git(given)
+    if given.startswith(("https://", "http://")):
+        return _site(given)
+    if "://" in given:
+        raise _refused(text, "the scheme is not known")
+    if given.startswith((".", "/", "~", "\\")) or re.match(r"[A-Za-z]:[\\/]", given):
+        kind = SourceKind.ARCHIVE if given.lower().endswith(_ARCHIVES) else SourceKind.FOLDER
+        return Reference(kind=kind, text=given, place=given)
+    label, _, name = given.partition("/")
+    if not _LABEL.fullmatch(label):
+        raise _refused(text, "it does not begin with the name of a server")
+    return Reference(kind=SourceKind.MCP, text=given, place=label, path=name)
+
+
+def is_commit(ref: str) -> bool:
+    """Whether a ref is a full commit id, which names the same content for ever."""
+    return _COMMIT.fullmatch(ref) is not None
+
+
+def redact_url(url: str) -> str:
+    """A URL without the user's name and password in it."""
+    parts = urlsplit(url)
+    if "@" not in parts.netloc or parts.scheme == "ssh":
+        return url
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def _git(text: str) -> Reference:
+    url, _, fragment = text.removeprefix("git+").partition("#")
+    ref, _, path = fragment.partition(":")
+    parts = urlsplit(url)
+    if parts.scheme not in _GIT_SCHEMES or url.startswith("-") or not (parts.netloc or parts.path):
+        raise _refused(text, "the repository is not a URL of https, ssh, git, http or file")
+    if parts.netloc.startswith("-"):
+        # A host that begins with a dash is an option to ssh.
+        raise _refused(text, "the host begins with a dash")
+    if ref and (not _GIT_REF.fullmatch(ref) or ".." in ref or ref.endswith((".lock", "/", "."))):
+        raise _refused(text, "the part after # is not a tag, a branch or a commit")
+    plain = path.strip("/")
+    if (plain and any(segment in ("", ".", "..") for segment in plain.split("/"))) or "\\" in path:
+        raise _refused(text, "the path after : leaves the repository")
+    return Reference(kind=SourceKind.GIT, text=text, place=url, ref=ref, path=plain)
+
+
+def _site(text: str) -> Reference:
+    parts = urlsplit(text)
+    try:
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise _refused(text, "the port is not a number") from None
+    if not host or (port is not None and port == 0) or parts.query:
+        raise _refused(text, "it is not the URL of a site")
+    path = parts.path
+    return Reference(
+        kind=SourceKind.SITE,
+        text=text,
+        place=parts._replace(fragment="", path=path.rstrip("/")).geturl(),
+        path=parts.fragment,
+    )
+
+
+def _refused(text: str, message: str) -> FormatError:
+    return FormatError(
+        Issue(
+            rule="source",
+            message=f"{shown(text, 200)!r} is no place of skills: {message}",
+            fix="name a server's skill (docs/release-notes), a site (https://example.org), a repository "
+            "(git+https://host/repo#v1.2:skills/pdf) or a folder (./team-skills)",
+        )
+    )

@@ -1,0 +1,289 @@
+"""The agents' folders, powers, names that not every system takes, references, and lock files of others."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePath
+
+import pytest
+
+from skillwire.errors import FormatError, SkillNotFound
+from skillwire.install.agents import (
+    Places,
+    Scope,
+    agents,
+    detect_agents,
+    find_agents,
+    shares_canonical,
+)
+from skillwire.install.foreign_locks import ForeignSkill, is_foreign_lock, parse_foreign_lock
+from skillwire.install.portable import clashes, portability_problems, windows_problem
+from skillwire.install.powers import Powers, is_script, requested_powers, starts_with_interpreter
+from skillwire.skill.digests import parse_set_digest
+from skillwire.sources.reference import SourceKind, is_commit, parse_reference, redact_url
+from skillwire.trust.approval import ALL_GRANTS, NO_GRANTS, Grants
+
+PLACES = Places(Path("/p"), Path("/home/u"), {})
+
+
+# Agents
+
+
+def test_every_agent_has_an_id_a_name_and_folders_that_can_be_resolved() -> None:
+    table = agents()
+    assert len(table) >= 79
+    for agent in table.values():
+        assert agent.name
+        project = PLACES.folder(agent, Scope.PROJECT)
+        assert project is not None
+        assert project.is_relative_to("/p")
+        assert not {"..", "~"} & set(project.parts)
+        home = PLACES.folder(agent, Scope.USER)
+        assert home is None or home.is_relative_to("/home/u")
+        assert all(PLACES.resolve(sign).is_absolute() for sign in agent.signs)
+
+
+def test_known_agents_look_where_they_look() -> None:
+    claude, cursor, goose, eve = find_agents(["claude-code", " Cursor ", "goose", "eve", "goose"])
+    assert PLACES.folder(claude, Scope.PROJECT) == Path("/p/.claude/skills")
+    assert PLACES.folder(goose, Scope.USER) == Path("/home/u/.config/goose/skills")
+    assert PLACES.folder(eve, Scope.USER) is None
+    assert shares_canonical(cursor, PLACES, Scope.PROJECT)
+    assert not shares_canonical(cursor, PLACES, Scope.USER)
+    moved = Places(Path("/p"), Path("/home/u"), {"CLAUDE_CONFIG_DIR": "/c", "XDG_CONFIG_HOME": "/x"})
+    assert moved.folder(claude, Scope.USER) == Path("/c/skills")
+    assert moved.folder(goose, Scope.USER) == Path("/x/goose/skills")
+
+
+def test_an_agent_that_is_not_in_the_table_is_an_error() -> None:
+    with pytest.raises(SkillNotFound, match="skillwire agents"):
+        find_agents(["clade-code"])
+
+
+def test_agents_are_detected_by_what_they_leave_behind() -> None:
+    there = {Path("/home/u/.claude"), Path("/p/.goose"), Path("/home/u/.openclaw"), Path("/home/u/.cursor")}
+    found = [agent.id for agent in detect_agents(PLACES, Scope.PROJECT, there.__contains__)]
+    # OpenClaw reads `skills/`, which in a project is anybody's folder: it has to be named.
+    assert found == ["claude-code", "cursor", "goose"]
+    at_home = [agent.id for agent in detect_agents(PLACES, Scope.USER, there.__contains__)]
+    assert at_home == ["claude-code", "cursor", "openclaw"]
+    assert detect_agents(PLACES, Scope.PROJECT, lambda path: False) == ()
+
+
+# Powers
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "executable", "expected"),
+    [
+        ("references/a.md", b"text", False, False),
+        ("assets/logo.png", b"\x89PNG", False, False),
+        ("scripts/a.md", b"text", False, True),
+        ("run.PY", b"", False, True),
+        ("tool", b"#!/bin/sh", False, True),
+        ("tool", b"\x7fELF", False, True),
+        ("tool", b"", True, True),
+        ("data.json", b"{}", False, False),
+    ],
+)
+def test_a_script_is_known_by_folder_name_mode_or_first_bytes(
+    path: str, data: bytes, executable: bool, expected: bool
+) -> None:
+    assert is_script(path, data, executable) is expected
+
+
+def test_the_powers_that_a_skill_asks_for() -> None:
+    powers = requested_powers(
+        {"allowed-tools": "Read Bash(git:*) Read"},
+        [("b.sh", b"", False), ("a.md", b"", True), ("c.md", b"", False)],
+    )
+    assert powers == Powers(("Bash(git:*)", "Read"), ("a.md", "b.sh"))
+    assert powers
+    assert not Powers()
+    assert powers.missing(NO_GRANTS) == powers
+    assert not powers.missing(ALL_GRANTS)
+    assert powers.missing(Grants(execute_code=True)) == Powers(("Bash(git:*)", "Read"), ())
+    assert powers.beyond(Powers(("Read",), ("b.sh",))) == Powers(("Bash(git:*)",), ("a.md",))
+    assert starts_with_interpreter(b"#!/bin/sh")
+    assert not starts_with_interpreter(b"echo")
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "a:b",
+        "nul",
+        "NUL.txt",
+        "com1.md",
+        "dir/aux",
+        "x.",
+        "dir /a",
+        "a?b",
+        'a"b',
+        "a|b",
+        "con .txt",
+        "b" * 256,
+    ],
+)
+def test_names_that_windows_refuses_are_named(path: str) -> None:
+    assert windows_problem(path)
+    assert portability_problems([path])
+
+
+@pytest.mark.parametrize("path", ["a", "null.md", "console.log", ".hidden", "ü/日本.md", "com10"])
+def test_other_names_are_fine(path: str) -> None:
+    assert windows_problem(path) == ""
+
+
+def test_names_that_are_one_without_case_or_accents_are_named() -> None:
+    assert clashes(["README.md", "readme.md", "b"]) == (("README.md", "readme.md"),)
+    assert clashes(["A/x", "a/y"]) == (("A", "a"),)
+    assert clashes(["e\u0301", "é"]) == (("e\u0301", "é"),)
+    assert clashes(["a/x", "a/y"]) == ()
+    assert len(portability_problems(["A", "a", "nul"])) == 2
+
+
+# References
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "place", "ref", "path"),
+    [
+        ("docs/release-notes", SourceKind.MCP, "docs", "", "release-notes"),
+        ("docs", SourceKind.MCP, "docs", "", ""),
+        ("https://example.org", SourceKind.SITE, "https://example.org", "", ""),
+        ("https://example.org/sub/#pdf", SourceKind.SITE, "https://example.org/sub", "", "pdf"),
+        ("git+https://h/r#v1.2:skills/pdf", SourceKind.GIT, "https://h/r", "v1.2", "skills/pdf"),
+        ("git+https://h/r", SourceKind.GIT, "https://h/r", "", ""),
+        ("git+ssh://git@h/r#:a", SourceKind.GIT, "ssh://git@h/r", "", "a"),
+        ("git+file:///r#main", SourceKind.GIT, "file:///r", "main", ""),
+        ("./team", SourceKind.FOLDER, "./team", "", ""),
+        ("~/team", SourceKind.FOLDER, "~/team", "", ""),
+        ("/team", SourceKind.FOLDER, "/team", "", ""),
+        ("C:\\team", SourceKind.FOLDER, "C:\\team", "", ""),
+        ("./a.tar.gz", SourceKind.ARCHIVE, "./a.tar.gz", "", ""),
+    ],
+)
+def test_a_reference_is_taken_apart(text: str, kind: SourceKind, place: str, ref: str, path: str) -> None:
+    reference = parse_reference(text)
+    assert (reference.kind, reference.place, reference.ref, reference.path) == (kind, place, ref, path)
+    assert reference.text == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a\nb",
+        "ftp://x",
+        "git+ext::sh -c x",
+        "git+--upload-pack=x",
+        "git+ssh://-oProxyCommand=x/r",
+        "git+https://h/r#-x",
+        "git+https://h/r#a..b",
+        "git+https://h/r#v1:../x",
+        "git+https://h/r#v1:a\\b",
+        "https://h:bad/",
+        "https://",
+        "https://h/?q=1",
+        "-option",
+    ],
+)
+def test_a_reference_that_could_mean_something_else_is_refused(text: str) -> None:
+    with pytest.raises(FormatError) as caught:
+        parse_reference(text)
+    assert caught.value.issues[0].fix
+
+
+def test_a_commit_is_a_full_id() -> None:
+    assert is_commit("a" * 40)
+    assert is_commit("0" * 64)
+    assert not is_commit("a" * 39)
+    assert not is_commit("main")
+
+
+def test_a_password_leaves_a_url() -> None:
+    assert redact_url("https://me:secret@h/r") == "https://h/r"
+    assert redact_url("https://h/r") == "https://h/r"
+    assert redact_url("ssh://git@h/r") == "ssh://git@h/r"
+
+
+# Lock files of others
+
+
+SKILLS_LOCK = """{"version": 1, "skills": {
+  "pdf": {"source": "anthropics/skills", "sourceType": "github", "ref": "main",
+          "skillPath": "skills/pdf/SKILL.md"},
+  "docs": {"source": "example.org", "sourceType": "well-known",
+           "sourceUrl": "https://example.org/.well-known/agent-skills/docs"},
+  "mine": {"source": "./my-skills", "sourceType": "local", "skillPath": "mine/SKILL.md"},
+  "lab": {"source": "g/lab", "sourceType": "gitlab"},
+  "own": {"source": "own", "sourceType": "git", "sourceUrl": "https://git.example/own.git"},
+  "pack": {"source": "left-pad", "sourceType": "node_modules"},
+  "Bad Name": {"source": "a/b", "sourceType": "github"}
+}}"""
+
+
+def test_a_skills_lock_is_read() -> None:
+    skills = {skill.name: skill for skill in parse_foreign_lock(SKILLS_LOCK, "skills-lock.json")}
+    assert {name: skill.source for name, skill in skills.items() if skill.source} == {
+        "pdf": "git+https://github.com/anthropics/skills#main:skills/pdf",
+        "docs": "https://example.org#docs",
+        "mine": "./my-skills/mine",
+        "lab": "git+https://gitlab.com/g/lab",
+        "own": "git+https://git.example/own.git",
+    }
+    assert "node_modules" in skills["pack"].problem
+    assert "characters" in skills["Bad Name"].problem
+
+
+TOOLHIVE_LOCK = f"""
+version: 1
+future: kept
+skills:
+  - name: pdf
+    source: git://github.com/org/repo@main#skills/pdf
+    resolvedReference: git://github.com/org/repo@main#skills/pdf
+    digest: {"a" * 40}
+    contentDigest: sha256:{"b" * 64}
+    unsigned: true
+  - name: oci
+    source: ghcr.io/org/skill:v1
+    digest: sha256:{"c" * 64}
+"""
+
+
+def test_a_toolhive_lock_is_read_at_its_commit() -> None:
+    pdf, oci = parse_foreign_lock(TOOLHIVE_LOCK, "toolhive.lock.yaml")
+    assert pdf == ForeignSkill(
+        "pdf",
+        f"git+https://github.com/org/repo#{'a' * 40}:skills/pdf",
+        parse_set_digest("sha256:" + "b" * 64),
+    )
+    assert "OCI" in oci.problem
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("[]", "skills-lock.json"),
+        ("{", "skills-lock.json"),
+        ('{"version": 9, "skills": {}}', "skills-lock.json"),
+        ('{"version": 1}', "skills-lock.json"),
+        ("version: 2", "toolhive.lock.yaml"),
+        ("version: 1\nskills: 3", "toolhive.lock.yaml"),
+        ("a: [", "toolhive.lock.yaml"),
+        ("1: 2", "toolhive.lock.yaml"),
+    ],
+)
+def test_a_lock_of_another_version_or_shape_is_refused(text: str, name: str) -> None:
+    with pytest.raises(FormatError):
+        parse_foreign_lock(text, name)
+
+
+def test_lock_files_of_others_are_known_by_name() -> None:
+    assert is_foreign_lock(PurePath("x/skills-lock.json"))
+    assert is_foreign_lock(PurePath("toolhive.lock.yaml"))
+    assert not is_foreign_lock(PurePath("skillwire.lock"))
