@@ -19,7 +19,7 @@ from skillwire.install.foreign_locks import ForeignSkill, is_foreign_lock, parse
 from skillwire.install.portable import clashes, portability_problems, windows_problem
 from skillwire.install.powers import Powers, is_script, requested_powers, starts_with_interpreter
 from skillwire.skill.digests import parse_set_digest
-from skillwire.sources.reference import SourceKind, is_commit, parse_reference, redact_url
+from skillwire.sources.reference import SourceKind, is_commit, parse_reference
 from skillwire.trust.approval import ALL_GRANTS, NO_GRANTS, Grants
 
 PLACES = Places(Path("/p"), Path("/home/u"), {})
@@ -202,12 +202,6 @@ def test_a_commit_is_a_full_id() -> None:
     assert is_commit("0" * 64)
     assert not is_commit("a" * 39)
     assert not is_commit("main")
-
-
-def test_a_password_leaves_a_url() -> None:
-    assert redact_url("https://me:secret@h/r") == "https://h/r"
-    assert redact_url("https://h/r") == "https://h/r"
-    assert redact_url("ssh://git@h/r") == "ssh://git@h/r"
 
 
 # Lock files of others

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
-from skillwire.skill.entries import JsonValue
+from skillwire.json_types import JsonValue
 from skillwire.trust.approval import Grants
 from skillwire.trust.guards import requested_tools
 

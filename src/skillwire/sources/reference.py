@@ -75,14 +75,6 @@ def is_commit(ref: str) -> bool:
     return _COMMIT.fullmatch(ref) is not None
 
 
-def redact_url(url: str) -> str:
-    """A URL without the user's name and password in it."""
-    parts = urlsplit(url)
-    if "@" not in parts.netloc or parts.scheme == "ssh":
-        return url
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-
-
 def _git(text: str) -> Reference:
     url, _, fragment = text.removeprefix("git+").partition("#")
     ref, _, path = fragment.partition(":")
