@@ -323,7 +323,7 @@ async def test_forgetting_a_server_removes_its_files_its_approvals_and_what_is_h
     async with opened(tmp_path, shop=shop_with_refunds(), host_options=ASKING) as host:
         await host.load("refunds")
         await host.read("refunds", "references/a.md")
-        assert host.forget_server("shop") == (2, 1)
+        assert await host.forget_server("shop") == (2, 1)
         assert host.held() == ()
         assert list(host.cache.files()) == []
         assert host.approvals.all() == []

@@ -178,7 +178,7 @@ async def test_the_text_of_a_servers_skill_is_searched_once_it_is_cached(
     async with opened(tmp_path, servers=servers) as host:
         assert await handles(host, "kubectl") == ["deploy"]
         assert len(reads) == 1
-        host.forget_server("shop")
+        await host.forget_server("shop")
         assert await handles(host, "kubectl") == []
         assert await handles(host, "ships") == ["deploy"]
 

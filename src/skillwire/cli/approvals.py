@@ -76,6 +76,8 @@ def revoke(
     as_json: AsJson = False,
 ) -> None:
     """Take an approval back. No server is asked for that."""
+    import asyncio
+
     from skillwire.catalog.naming import SPEC_NAMING, SkillKey
     from skillwire.cli.output import printable
     from skillwire.cli.screen import Screen, origin_words, show_json
@@ -84,6 +86,7 @@ def revoke(
     from skillwire.host.directories import state_places
 
     store = ApprovalStore(state_places().approvals)
+    asyncio.run(store.open())
     found = {
         SkillKey(stored.approval.origin, stored.approval.uri): stored.entry
         for stored in store.all()
@@ -99,7 +102,7 @@ def revoke(
             printable(name), [SPEC_NAMING.handles(key, entry)[1] for key, entry in found.items()]
         )
     [(key, _)] = found.items()
-    store.remove(key.origin, key.uri)
+    asyncio.run(store.remove(key.origin, key.uri))
     if as_json:
         show_json({"revoked": {"server": key.origin.label, "uri": key.uri}})
         return

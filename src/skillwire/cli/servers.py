@@ -147,6 +147,8 @@ def remove(
     as_json: AsJson = False,
 ) -> None:
     """Remove a server from skillwire.toml. Its cached files and its approvals go, too."""
+    import asyncio
+
     from skillwire.cli.output import counted, printable
     from skillwire.cli.screen import Screen, show_json
     from skillwire.host.approvals.store import ApprovalStore
@@ -170,7 +172,7 @@ def remove(
     if len(having) == 1:
         origin = Origin.mcp(name)
         cached = SkillCache(places.cache).remove_server(origin)
-        approved = ApprovalStore(places.approvals).remove_server(origin)
+        approved = asyncio.run(ApprovalStore(places.approvals).remove_server(origin))
     if as_json:
         show_json({"removed": {"label": name, "file": str(file), "files": cached, "approvals": approved}})
         return

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote, unquote
 
+import anyio.to_thread
+
 from skillwire.errors import FormatError, SourceError
 from skillwire.files import write_atomic
 from skillwire.limits import DEFAULT_LIMITS, Limits
@@ -74,8 +76,36 @@ class SkillCache:
             return None
         return data
 
+    async def fetch(
+        self, origin: Origin, uri: SkillUri, digest: Digest, *, keep: bool = False
+    ) -> bytes | None:
+        """What `get` gives, read in a worker thread."""
+        return await anyio.to_thread.run_sync(
+            lambda: self.get(origin, uri, digest, keep=keep), abandon_on_cancel=True
+        )
+
+    async def store(self, file: VerifiedFile) -> bool:
+        """What `put` does, written in a worker thread."""
+        stored = await anyio.to_thread.run_sync(self._put, file)
+        if stored:
+            self._tell(file.origin, file.uri)
+        return stored
+
+    async def forget_server(self, origin: Origin) -> int:
+        """What `remove_server` does, in a worker thread."""
+        removed = await anyio.to_thread.run_sync(self._remove_server, origin)
+        for file in removed:
+            self._tell(origin, file.uri)
+        return len(removed)
+
     def put(self, file: VerifiedFile) -> bool:
         """Keep a verified file; false when the disk would not take it, which costs nothing but speed."""
+        stored = self._put(file)
+        if stored:
+            self._tell(file.origin, file.uri)
+        return stored
+
+    def _put(self, file: VerifiedFile) -> bool:
         if not file.bound or file.origin.is_local:
             return False
         path = self.path_of(file.origin, file.uri)
@@ -86,16 +116,19 @@ class SkillCache:
             write_atomic(path, file.data)
         except OSError:
             return False
-        self._tell(file.origin, file.uri)
         return True
 
     def remove_server(self, origin: Origin) -> int:
         """Remove all files of a server; how many there were."""
-        removed = tuple(self.files(origin))
-        shutil.rmtree(self.directory / quote(origin.label, safe=""), ignore_errors=True)
+        removed = self._remove_server(origin)
         for file in removed:
             self._tell(origin, file.uri)
         return len(removed)
+
+    def _remove_server(self, origin: Origin) -> tuple[CachedFile, ...]:
+        removed = tuple(self.files(origin))
+        shutil.rmtree(self.directory / quote(origin.label, safe=""), ignore_errors=True)
+        return removed
 
     def files(self, origin: Origin | None = None) -> Iterator[CachedFile]:
         """Every file, or those of one server."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -107,8 +107,8 @@ class SkillHost:
         self._untrusted = tuple(untrusted)
         self.cache = SkillCache(cache_directory or places.cache, limits=limits)
         self.cache.refuse_inside(directory.path for directory in local)
-        self.approvals = ApprovalStore(approvals_file or places.approvals)
         self._log = EventLog()
+        self.approvals = ApprovalStore(approvals_file or places.approvals, on_problem=self._remark)
         configs = {label: parse_server(given) for label, given in (servers or {}).items()}
         wanted = {
             label: replace(config, call_seconds=self.style.seconds(config.call_seconds))
@@ -215,8 +215,14 @@ class SkillHost:
         async with AsyncExitStack() as stack:
             tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(tasks.cancel_scope.cancel)
+            try:
+                await self.approvals.open()
+            except SkillwireError as error:
+                # Nothing is approved then; local skills, and what needs no approval, work all the same.
+                self._log.tell(Event(kind=EventKind.FAILURE, message=str(error)))
             if self.approvals.remark:
-                self._log.tell(Event(kind=EventKind.REMARK, message=self.approvals.remark))
+                self._remark(self.approvals.remark)
+            tasks.start_soon(self.approvals.run)
             for server in self._untrusted:
                 origin = Origin.mcp(server.label)
                 message = f"{origin} {server.reason}"
@@ -240,6 +246,8 @@ class SkillHost:
         self._log.close()
         if self._stack is not None:
             stack, self._stack = self._stack, None
+            with suppress(SkillwireError):  # A disk that takes nothing must not keep a host open.
+                await self.approvals.flush()
             await stack.aclose()
 
     # What there is
@@ -396,13 +404,13 @@ class SkillHost:
 
     async def approve(self, name: str, *, grants: Grants = NO_GRANTS, server: str | None = None) -> Approval:
         """Approve a skill as its entry is now. Fetches nothing but the entry."""
-        return self._consent.approve(await self.find(name, server=server), grants)
+        return await self._consent.approve(await self.find(name, server=server), grants)
 
     async def revoke(self, name: str, *, server: str | None = None) -> bool:
         """Take an approval back and let go of the skill; false when there was none."""
         key = (await self.find(name, server=server)).key
         self._loader.release(key)
-        return self._consent.revoke(key)
+        return await self._consent.revoke(key)
 
     def set_enabled(self, name: str, enabled: bool) -> None:
         """Switch one skill, by handle or URI, off or on. One that is switched off is let go of."""
@@ -414,11 +422,11 @@ class SkillHost:
             if not enabled:
                 self._loader.release(skill.key)
 
-    def forget_server(self, label: str) -> tuple[int, int]:
+    async def forget_server(self, label: str) -> tuple[int, int]:
         """Remove what is cached and approved of a server; how many files and approvals that were."""
         origin = Origin.mcp(label)
         self._loader.release_server(origin)
-        return self.cache.remove_server(origin), self._consent.forget_server(origin)
+        return await self.cache.forget_server(origin), await self._consent.forget_server(origin)
 
     def may_execute(self, tool: str, arguments: Mapping[str, object] | None = None) -> Execution:
         """Whether a tool of yours may be called while the held skills are in the context (SEC-2).
@@ -441,6 +449,9 @@ class SkillHost:
         return make_tools(
             self, self.style.tools, searching=self._catalog.current().omitted > 0, limits=self._limits
         )
+
+    def _remark(self, message: str) -> None:
+        self._log.tell(Event(kind=EventKind.REMARK, message=message))
 
     def _follow_held(self, origin: Origin) -> None:
         """Hear of changes to what is in use, and to nothing else."""

@@ -176,13 +176,13 @@ class Loader:
             in_hand = {entry.uri: verified.file}
             await self._consent.obtain(skill, entry, self.preview, seen=seen, in_hand=in_hand)
         # Step 3. VER-3: held until it is released, unless the yes was taken back meanwhile.
-        grants = self._consent.confirm(skill, entry, seen=seen if entry.is_dynamic else frozenset())
+        grants = await self._consent.confirm(skill, entry, seen=seen if entry.is_dynamic else frozenset())
         held = HeldSkill(skill.origin, entry, grants)
         self._held[skill.key] = _Held(skill.handle, held, verified, seen, len(data))
         self._on_held(skill.origin)
         # Step 7. SEC-8.
         if not is_cached:
-            self._cache.put(verified.file)
+            await self._cache.store(verified.file)
         return verified
 
     async def _read(self, key: SkillKey, held: _Held, uri: SkillUri) -> VerifiedFile:
@@ -199,7 +199,7 @@ class Loader:
         if self._held.get(key) is not held:
             raise SkillNotFound(f"{key.uri} was released while it was read: load it first", uri=key.uri)
         if not is_cached:
-            self._cache.put(file)
+            await self._cache.store(file)
         return file
 
     async def _fetch(
@@ -209,7 +209,7 @@ class Loader:
         source = self._source_of(origin)  # Refused behind a closed gate, cached or not.
         if not origin.is_local and entry.resources is not DYNAMIC:
             listed = next(resource for resource in entry.resources if resource.uri == uri)
-            if (cached := self._cache.get(origin, uri, listed.digest, keep=keep)) is not None:
+            if (cached := await self._cache.fetch(origin, uri, listed.digest, keep=keep)) is not None:
                 return cached, True
         return await source.read(uri), False
 

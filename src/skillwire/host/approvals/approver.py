@@ -92,6 +92,7 @@ class Approver:
 
         `in_hand` are files of a dynamic skill that the yes will be for: the user is shown these very bytes.
         """
+        await self._read(skill)
         decision = self._decide(skill, entry, self.forget_changed(skill), seen)
         if not isinstance(decision, Ask) or self._ask is None:
             return require(decision, entry.uri, skill.origin)
@@ -120,18 +121,19 @@ class Approver:
         grants = answer if isinstance(answer, Grants) else NO_GRANTS
         approval = approve(entry, skill.origin, grants=grants, seen=seen)
         if approval.bound:
-            self._approvals.put(approval, entry)
+            await self._approvals.put(approval, entry, how="asked at load")
         else:
             self._of_seen[skill.key] = approval
         return grants
 
-    def confirm(
+    async def confirm(
         self, skill: RegisteredSkill, entry: CheckedEntry, *, seen: ResourceSet = frozenset()
     ) -> Grants:
         """The grants as they are now, without asking: a yes may have been taken back since it was given."""
+        await self._read(skill)
         return require(self._decide(skill, entry, self._kept(skill), seen), entry.uri, skill.origin)
 
-    def approve(self, skill: RegisteredSkill, grants: Grants = NO_GRANTS) -> Approval:
+    async def approve(self, skill: RegisteredSkill, grants: Grants = NO_GRANTS) -> Approval:
         """Record the user's yes to a skill as its entry is now."""
         entry = check_entry(skill.entry, limits=self._limits)
         if entry.is_dynamic:
@@ -143,20 +145,20 @@ class Approver:
             )
         approval = approve(entry, skill.origin, grants=grants)
         if not skill.origin.is_local:
-            self._approvals.put(approval, entry)
+            await self._approvals.put(approval, entry, how="approved by name")
         return approval
 
-    def revoke(self, key: SkillKey) -> bool:
+    async def revoke(self, key: SkillKey) -> bool:
         """Take the user's yes back; false when there was none."""
         seen = self._of_seen.pop(key, None) is not None
-        return (not key.origin.is_local and self._approvals.remove(key.origin, key.uri)) or seen
+        return (not key.origin.is_local and await self._approvals.remove(key.origin, key.uri)) or seen
 
-    def forget_server(self, origin: Origin) -> int:
+    async def forget_server(self, origin: Origin) -> int:
         """Take back everything that was approved of a server; how many skills that were."""
         seen = [key for key in self._of_seen if key.origin == origin]
         for key in seen:
             del self._of_seen[key]
-        return self._approvals.remove_server(origin) + len(seen)
+        return await self._approvals.remove_server(origin) + len(seen)
 
     def forget_changed(self, skill: RegisteredSkill) -> Approval | None:
         """Take back an approval that no longer fits the entry (SEC-6); one that does is returned."""
@@ -194,6 +196,11 @@ class Approver:
             withdrawn=self._withdrawn(skill),
             nested=self._nested(skill),
         )
+
+    async def _read(self, skill: RegisteredSkill) -> None:
+        """Learn what other processes approved and revoked since."""
+        if not skill.origin.is_local:
+            await self._approvals.fetch(skill.origin, skill.uri)
 
     def _nested(self, skill: RegisteredSkill) -> bool:
         return is_nested(skill.uri, self._registry.uris(skill.origin))

@@ -1,21 +1,25 @@
-"""ApprovalStore: what the user agreed to, kept in SQLite so that several processes can share it.
+"""ApprovalStore: what the user approved, read from memory and kept in SQLite by a worker thread.
 
-Every change is one transaction. A file that is damaged is set aside, not trusted and not deleted: nothing is
-approved then, and the user is asked again.
+The event loop never waits for the disk: `open` reads all approvals once, `fetch` reads one again before it is
+relied on, and every change is written in a thread. What another process approves or revokes counts from the
+next `fetch` on. Whatever cannot be read approves nothing.
 """
 
 from __future__ import annotations
 
+import getpass
 import json
-import os
-import sqlite3
-from collections.abc import Generator, Iterable
-from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final, TypeAlias, TypeVar, cast
 
-from skillwire.errors import FormatError, SourceError
+import anyio
+import anyio.to_thread
+
+from skillwire.errors import FormatError, SkillwireError
+from skillwire.host.approvals.database import ApprovalDatabase, Row
 from skillwire.skill.digests import parse_digest
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri, parse_uri
@@ -23,20 +27,14 @@ from skillwire.trust.approval import Approval, Grants
 from skillwire.trust.origin import Origin
 from skillwire.wire.stored import entry_from_stored, entry_to_stored
 
-_WAIT_SECONDS: Final = 10
-_SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS approvals (
-    server TEXT NOT NULL,
-    uri TEXT NOT NULL,
-    resources TEXT NOT NULL,
-    allowed_tools INTEGER NOT NULL,
-    execute_code INTEGER NOT NULL,
-    entry TEXT NOT NULL,
-    PRIMARY KEY (server, uri)
-) WITHOUT ROWID
-"""
-# What was approved of a skill that changed since. It allows nothing; it shows what changed.
-_SCHEMA_WITHDRAWN: Final = _SCHEMA.replace("approvals", "withdrawn")
+Result = TypeVar("Result")
+Identify: TypeAlias = Callable[[Origin], str]
+"""What identifies an origin in the database."""
+
+DIRECTORY: Final = "directory:"
+"""What the identity of a local directory starts with."""
+
+_UNREADABLE: Final = (FormatError, ValueError, TypeError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,136 +45,183 @@ class StoredApproval:
     entry: SkillEntry
 
 
-class ApprovalStore:
-    """Approvals by server and URI. Only bound ones are kept: others end with the session (SEC-6)."""
+def by_label(origin: Origin) -> str:
+    """The identity of an origin of which nothing but its label is known."""
+    return f"{DIRECTORY if origin.is_local else 'label:'}{origin.label}"
 
-    def __init__(self, path: Path) -> None:
+
+class ApprovalStore:
+    """Approvals by origin and URI. Only bound ones are kept: others end with the session (SEC-6)."""
+
+    def __init__(
+        self, path: Path, *, identify: Identify = by_label, on_problem: Callable[[str], None] | None = None
+    ) -> None:
+        """Nothing is opened yet. `on_problem` hears of changes that could not be written."""
         self.path = path
-        self.remark = ""
-        self._prepare()
+        self._database = ApprovalDatabase(path)
+        self._identify = identify
+        self._on_problem = on_problem or _ignore
+        self._rows: dict[tuple[str, str], Row] = {}
+        self._parsed: dict[Row, StoredApproval | None] = {}
+        # Approvals that ended because the skill changed: they are over at once, also before that is written.
+        self._withdrawn: dict[tuple[str, str], Row] = {}
+        self._unwritten: dict[tuple[str, str], Row] = {}
+        self._changed = anyio.Event()
+        self._one_at_a_time = anyio.CapacityLimiter(1)
+
+    @property
+    def remark(self) -> str:
+        """What the user should know about the file: that it was damaged, or taken over from version 0.1."""
+        return self._database.remark
+
+    async def open(self) -> None:
+        """Read all approvals. Nothing is created; a file that cannot be read is a `SourceError`."""
+        rows = await self._in_thread(self._database.open)
+        self._rows = {(row.server, row.uri): row for row in rows}
+
+    async def run(self) -> None:
+        """Write what `withdraw` noted, as it comes. Ends only by cancellation."""
+        while True:
+            await self._changed.wait()
+            self._changed = anyio.Event()
+            try:
+                await self.flush()
+            except SkillwireError as error:
+                self._on_problem(str(error))
 
     def get(self, origin: Origin, uri: SkillUri) -> Approval | None:
-        """The approval of one skill of one server (ENT-4)."""
-        with self._open() as database:
-            row = database.execute(
-                "SELECT * FROM approvals WHERE server = ? AND uri = ?", (origin.label, uri)
-            ).fetchone()
-        stored = _stored(row) if row else None
-        return stored.approval if stored else None
-
-    def put(self, approval: Approval, entry: SkillEntry) -> None:
-        """Keep an approval in place of any earlier one of the same skill."""
-        if not approval.bound:
-            raise ValueError("an approval that is not bound to digests is not kept")
-        row = (
-            approval.origin.label,
-            approval.uri,
-            json.dumps(sorted(approval.resources)),
-            approval.grants.allowed_tools,
-            approval.grants.execute_code,
-            json.dumps(entry_to_stored(entry)),
-        )
-        with self._open() as database:
-            database.execute("INSERT OR REPLACE INTO approvals VALUES (?, ?, ?, ?, ?, ?)", row)
-            database.execute("DELETE FROM withdrawn WHERE server = ? AND uri = ?", row[:2])
-
-    def withdraw(self, origin: Origin, uri: SkillUri) -> None:
-        """Take an approval back because the skill changed. What was approved is kept to compare with."""
-        key = (origin.label, uri)
-        with self._open() as database:
-            database.execute(
-                "INSERT OR REPLACE INTO withdrawn SELECT * FROM approvals WHERE server = ? AND uri = ?", key
-            )
-            database.execute("DELETE FROM approvals WHERE server = ? AND uri = ?", key)
+        """The approval of one skill of one server (ENT-4), as it was last read."""
+        row = self._rows.get(self._key(origin, uri))
+        return self._approval(row, origin) if row is not None and self._is_current(row) else None
 
     def withdrawn(self, origin: Origin, uri: SkillUri) -> Approval | None:
         """What was approved of a skill before it changed. It is no approval."""
-        with self._open() as database:
-            row = database.execute(
-                "SELECT * FROM withdrawn WHERE server = ? AND uri = ?", (origin.label, uri)
-            ).fetchone()
-        stored = _stored(row) if row else None
-        return stored.approval if stored else None
-
-    def remove(self, origin: Origin, uri: SkillUri) -> bool:
-        """Take an approval back; false when there was none."""
-        key = (origin.label, uri)
-        with self._open() as database:
-            database.execute("DELETE FROM withdrawn WHERE server = ? AND uri = ?", key)
-            done = database.execute("DELETE FROM approvals WHERE server = ? AND uri = ?", key)
-            return done.rowcount > 0
-
-    def remove_server(self, origin: Origin) -> int:
-        """Forget everything about a server; the number of approvals that it had."""
-        with self._open() as database:
-            database.execute("DELETE FROM withdrawn WHERE server = ?", (origin.label,))
-            return database.execute("DELETE FROM approvals WHERE server = ?", (origin.label,)).rowcount
+        row = self._rows.get(self._key(origin, uri))
+        return self._approval(row, origin) if row is not None and not self._is_current(row) else None
 
     def all(self, origin: Origin | None = None) -> list[StoredApproval]:
-        """Every approval, or those of one server."""
-        with self._open() as database:
-            rows = database.execute(
-                "SELECT * FROM approvals WHERE ?1 IS NULL OR server = ?1 ORDER BY server, uri",
-                (origin.label if origin else None,),
-            ).fetchall()
-        return [stored for row in rows if (stored := _stored(row))]
+        """Every approval, or those of one origin."""
+        server = None if origin is None else self._identify(origin)
+        found: list[StoredApproval] = []
+        for row in self._rows.values():
+            if self._is_current(row) and server in (None, row.server):
+                stored = self._stored(row)
+                if stored is not None:
+                    found.append(stored)
+        return found
 
-    def _prepare(self) -> None:
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            # Private before SQLite writes a byte; its other files take the mode of this one.
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
-            self.path.chmod(0o600)
-            with closing(self._connect()) as database, database:
-                database.execute("PRAGMA journal_mode = WAL")
-                database.execute(_SCHEMA)
-                database.execute(_SCHEMA_WITHDRAWN)
-                database.execute("SELECT * FROM approvals LIMIT 1").fetchall()
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError) and "malformed" not in str(error):
-                raise SourceError(f"the approvals in {self.path} cannot be used: {error}") from None
-            self._set_aside()
-            self._prepare()
-        except OSError as error:
-            raise SourceError(f"the approvals in {self.path} cannot be used: {error.strerror}") from None
+    async def fetch(self, origin: Origin, uri: SkillUri) -> Approval | None:
+        """The approval as it is on disk now, with what other processes did to it."""
+        await self.flush()
+        key = self._key(origin, uri)
+        row = await self._in_thread(lambda: self._database.row(*key), abandon=True)
+        if row is None:
+            self._rows.pop(key, None)
+        else:
+            self._rows[key] = row
+        return self.get(origin, uri)
 
-    def _set_aside(self) -> None:
-        aside = self.path.with_name(f"{self.path.name}.damaged")
-        number = 1
-        while aside.exists():
-            number += 1
-            aside = self.path.with_name(f"{self.path.name}.damaged-{number}")
-        with suppress(FileNotFoundError):  # Another process was quicker.
-            self.path.rename(aside)
-        for ending in ("-wal", "-shm"):
-            self.path.with_name(self.path.name + ending).unlink(missing_ok=True)
-        self.remark = f"the approvals were damaged and set aside as {aside}; nothing is approved now"
+    async def put(self, approval: Approval, entry: SkillEntry, *, how: str = "") -> None:
+        """Keep an approval in place of any earlier one of the same skill. `how` says how the user gave it."""
+        if not approval.bound:
+            raise ValueError("an approval that is not bound to digests is not kept")
+        key = self._key(approval.origin, approval.uri)
+        row = Row(
+            *key,
+            label=approval.origin.label,
+            resources=json.dumps(sorted(approval.resources)),
+            allowed_tools=int(approval.grants.allowed_tools),
+            execute_code=int(approval.grants.execute_code),
+            entry=json.dumps(entry_to_stored(entry)),
+            is_current=1,
+            approved_at=datetime.now(UTC).isoformat(timespec="microseconds"),
+            approved_by=_user(),
+            approved_how=how,
+        )
+        await self._in_thread(lambda: self._database.put(row))
+        self._unwritten.pop(key, None)
+        self._rows[key] = row
 
-    @contextmanager
-    def _open(self) -> Generator[sqlite3.Connection]:
-        """A connection for one transaction, so that no process holds the file while it does nothing."""
-        try:
-            with closing(self._connect()) as database, database:
-                yield database
-        except sqlite3.Error as error:
-            # Fail closed, with an error that hosts know: nothing is approved that cannot be read.
-            raise SourceError(f"the approvals in {self.path} cannot be used: {error}") from None
+    def withdraw(self, origin: Origin, uri: SkillUri) -> None:
+        """End an approval because the skill changed: at once here, and on disk as soon as it can be written.
 
-    def _connect(self) -> sqlite3.Connection:
-        return sqlite3.connect(self.path, timeout=_WAIT_SECONDS)
+        What was approved is kept to compare with.
+        """
+        key = self._key(origin, uri)
+        row = self._rows.get(key)
+        if row is not None and self._is_current(row):
+            self._withdrawn[key] = self._unwritten[key] = row
+            self._changed.set()
+
+    async def flush(self) -> None:
+        """Write every withdrawal that is not on disk yet."""
+        for key, row in list(self._unwritten.items()):
+            await self._in_thread(
+                lambda row=row: self._database.withdraw(row.server, row.uri, row.approved_at)
+            )
+            if self._unwritten.get(key) is row:
+                del self._unwritten[key]
+
+    async def remove(self, origin: Origin, uri: SkillUri) -> bool:
+        """Take an approval back; false when there was none."""
+        key = self._key(origin, uri)
+        removed = await self._in_thread(lambda: self._database.remove(*key))
+        self._forget(key)
+        return removed
+
+    async def remove_server(self, origin: Origin) -> int:
+        """Forget everything about an origin; the number of approvals that it had."""
+        server = self._identify(origin)
+        removed = await self._in_thread(lambda: self._database.remove_server(server))
+        for key in [key for key in self._rows if key[0] == server]:
+            self._forget(key)
+        return removed
+
+    def _stored(self, row: Row) -> StoredApproval | None:
+        if row not in self._parsed:
+            self._parsed[row] = _parse(row)
+        return self._parsed[row]
+
+    def _approval(self, row: Row, origin: Origin) -> Approval | None:
+        """The approval under the label that its server has now."""
+        stored = self._stored(row)
+        return replace(stored.approval, origin=origin) if stored is not None else None
+
+    def _forget(self, key: tuple[str, str]) -> None:
+        for known in (self._rows, self._withdrawn, self._unwritten):
+            known.pop(key, None)
+
+    def _is_current(self, row: Row) -> bool:
+        return row.is_current == 1 and self._withdrawn.get((row.server, row.uri)) != row
+
+    def _key(self, origin: Origin, uri: SkillUri) -> tuple[str, str]:
+        return self._identify(origin), str(uri)
+
+    async def _in_thread(self, action: Callable[[], Result], *, abandon: bool = False) -> Result:
+        return await anyio.to_thread.run_sync(action, limiter=self._one_at_a_time, abandon_on_cancel=abandon)
 
 
-def _stored(row: Iterable[Any]) -> StoredApproval | None:
+def _parse(row: Row) -> StoredApproval | None:
     """A row as an approval; `None`, and so not approved, when it is not one that we wrote."""
     try:
-        server, uri, resources, allowed_tools, execute_code, entry = row
-        pairs = cast("list[list[str]]", json.loads(resources))
+        pairs = cast("list[list[str]]", json.loads(row.resources))
         approval = Approval(
-            origin=Origin.mcp(server),
-            uri=parse_uri(uri),
+            origin=Origin.local(row.label) if row.server.startswith(DIRECTORY) else Origin.mcp(row.label),
+            uri=parse_uri(row.uri),
             resources=frozenset((parse_uri(file), parse_digest(digest)) for file, digest in pairs),
-            grants=Grants(allowed_tools=allowed_tools == 1, execute_code=execute_code == 1),
+            grants=Grants(allowed_tools=row.allowed_tools == 1, execute_code=row.execute_code == 1),
         )
-        return StoredApproval(approval, entry_from_stored(json.loads(entry)))
-    except (FormatError, ValueError, TypeError, RecursionError):
+        return StoredApproval(approval, entry_from_stored(json.loads(row.entry)))
+    except _UNREADABLE:
         return None
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # A container's user may have no name.
+        return ""
+
+
+def _ignore(problem: str) -> None:
+    """Nobody wants to know."""

@@ -1,0 +1,396 @@
+"""ApprovalDatabase: approvals in one SQLite file that several processes share. Every call may block.
+
+Reading creates nothing, so a host opens on a full or read-only disk. Every change is one transaction, which
+waits for other processes up to a limit. The file is opened by SQLite alone: closing it in any other way would
+drop the locks that this process holds on it. A damaged file is set aside with its journal and never deleted.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import tempfile
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, fields
+from enum import Enum, auto
+from pathlib import Path
+from typing import Any, Final, TypeVar
+from urllib.parse import quote
+
+from skillwire.errors import SourceError
+
+BUSY_SECONDS = 5.0
+"""How long a call waits for another process that is writing."""
+
+_VERSION: Final = 2
+_TABLE: Final = """
+CREATE TABLE IF NOT EXISTS skill_approvals (
+    server TEXT NOT NULL,
+    uri TEXT NOT NULL,
+    label TEXT NOT NULL,
+    resources TEXT NOT NULL,
+    allowed_tools INTEGER NOT NULL,
+    execute_code INTEGER NOT NULL,
+    entry TEXT NOT NULL,
+    is_current INTEGER NOT NULL,
+    approved_at TEXT NOT NULL,
+    approved_by TEXT NOT NULL,
+    approved_how TEXT NOT NULL,
+    PRIMARY KEY (server, uri)
+) WITHOUT ROWID
+"""
+_COLUMNS: Final = (
+    "server, uri, label, resources, allowed_tools, execute_code, entry, is_current, "
+    "approved_at, approved_by, approved_how"
+)
+# Version 0.1 had two tables, keyed by the label alone; their rows keep that key until a server claims them.
+_OLD_TABLES: Final = (("withdrawn", 0), ("approvals", 1))
+_OLD_ROWS: Final = (
+    "SELECT 'label:' || server AS server, uri, server AS label, resources, allowed_tools, execute_code, "
+    "entry, {current} AS is_current, '' AS approved_at, '' AS approved_by, 'version 0.1' AS approved_how "
+    "FROM {table}"
+)
+_BESIDE: Final = ("-wal", "-shm", "-journal")
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One approval as it is stored. Nothing in it has been checked yet.
+
+    `server` identifies the server, `label` is what the user called it then. A row that is not current was
+    approved before the skill changed: it allows nothing and shows what changed.
+    """
+
+    server: str
+    uri: str
+    label: str
+    resources: str
+    allowed_tools: int
+    execute_code: int
+    entry: str
+    is_current: int
+    approved_at: str = ""
+    approved_by: str = ""
+    approved_how: str = ""
+
+
+class _Fault(Enum):
+    LOCKED = auto()
+    FULL = auto()
+    UNWRITABLE = auto()
+    DAMAGED = auto()
+    OTHER = auto()
+
+
+class ApprovalDatabase:
+    """The rows of one file. `remark` says what happened to a damaged one, once it was set aside."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.remark = ""
+
+    def open(self) -> list[Row]:
+        """Every row, after a file of version 0.1 was migrated, if it can be written."""
+        if self._read(_is_old, default=False):
+            with suppress(SourceError):  # It can be read as it is.
+                self._write(lambda database: None)
+        return self.rows()
+
+    def rows(self) -> list[Row]:
+        """Every row; none when there is no file yet."""
+        return self._read(lambda database: _select(database, "", ()), default=[])
+
+    def row(self, server: str, uri: str) -> Row | None:
+        """The row of one skill of one server."""
+        found = self._read(
+            lambda database: _select(database, "WHERE server = ? AND uri = ?", (server, uri)), default=[]
+        )
+        return found[0] if found else None
+
+    def put(self, *rows: Row) -> None:
+        """Write rows in place of any earlier ones of the same skills, all or none."""
+        values = [tuple(getattr(row, field.name) for field in fields(Row)) for row in rows]
+        marks = ", ".join("?" * len(fields(Row)))
+        statement = f"INSERT OR REPLACE INTO skill_approvals ({_COLUMNS}) VALUES ({marks})"  # noqa: S608 - names of ours
+        self._write(lambda database: database.executemany(statement, values))
+
+    def withdraw(self, server: str, uri: str, approved_at: str) -> None:
+        """Mark an approval as no longer current, unless it was given anew since."""
+        self._write(
+            lambda database: database.execute(
+                "UPDATE skill_approvals SET is_current = 0 WHERE server = ? AND uri = ? AND approved_at = ?",
+                (server, uri, approved_at),
+            )
+        )
+
+    def remove(self, server: str, uri: str) -> bool:
+        """Delete a row; false when there was no current one."""
+        return self._remove("server = ? AND uri = ?", (server, uri)) > 0
+
+    def remove_server(self, server: str) -> int:
+        """Delete all rows of a server; how many current ones that were."""
+        return self._remove("server = ?", (server,))
+
+    def _remove(self, where: str, values: tuple[str, ...]) -> int:
+        if not self._is_file():
+            return 0
+
+        def delete(database: sqlite3.Connection) -> int:
+            count = f"SELECT count(*) FROM skill_approvals WHERE {where} AND is_current = 1"  # noqa: S608 - names of ours
+            (current,) = database.execute(count, values).fetchone()
+            database.execute(f"DELETE FROM skill_approvals WHERE {where}", values)  # noqa: S608 - names of ours
+            return int(current)
+
+        return self._write(delete)
+
+    def _read(self, action: Callable[[sqlite3.Connection], Result], *, default: Result) -> Result:
+        if not self._is_file():
+            return default
+
+        def once() -> Result:
+            if not self._is_file():
+                return default  # It was damaged and has been set aside.
+            try:
+                with closing(self._connect("rw")) as database:
+                    return action(database)
+            except sqlite3.OperationalError as error:
+                if _fault(error, self.path) not in (_Fault.UNWRITABLE, _Fault.FULL):
+                    raise
+            # A disk that takes nothing: read what is there, unless a journal of another process waits in it.
+            if any(_size(self._beside(ending)) for ending in ("-wal", "-journal")):
+                raise self._failure("an unfinished change cannot be completed on this disk")
+            with closing(self._connect("ro&immutable=1")) as database:
+                return action(database)
+
+        return self._mending(once)
+
+    def _write(self, action: Callable[[sqlite3.Connection], Result]) -> Result:
+        def once() -> Result:
+            self._create()
+            with closing(self._connect("rw")) as database:
+                _settle_journal(database)
+                with _transaction(database):
+                    taken_over = _migrate(database)
+                    result = action(database)
+                if taken_over:
+                    self.remark = f"{taken_over:,} approvals of version 0.1 were taken over"
+                return result
+
+        return self._mending(once)
+
+    def _mending(self, action: Callable[[], Result]) -> Result:
+        """Run the action; when the file is damaged, set it aside and run it once more on a new one."""
+        try:
+            return action()
+        except SourceError:
+            raise
+        except _SQLITE_ERRORS as error:
+            if _fault(error, self.path) is not _Fault.DAMAGED:
+                raise self._failure(_words(error, self.path)) from None
+        except OSError as error:
+            raise self._failure(error.strerror or str(error)) from None
+        self._set_aside_if_damaged()
+        try:
+            return action()
+        except (*_SQLITE_ERRORS, OSError) as error:
+            raise self._failure(_words(error, self.path)) from None
+
+    def _is_file(self) -> bool:
+        try:
+            mode = self.path.stat().st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise self._failure(error.strerror or str(error)) from None
+        if not stat.S_ISREG(mode):
+            raise self._failure("it is not a file")  # SQLite would wait at a pipe.
+        return True
+
+    def _create(self) -> None:
+        """Make an empty file that is the user's alone, before SQLite writes a byte; theirs take its mode."""
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if self._is_file():
+            return
+        descriptor, name = tempfile.mkstemp(prefix=".new-", dir=self.path.parent)
+        os.close(descriptor)
+        try:
+            # Never a second descriptor of the file itself: closing it would drop the locks of other threads.
+            with suppress(FileExistsError):
+                os.link(name, self.path)
+        except OSError:
+            if not self.path.exists():  # A file system without hard links.
+                Path(name).rename(self.path)
+        finally:
+            Path(name).unlink(missing_ok=True)
+
+    def _connect(self, mode: str) -> sqlite3.Connection:
+        uri = f"file:{quote(str(self.path.absolute()))}?mode={mode}"
+        return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+
+    def _set_aside_if_damaged(self) -> None:
+        """Move the file away, with its journal, if it is damaged still when nobody else is at it."""
+        with _exclusive(self.path.with_name(f"{self.path.name}.lock")):
+            try:
+                with closing(self._connect("rw")) as database, _transaction(database):
+                    _migrate(database)
+                    _select(database, "", ())
+                    (verdict,) = database.execute("PRAGMA quick_check(1)").fetchone()
+                if verdict == "ok":
+                    return
+            except _SQLITE_ERRORS as error:
+                if _fault(error, self.path) is not _Fault.DAMAGED:
+                    raise self._failure(_words(error, self.path)) from None
+            aside = self.path.with_name(f"{self.path.name}.damaged")
+            number = 1
+            while aside.exists():
+                number += 1
+                aside = self.path.with_name(f"{self.path.name}.damaged-{number}")
+            try:
+                self.path.rename(aside)
+                for ending in _BESIDE:
+                    with suppress(FileNotFoundError):
+                        self._beside(ending).rename(aside.with_name(aside.name + ending))
+            except OSError as error:
+                raise self._failure(f"it is damaged, and cannot be set aside: {error.strerror}") from None
+        self.remark = (
+            f"the approvals were damaged and set aside as {aside}: nothing is approved now, so you are asked "
+            "again about each skill"
+        )
+
+    def _beside(self, ending: str) -> Path:
+        return self.path.with_name(self.path.name + ending)
+
+    def _failure(self, reason: str) -> SourceError:
+        return SourceError(f"the approvals in {self.path} cannot be used: {reason}")
+
+
+_SQLITE_ERRORS: Final = (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeError, MemoryError)
+
+
+def _fault(error: BaseException, path: Path) -> _Fault:
+    """What an error means for the file. Damage is what SQLite says about the bytes, not about the disk."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is None:
+        return _Fault.DAMAGED  # Values that no approval of ours has.
+    primary = code & 0xFF
+    if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return _Fault.LOCKED
+    if primary == sqlite3.SQLITE_FULL:
+        return _Fault.FULL
+    writable = _is_writable(path) and _is_writable(path.parent)
+    if primary in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
+        return _Fault.UNWRITABLE
+    if primary == sqlite3.SQLITE_READONLY:
+        # A damaged header makes a file read-only to SQLite that nothing else protects.
+        return _Fault.DAMAGED if writable else _Fault.UNWRITABLE
+    if primary == sqlite3.SQLITE_IOERR:
+        return _Fault.FULL if not writable else _Fault.OTHER
+    return _Fault.DAMAGED
+
+
+def _words(error: BaseException, path: Path) -> str:
+    """Why the file cannot be used, and the way out."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    match _fault(error, path):
+        case _Fault.LOCKED:
+            return "another process is writing to the file; try again"
+        case _Fault.FULL:
+            return "the disk is full; free some space"
+        case _Fault.UNWRITABLE:
+            return f"the file or its directory cannot be written; check the permissions of {path.parent}"
+        case _:
+            return f"{error}; move the file away to start without approvals"
+
+
+def _settle_journal(database: sqlite3.Connection) -> None:
+    """Leave the journal mode of version 0.1 (WAL), which needs a writable directory to read."""
+    (mode,) = database.execute("PRAGMA journal_mode").fetchone()
+    if mode != "delete":
+        with suppress(sqlite3.OperationalError):  # Another process has it open: the next write settles it.
+            database.execute("PRAGMA journal_mode = DELETE")
+
+
+@contextmanager
+def _transaction(database: sqlite3.Connection) -> Generator[None]:
+    """One transaction that holds the write lock from its first statement."""
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        with suppress(sqlite3.Error):
+            database.execute("ROLLBACK")
+        raise
+    database.execute("COMMIT")
+
+
+def _migrate(database: sqlite3.Connection) -> int:
+    """Take over the tables of version 0.1, which stay as they are; how many rows there are then."""
+    if _version(database) >= _VERSION:
+        return 0
+    database.execute(_TABLE)
+    for table, current in _old_tables(database):
+        rows = _OLD_ROWS.format(current=current, table=table)
+        database.execute(f"INSERT OR REPLACE INTO skill_approvals ({_COLUMNS}) {rows}")
+    database.execute(f"PRAGMA user_version = {_VERSION}")
+    (count,) = database.execute("SELECT count(*) FROM skill_approvals").fetchone()
+    return int(count)
+
+
+def _select(database: sqlite3.Connection, where: str, values: Iterable[str]) -> list[Row]:
+    """The rows, also of a file that an older version wrote and nobody has migrated yet."""
+    source = "skill_approvals"
+    if _version(database) < _VERSION:
+        old = [_OLD_ROWS.format(current=current, table=table) for table, current in _old_tables(database)]
+        if not old:
+            return []
+        source = f"({' UNION ALL '.join(old)})"
+    query = f"SELECT {_COLUMNS} FROM {source} {where} ORDER BY server, uri, is_current"  # noqa: S608 - names of ours
+    found: list[Any] = database.execute(query, tuple(values)).fetchall()
+    # Of a skill in both old tables, the current row comes last and counts.
+    return list({row[:2]: Row(*row) for row in found}.values())
+
+
+def _is_old(database: sqlite3.Connection) -> bool:
+    return _version(database) < _VERSION and bool(_old_tables(database))
+
+
+def _version(database: sqlite3.Connection) -> int:
+    (version,) = database.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
+def _old_tables(database: sqlite3.Connection) -> list[tuple[str, int]]:
+    names = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    return [(table, current) for table, current in _OLD_TABLES if table in names]
+
+
+def _is_writable(path: Path) -> bool:
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+@contextmanager
+def _exclusive(lock: Path) -> Generator[None]:
+    """Hold a lock file of its own, where the system has such locks."""
+    try:
+        import fcntl
+    except ImportError:  # Windows: a file that another process has open cannot be renamed there anyway.
+        yield
+        return
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
