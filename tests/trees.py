@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from skillwire.skill.digests import digest_of
 from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.uris import parse_uri
 from skillwire.sources.base import Problem, Source
+from skillwire.sources.directory.roots import Root
+from skillwire.sources.directory.source import DirectorySource
 
 
 def skill_md(name: str, description: str = "Does a thing. Use when a thing is to be done.") -> bytes:
@@ -39,10 +42,17 @@ def rules_of(problems: Iterable[Problem]) -> list[str]:
     return [issue.rule for problem in problems for issue in problem.issues]
 
 
+def scanned(roots: Iterable[str | Path | Root], **options: Any) -> DirectorySource:
+    """A source whose directories have been scanned."""
+    source = DirectorySource(roots, **options)
+    source.scan()
+    return source
+
+
 async def assert_serves_what_it_lists(source: Source) -> None:
     """Every file that an entry lists can be read, and has the digest and size that the entry says."""
     for entry in await source.list_entries():
         assert entry.resources is not DYNAMIC
         for file in entry.resources:
-            data = await source.read(parse_uri(file.uri))
+            data = (await source.read(parse_uri(file.uri))).data
             assert (digest_of(data), len(data)) == (file.digest, file.size), file.uri

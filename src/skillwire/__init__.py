@@ -39,14 +39,25 @@ if TYPE_CHECKING:
     from skillwire.server.attach import add_skills
     from skillwire.server.extension import SkillsExtension
     from skillwire.server.legacy.features import LegacyFeatures
+    from skillwire.skill.digests import Digest, digest_of
     from skillwire.skill.entries import DYNAMIC, SkillEntry, SkillResource
-    from skillwire.sources.base import Source
+    from skillwire.skill.uris import SkillUri, parse_uri
+    from skillwire.sources.base import Change, DirectoryChild, Problem, Read, Source, Validator
     from skillwire.sources.directory.source import DirectorySource
     from skillwire.sources.function import FunctionSource
     from skillwire.trust.approval import Grants, Policy
     from skillwire.trust.guards import looks_like_uri
 
 _HOMES = {
+    "digest_of": "skillwire.skill.digests",
+    "Digest": "skillwire.skill.digests",
+    "parse_uri": "skillwire.skill.uris",
+    "SkillUri": "skillwire.skill.uris",
+    "Validator": "skillwire.sources.base",
+    "Read": "skillwire.sources.base",
+    "Problem": "skillwire.sources.base",
+    "DirectoryChild": "skillwire.sources.base",
+    "Change": "skillwire.sources.base",
     "DYNAMIC": "skillwire.skill.entries",
     "AmbiguousName": "skillwire.errors",
     "ApprovalRequest": "skillwire.host.approvals.approver",
@@ -95,7 +106,10 @@ __all__ = [
     "AmbiguousName",
     "ApprovalRequest",
     "ApprovalRequired",
+    "Change",
+    "Digest",
     "DigestMismatch",
+    "DirectoryChild",
     "DirectorySource",
     "Event",
     "EventKind",
@@ -110,6 +124,8 @@ __all__ = [
     "Limits",
     "LoadedSkill",
     "Policy",
+    "Problem",
+    "Read",
     "ReadRequest",
     "Report",
     "RequestRefused",
@@ -121,6 +137,7 @@ __all__ = [
     "SkillNotFound",
     "SkillResource",
     "SkillServer",
+    "SkillUri",
     "SkillsExtension",
     "SkillwireError",
     "Source",
@@ -128,9 +145,12 @@ __all__ = [
     "Tool",
     "ToolResult",
     "UnlistedFile",
+    "Validator",
     "VerificationError",
     "add_skills",
+    "digest_of",
     "looks_like_uri",
+    "parse_uri",
     "verify",
 ]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from benchmarks.tree import SKILL_MD_BYTES, make_skill, write_tree
 
-from skillwire.sources.directory.source import DirectorySource
+from trees import scanned
 
 
 def contents(root: Path) -> dict[str, bytes]:
@@ -73,7 +73,7 @@ def test_a_whole_tree_is_not_written_again(tmp_path: Path) -> None:
 
 def test_every_skill_is_one_that_skillwire_serves(tmp_path: Path) -> None:
     tree = write_tree(tmp_path / "tree", 60)
-    source = DirectorySource([tree.root])
+    source = scanned([tree.root])
     assert source.problems() == ()
     served = {uri: file.resource.digest for uri, file in source.snapshot.files.items()}
     assert served == {

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from command_line import Ended, Run
-from skillwire import DirectorySource
 from skillwire.cli import main
 from skillwire.sources.directory.scan_cache import scan_cache_directory
 from terminals import Terminal
+from trees import scanned
 
 SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
 SECONDS = 60
@@ -335,7 +335,7 @@ def test_indexes_of_served_directories_are_counted_and_cleared_with_the_cache(
     run: Run, tmp_path: Path
 ) -> None:
     plant("served/refunds")
-    source = DirectorySource(["served"], index=scan_cache_directory())
+    source = scanned(["served"], index=scan_cache_directory())
     source.save_index()
     [index] = run("cache", "list", "--json").document["indexes"]
     assert Path(index["path"]).stat().st_size == index["size"]

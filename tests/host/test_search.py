@@ -18,6 +18,7 @@ from skillwire.host.tools import ToolResult
 from skillwire.limits import Limits
 from skillwire.server.app import SkillServer
 from skillwire.skill.uris import SkillUri
+from skillwire.sources.base import Read
 from skillwire.sources.directory.source import DirectorySource
 from skillwire.sources.function import FunctionSource
 from trees import write
@@ -232,7 +233,7 @@ async def test_a_search_that_is_called_off_leaves_the_work_to_the_next(
     scope = anyio.CancelScope()
     read = DirectorySource.read
 
-    async def read_after_cancel(source: DirectorySource, uri: SkillUri) -> bytes:
+    async def read_after_cancel(source: DirectorySource, uri: SkillUri) -> Read:
         scope.cancel()
         await anyio.lowlevel.checkpoint()
         return await read(source, uri)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from clients import call, refusal
 from served import serving_http
 from skillwire import FunctionSource, SkillServer
 from skillwire.server.notifications import Notifier
+from skillwire.sources.base import Change
 from trees import skill_md, write, write_skill
 
 pytestmark = pytest.mark.anyio
@@ -254,12 +255,11 @@ async def test_a_connection_that_takes_over_the_watch_is_told_on(folder: Path) -
 
 async def test_any_source_that_can_be_watched_is(folder: Path) -> None:
     class Diary(FunctionSource):
-        tell: Callable[[], Awaitable[None]]
+        async def changes(self) -> AsyncGenerator[Change]:
+            await written.wait()
+            yield Change()
 
-        async def watch(self, changed: Callable[[], Awaitable[None]]) -> None:
-            self.tell = changed
-            await anyio.sleep_forever()
-
+    written = anyio.Event()
     source = Diary()
     async with legacy(SkillServer(source, folder).low_level) as (client, heard):
         await client.list_tools()
@@ -268,5 +268,5 @@ async def test_any_source_that_can_be_watched_is(folder: Path) -> None:
         def diary() -> str:
             return skill_md("diary").decode()
 
-        await source.tell()
+        written.set()
         await heard.all_of(*LISTS)

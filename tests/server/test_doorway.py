@@ -21,6 +21,7 @@ from skillwire.server.heads import HeadRules
 from skillwire.server.http.address import Address
 from skillwire.server.http.app import HttpApp, HttpServer
 from skillwire.server.http.auth import BearerToken
+from skillwire.sources.base import Read, Source
 from trees import skill_md, write
 
 __all__ = ["aged", "folder"]
@@ -336,7 +337,7 @@ async def test_a_client_that_reads_only_after_the_stop_still_gets_what_was_answe
         await state.is_lost.wait()
 
 
-class SlowSource:
+class SlowSource(Source):
     """A source whose files take until `go` is set."""
 
     def __init__(self) -> None:
@@ -345,19 +346,10 @@ class SlowSource:
     async def list_entries(self) -> tuple[()]:
         return ()
 
-    async def get_entry(self, uri: Any) -> Any:
-        raise AssertionError(uri)
-
-    async def read(self, uri: Any) -> bytes:
+    async def read(self, uri: Any) -> Read:
         self.asked.set()
         await self.go.wait()
-        return b"slow"
-
-    async def read_directory(self, uri: Any) -> Any:
-        raise AssertionError(uri)
-
-    def problems(self) -> tuple[()]:
-        return ()
+        return Read(b"slow")
 
 
 @pytest.mark.anyio

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from skillwire import DirectorySource, FunctionSource, SkillNotFound
+from skillwire import FunctionSource, SkillNotFound
 from skillwire.server.library import SkillLibrary
 from skillwire.skill.entries import DYNAMIC
 from skillwire.skill.uris import SkillUri
-from trees import rules_of, skill_md, write_skill
+from trees import rules_of, scanned, skill_md, write_skill
 
 pytestmark = pytest.mark.anyio
 
@@ -44,7 +44,7 @@ async def test_skills_of_all_sources_come_in_one_order_on_pages_of_any_size(
 ) -> None:
     for name in ("b", "d/x", "f"):
         write_skill(tmp_path / name)
-    library = SkillLibrary([DirectorySource([tmp_path]), made("a", "c/y", "e", "g")], page_size=size)
+    library = SkillLibrary([scanned([tmp_path]), made("a", "c/y", "e", "g")], page_size=size)
     assert await listed(library) == ["a", "b", "c/y", "d/x", "e", "f", "g"]
 
 
@@ -52,7 +52,7 @@ async def test_skills_of_all_sources_come_in_one_order_on_pages_of_any_size(
 async def test_a_cursor_holds_while_the_directory_changes(tmp_path: Path) -> None:
     for name in ("b", "d", "f"):
         write_skill(tmp_path / name)
-    source = DirectorySource([tmp_path])
+    source = scanned([tmp_path])
     library = SkillLibrary([source], page_size=1)
     first = await library.list_skills(None)
     for name in ("a", "c"):
@@ -72,7 +72,7 @@ async def test_unlisted_skills_are_served_all_the_same() -> None:
     for path in ("internal/one", "internal/deep/two", "secret"):
         uri = SkillUri(f"skill://{path}/SKILL.md")
         assert (await library.get_skill(uri)).uri == uri
-        assert await library.read(uri)
+        assert (await library.read(uri)).data
     assert len(await library.entries()) == 4
 
 
@@ -80,11 +80,11 @@ async def test_unlisted_skills_are_served_all_the_same() -> None:
 async def test_two_sources_at_one_place_are_loud_and_the_first_is_used(tmp_path: Path) -> None:
     write_skill(tmp_path / "same", {"by.txt": b"disk"})
     by = SkillUri("skill://same/by.txt")
-    sources = [DirectorySource([tmp_path]), made("same", "other")]
+    sources = [scanned([tmp_path]), made("same", "other")]
     for ordered, expected in ((sources, b"disk"), (sources[::-1], b"function")):
         library = SkillLibrary(ordered)
         assert await listed(library) == ["other", "same"]
-        assert await library.read(by) == expected
+        assert (await library.read(by)).data == expected
         assert rules_of(await library.problems()) == ["uri-taken"]
 
 
@@ -92,11 +92,11 @@ async def test_two_sources_at_one_place_are_loud_and_the_first_is_used(tmp_path:
 @pytest.mark.parametrize("flip", [False, True])
 async def test_a_source_cannot_put_a_skill_inside_a_skill_of_another(tmp_path: Path, flip: bool) -> None:
     write_skill(tmp_path / "outer", {"inner/SKILL.md": b"plain", "x.txt": b"x"})
-    sources = [DirectorySource([tmp_path]), made("outer/inner", "team/a")]
+    sources = [scanned([tmp_path]), made("outer/inner", "team/a")]
     library = SkillLibrary(sources[::-1] if flip else sources)
     assert await listed(library) == ["outer", "team/a"]
     # What the outer skill lists is what is read there, and nothing else is there.
-    assert await library.read(SkillUri("skill://outer/inner/SKILL.md")) == b"plain"
+    assert (await library.read(SkillUri("skill://outer/inner/SKILL.md"))).data == b"plain"
     assert await names_in(library, "skill://outer/inner") == ["SKILL.md"]
     for asked in (library.get_skill, library.read):
         with pytest.raises(SkillNotFound):
@@ -111,7 +111,7 @@ async def test_a_source_cannot_put_a_skill_inside_a_skill_of_another(tmp_path: P
 async def test_prefix_levels_are_merged_over_the_sources_and_paged(tmp_path: Path) -> None:
     for name in ("team/b", "team/d"):
         write_skill(tmp_path / name)
-    library = SkillLibrary([DirectorySource([tmp_path]), made("team/a", "team/c/deep")], page_size=3)
+    library = SkillLibrary([scanned([tmp_path]), made("team/a", "team/c/deep")], page_size=3)
     first = await library.read_directory(SkillUri("skill://team"), None)
     second = await library.read_directory(SkillUri("skill://team"), first.next_cursor)
     assert [child.name for page in (first, second) for child in page.items] == ["a", "b", "c", "d"]
@@ -120,7 +120,7 @@ async def test_prefix_levels_are_merged_over_the_sources_and_paged(tmp_path: Pat
 
 async def test_an_empty_directory_and_an_empty_library_are_no_errors(tmp_path: Path) -> None:
     (write_skill(tmp_path / "a") / "empty").mkdir()
-    assert await names_in(SkillLibrary([DirectorySource([tmp_path])]), "skill://a/empty") == []
+    assert await names_in(SkillLibrary([scanned([tmp_path])]), "skill://a/empty") == []
     empty = SkillLibrary([])
     assert await listed(empty) == []
     assert await empty.problems() == []
@@ -131,7 +131,7 @@ async def test_an_empty_directory_and_an_empty_library_are_no_errors(tmp_path: P
 @pytest.mark.requirement("RD-1")
 async def test_an_error_names_even_a_long_uri_whole(tmp_path: Path) -> None:
     write_skill(tmp_path / "a", {"/".join(["long"] * 60) + "/x.txt": b"x"})
-    library = SkillLibrary([DirectorySource([tmp_path])])
+    library = SkillLibrary([scanned([tmp_path])])
     directory = SkillUri("skill://a/" + "/".join(["long"] * 60))
     with pytest.raises(
         SkillNotFound, match=f"{directory} is a directory; list it with resources/directory/read"

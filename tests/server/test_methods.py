@@ -21,7 +21,7 @@ from skillwire.server.legacy.features import ALL_OFF
 from skillwire.server.results import CacheAdvice
 from skillwire.skill.digests import digest_of
 from skillwire.skill.uris import SkillUri
-from skillwire.sources.base import DirectoryChild, Problem
+from skillwire.sources.base import DirectoryChild, Read, Source
 from trees import skill_md, write, write_skill
 
 pytestmark = pytest.mark.anyio
@@ -327,7 +327,7 @@ def _assert_round_trip(data: bytes) -> None:
         anyio.run(read, version)
 
 
-class Unwell:
+class Unwell(Source):
     """A source that lists a skill whose manifest is odd, and fails in ways of its own at everything else."""
 
     async def list_entries(self) -> Sequence[SkillEntry]:
@@ -336,14 +336,11 @@ class Unwell:
     async def get_entry(self, uri: SkillUri) -> SkillEntry:
         raise KeyError("/secret/path")
 
-    async def read(self, uri: SkillUri) -> bytes:
+    async def read(self, uri: SkillUri) -> Read:
         raise OSError(5, "Input/output error", "/secret/path")
 
     async def read_directory(self, uri: SkillUri) -> Sequence[DirectoryChild]:
         raise ZeroDivisionError("/secret/path")
-
-    def problems(self) -> Sequence[Problem]:
-        return ()
 
 
 @pytest.mark.requirement("RD-1")

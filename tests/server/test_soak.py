@@ -27,7 +27,7 @@ from served import Served, serving_http
 from skillwire import DirectorySource
 from skillwire.skill.digests import digest_of
 from skillwire.wire.v1 import entry_to_wire
-from trees import skill_md, write_skill
+from trees import scanned, skill_md, write_skill
 
 pytestmark = [pytest.mark.anyio, pytest.mark.soak]
 
@@ -277,7 +277,7 @@ async def test_clients_see_only_what_is_so_while_everything_changes() -> None:
             assert late.descriptors <= early.descriptors + 8
             assert late.kilobytes <= early.kilobytes * 1.15 + 20_000
             async with Client(url, mode="legacy") as client:
-                await expect_the_same(client, DirectorySource([folder]))
+                await expect_the_same(client, scanned([folder]))
 
 
 async def expect_the_same(client: Client, fresh: DirectorySource) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from clients import both_eras, call, connected
 from served import serving_stdio
 from skillwire import FunctionSource, SkillServer, SkillsExtension, add_skills
 from skillwire.server.legacy.features import ALL_OFF
+from skillwire.sources.base import Change
 from skillwire.wire.v1 import METHOD_LIST
 from trees import skill_md, write, write_skill
 
@@ -160,8 +161,9 @@ async def test_a_source_whose_watch_fails_costs_its_watch_and_not_the_server(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Blind(FunctionSource):
-        async def watch(self, changed: Callable[[], Awaitable[None]]) -> None:
+        async def changes(self) -> AsyncGenerator[Change]:
             raise RuntimeError("no eyes")
+            yield
 
     source = Blind()
 

@@ -25,8 +25,8 @@ async def test_each_markdown_file_is_a_skill_named_by_its_path(tmp_path: Path) -
         MIGRATE: ("migrate", "Move it"),
         "skill://tidy/SKILL.md": ("tidy", "Tidies up."),
     }
-    assert source.path_of(MIGRATE) == str((tmp_path / "db/migrate.md").resolve())
-    assert source.path_of(parse_uri("skill://x/SKILL.md")) == ""
+    assert source.local_path(MIGRATE) == str((tmp_path / "db/migrate.md").resolve())
+    assert source.local_path(parse_uri("skill://x/SKILL.md")) is None
     await assert_serves_what_it_lists(source)
 
 
@@ -49,18 +49,24 @@ async def test_a_changed_file_is_found_when_looked_for_again(tmp_path: Path) -> 
     write(tmp_path / "db/migrate.md", b"# One\n")
     source = CommandFiles(tmp_path)
     before = await source.get_entry(MIGRATE)
-    assert await source.rescan() is False
+    listed = await source.list_entries()
+    await source.refresh()
+    assert await source.list_entries() is listed
     write(tmp_path / "db/migrate.md", b"# Two\n")
     assert (await source.get_entry(MIGRATE)).resources != before.resources
     (tmp_path / "db/migrate.md").unlink()
-    assert await source.rescan() is True
+    await source.refresh()
+    assert not await source.list_entries()
     with pytest.raises(SkillNotFound):
         await source.read(MIGRATE)
 
 
-async def test_a_command_has_no_directory_and_a_folder_must_be_one(tmp_path: Path) -> None:
+async def test_a_command_has_a_directory_of_one_file_and_a_folder_must_be_one(tmp_path: Path) -> None:
     write(tmp_path / "db/migrate.md", b"# One\n")
+    source = CommandFiles(tmp_path)
+    (child,) = await source.read_directory(parse_uri("skill://db/migrate"))
+    assert child.uri == MIGRATE
     with pytest.raises(SkillNotFound):
-        await CommandFiles(tmp_path).read_directory(parse_uri("skill://db"))
+        await source.read_directory(parse_uri("skill://dc"))
     with pytest.raises(SourceError, match="not a directory"):
-        CommandFiles(tmp_path / "db/migrate.md")
+        await CommandFiles(tmp_path / "db/migrate.md").open()

@@ -17,7 +17,7 @@ from skillwire.skill.uris import SkillUri
 from skillwire.sources.directory import builder as gathering
 from skillwire.sources.directory import source as directory
 from skillwire.sources.directory.files import HashedFile, hash_file
-from trees import assert_serves_what_it_lists, paths_of, rules_of, skill_md, write, write_skill
+from trees import assert_serves_what_it_lists, paths_of, rules_of, scanned, skill_md, write, write_skill
 
 pytestmark = pytest.mark.anyio
 
@@ -29,7 +29,7 @@ FILE = SkillUri("skill://a/x.txt")
 def source(tmp_path: Path) -> DirectorySource:
     write_skill(tmp_path / "a", {"x.txt": b"old", "y.txt": b"same"})
     write_skill(tmp_path / "b")
-    return DirectorySource([tmp_path])
+    return scanned([tmp_path])
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def digests(entry: SkillEntry) -> dict[str, str]:
 async def test_a_changed_file_is_published_before_it_is_read(tmp_path: Path, source: DirectorySource) -> None:
     before = await source.get_entry(A)
     write(tmp_path / "a/x.txt", b"new")
-    assert await source.read(FILE) == b"new"
+    assert (await source.read(FILE)).data == b"new"
     after = await source.get_entry(A)
     assert digests(after)[FILE] == digest_of(b"new") != digests(before)[FILE]
     assert after in await source.list_entries()
@@ -66,7 +66,7 @@ async def test_a_change_that_leaves_size_and_times_alike_is_seen(
     times = path.stat()
     path.write_bytes(b"wen")
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert await source.read(FILE) == b"wen"
+    assert (await source.read(FILE)).data == b"wen"
     assert digests(await source.get_entry(A))[FILE] == digest_of(b"wen")
 
 
@@ -84,7 +84,7 @@ async def test_a_file_added_to_a_skill_is_published_when_it_is_asked_for(
 ) -> None:
     write(tmp_path / "a/new/z.txt", b"z")
     write(tmp_path / "a/.git/config", b"no part of it")
-    assert await source.read(SkillUri("skill://a/new/z.txt")) == b"z"
+    assert (await source.read(SkillUri("skill://a/new/z.txt"))).data == b"z"
     assert paths_of(await source.get_entry(A)) == ["SKILL.md", "new/z.txt", "x.txt", "y.txt"]
     with pytest.raises(SkillNotFound):
         await source.read(SkillUri("skill://a/.git/config"))
@@ -121,7 +121,7 @@ async def test_a_skill_made_invalid_is_withdrawn_and_comes_back_when_it_is_mende
     with pytest.raises(SkillNotFound):
         await source.read(FILE)
     write(tmp_path / "a/SKILL.md", skill_md("a", "Saved whole."))
-    assert await source.read(FILE) == b"old"
+    assert (await source.read(FILE)).data == b"old"
     assert (await source.get_entry(A)).description == "Saved whole."
     assert not source.problems()
 
@@ -161,7 +161,7 @@ async def test_a_link_turned_outwards_after_the_scan_leads_nowhere(tmp_path: Pat
     write_skill(root / "store/tool", {"x.txt": b"inside"})
     write_skill(tmp_path / "outside/tool", {"x.txt": b"secret"})
     (root / "link").symlink_to("store")
-    source = DirectorySource([root])
+    source = scanned([root])
     (root / "link").unlink()
     (root / "link").symlink_to(tmp_path / "outside")
     write(root / "store/tool/x.txt", b"changed")
@@ -176,21 +176,21 @@ async def test_a_skill_of_a_narrow_root_is_walked_again_within_that_root(tmp_pat
     skill = write_skill(tmp_path / "wide/narrow/a", {"x.txt": b"old"})
     (skill / "out.txt").symlink_to(tmp_path / "wide/private.txt")
     write(tmp_path / "wide/private.txt", b"private")
-    source = DirectorySource([f"wide={tmp_path}/wide", f"narrow={tmp_path}/wide/narrow"])
+    source = scanned([f"wide={tmp_path}/wide", f"narrow={tmp_path}/wide/narrow"])
     narrow = SkillUri("skill://narrow/a/SKILL.md")
     assert paths_of(await source.get_entry(narrow)) == ["SKILL.md", "x.txt"]
     write(skill / "x.txt", b"new")
-    assert await source.read(SkillUri("skill://narrow/a/x.txt")) == b"new"
+    assert (await source.read(SkillUri("skill://narrow/a/x.txt"))).data == b"new"
     assert paths_of(await source.get_entry(narrow)) == ["SKILL.md", "x.txt"]
 
 
 async def test_a_change_in_a_nested_skill_mends_both_entries(tmp_path: Path) -> None:
     write_skill(tmp_path / "outer/inner", {"x.txt": b"old"})
     write_skill(tmp_path / "outer")
-    source = DirectorySource([tmp_path])
+    source = scanned([tmp_path])
     write(tmp_path / "outer/inner/x.txt", b"new")
     uri = SkillUri("skill://outer/inner/x.txt")
-    assert await source.read(uri) == b"new"
+    assert (await source.read(uri)).data == b"new"
     outer, inner = await source.list_entries()
     assert digests(outer)[uri] == digests(inner)[uri] == digest_of(b"new")
 
@@ -201,7 +201,7 @@ async def test_a_walk_of_one_skill_replaces_its_problems_and_keeps_the_others(tm
     skill = write_skill(folder / "a", {"x.txt": b"1"})
     (skill / "gone.txt").symlink_to("nowhere")
     (tmp_path / "other").symlink_to("nowhere")
-    source = DirectorySource([tmp_path])
+    source = scanned([tmp_path])
     assert rules_of(source.problems()) == ["link-dangling", "link-dangling"]
     (uri,) = [uri for uri in source.snapshot.files if uri.endswith("x.txt")]
     write(skill / "x.txt", b"2")
@@ -238,7 +238,7 @@ async def test_readers_of_one_changed_file_cause_one_walk(
     got: list[bytes] = []
 
     async def read() -> None:
-        got.append(await source.read(FILE))
+        got.append((await source.read(FILE)).data)
 
     async with anyio.create_task_group() as tasks:
         for _ in range(20):
@@ -264,14 +264,14 @@ async def test_a_lack_of_descriptors_during_a_read_costs_the_read_and_no_skill(
         with pytest.raises(SourceError, match="cannot be read now"):
             await source.read(FILE)
     assert [entry.name for entry in await source.list_entries()] == ["a", "b"]
-    assert await source.read(FILE) == b"new"
+    assert (await source.read(FILE)).data == b"new"
 
 
 async def test_a_large_file_is_read_whole_and_only_as_far_as_it_was_listed(tmp_path: Path) -> None:
     big = bytes(range(256)) * 8192  # 2 MiB
     write_skill(tmp_path / "a", {"x.txt": big})
-    source = DirectorySource([tmp_path], limits=Limits(bytes_per_skill=len(big) + 1000))
-    assert await source.read(FILE) == big
+    source = scanned([tmp_path], limits=Limits(bytes_per_skill=len(big) + 1000))
+    assert (await source.read(FILE)).data == big
     with (tmp_path / "a/x.txt").open("ab") as file:
         file.write(big)
     with pytest.raises(SkillNotFound):  # It has outgrown the limit.
@@ -287,7 +287,7 @@ async def test_a_rescan_that_finds_nothing_new_holds_nothing_twice(
     write_skill(tmp_path / "outer")
     write_skill(tmp_path / "linked")
     (tmp_path / "linked/deep.txt").symlink_to("../outer/inner/deep.txt")
-    source = DirectorySource([tmp_path])
+    source = scanned([tmp_path])
     with anyio.fail_after(10):
         while True:  # Until the times of files written a moment ago can be trusted.
             read.clear()
@@ -304,7 +304,7 @@ async def test_a_rescan_that_finds_nothing_new_holds_nothing_twice(
 async def test_a_skill_that_did_not_change_stays_the_same_object_beside_one_that_did(tmp_path: Path) -> None:
     write_skill(tmp_path / "a")
     write_skill(tmp_path / "b")
-    source = DirectorySource([tmp_path])
+    source = scanned([tmp_path])
     before = source.snapshot
     write(tmp_path / "b/new.txt", b"new")
     assert await source.rescan() is True
@@ -319,7 +319,7 @@ async def test_a_rescan_reads_only_what_changed(tmp_path: Path, read_in_walks: I
     (tmp_path / "outer/link.txt").symlink_to("x.txt")
     (tmp_path / "again").mkdir()
     (tmp_path / "again/outer").symlink_to("../outer")
-    source = DirectorySource([tmp_path])
+    source = scanned([tmp_path])
     # A file that was hashed right after a change is read once more; then its times can be trusted.
     with anyio.fail_after(10):
         while read:
@@ -373,7 +373,7 @@ async def test_every_level_can_be_listed_from_the_prefixes_down(tmp_path: Path) 
     (tmp_path / "team/tool/empty/er").mkdir(parents=True)
     (tmp_path / "team/tool/only-litter/.git").mkdir(parents=True)
     (tmp_path / "team/nothing").mkdir()
-    source = DirectorySource([f"acme={tmp_path}"])
+    source = scanned([f"acme={tmp_path}"])
 
     async def names(uri: str) -> list[str]:
         children = await source.read_directory(SkillUri(uri))

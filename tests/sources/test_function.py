@@ -53,7 +53,7 @@ async def test_a_static_skill_asked_for_by_many_at_once_is_still_made_once() -> 
     read: list[bytes] = []
 
     async def reader() -> None:
-        read.append(await source.read(SkillUri("skill://tool/SKILL.md")))
+        read.append((await source.read(SkillUri("skill://tool/SKILL.md"))).data)
 
     async with anyio.create_task_group() as tasks:
         for _ in range(5):
@@ -74,7 +74,7 @@ async def test_a_dynamic_skill_is_listed_as_such_and_made_at_each_read() -> None
 
     (entry,) = await source.list_entries()
     assert entry.resources is DYNAMIC
-    first, second = [await source.read(SkillUri("skill://clock/now.txt")) for _ in range(2)]
+    first, second = [(await source.read(SkillUri("skill://clock/now.txt"))).data for _ in range(2)]
     assert first != second
     made = calls
     for _ in range(5):

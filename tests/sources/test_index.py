@@ -27,7 +27,7 @@ from skillwire.sources.directory import files
 from skillwire.sources.directory import scan_cache as index_module
 from skillwire.sources.directory.files import HashedFile, hash_file
 from skillwire.sources.directory.scan_cache import scan_caches_in, sealed, unsealed
-from trees import assert_serves_what_it_lists, skill_md, write, write_skill
+from trees import assert_serves_what_it_lists, scanned, skill_md, write, write_skill
 
 A = SkillUri("skill://a/SKILL.md")
 DAY = 24 * 3600
@@ -82,7 +82,7 @@ def kept(tmp_path: Path) -> Path:
 
 def start(*roots: object, kept: Path, **options: Any) -> DirectorySource:
     """Start with what was kept, and keep what was found."""
-    source = DirectorySource(roots, index=kept, **options)  # type: ignore[arg-type]
+    source = scanned(roots, index=kept, **options)  # type: ignore[arg-type]
     source.save_index()
     return source
 
@@ -95,7 +95,7 @@ def told(source: DirectorySource) -> tuple[object, ...]:
 
 
 def expect_a_scan_without(source: DirectorySource, **options: Any) -> None:
-    assert told(source) == told(DirectorySource(source.roots, **options))
+    assert told(source) == told(scanned(source.roots, **options))
 
 
 def test_when_nothing_changed_no_file_is_read(root: Path, kept: Path, read: list[str]) -> None:
@@ -111,11 +111,11 @@ def test_when_nothing_changed_no_file_is_read(root: Path, kept: Path, read: list
 @pytest.mark.anyio
 async def test_what_an_index_tells_can_be_read(root: Path, kept: Path) -> None:
     start(root, kept=kept)
-    await assert_serves_what_it_lists(DirectorySource([root], index=kept))
+    await assert_serves_what_it_lists(scanned([root], index=kept))
 
 
 def test_without_an_index_nothing_is_kept(root: Path, kept: Path) -> None:
-    source = DirectorySource([root])
+    source = scanned([root])
     source.save_index()
     with source.saving_index():
         pass
@@ -335,10 +335,10 @@ async def test_a_digest_that_is_wrong_after_all_is_mended_by_the_first_read(root
     index.close()
     index.save(source.snapshot)
 
-    source = DirectorySource([root], index=kept)
+    source = scanned([root], index=kept)
     file = source.snapshot.skills[A].resources[-1]
     assert file.digest == digest_of(b"wrong")
-    data = await source.read(file.uri)
+    data = (await source.read(file.uri)).data
     assert data == hash_file(source.snapshot.files[file.uri].path, keep=True).data
     entry = await source.get_entry(A)
     assert {each.uri: each.digest for each in entry.resources}[file.uri] == digest_of(data)  # type: ignore[union-attr]
@@ -376,10 +376,10 @@ def test_skills_that_are_gone_leave_the_index(root: Path, kept: Path) -> None:
 
 
 def test_an_index_is_saved_at_the_end_of_a_block_and_not_before(root: Path, kept: Path) -> None:
-    source = DirectorySource([root], index=kept)
+    source = scanned([root], index=kept)
     with source.saving_index(after=3600):
         assert not kept.exists()
-    expect_a_scan_without(DirectorySource([root], index=kept))
+    expect_a_scan_without(scanned([root], index=kept))
     assert index_in(kept)
 
 
@@ -394,7 +394,7 @@ def test_an_index_is_saved_while_a_block_lasts(
         saved.set()
 
     monkeypatch.setattr(index_module.ScanCache, "save", tell)
-    with DirectorySource([root], index=kept).saving_index(after=0):
+    with scanned([root], index=kept).saving_index(after=0):
         assert saved.wait(10)
         assert index_in(kept)
 
@@ -411,7 +411,7 @@ def test_the_end_of_a_block_waits_for_an_index_that_is_being_saved(
         save(*arguments)
 
     monkeypatch.setattr(index_module.ScanCache, "save", slowly)
-    with DirectorySource([root], index=kept).saving_index(after=0):
+    with scanned([root], index=kept).saving_index(after=0):
         assert began.wait(10)
         threading.Timer(0.01, may_end.set).start()
     assert index_in(kept)
@@ -634,7 +634,7 @@ def test_no_damage_to_an_index_changes_what_is_served(
         data = damage(data)
     try:
         path.write_bytes(data)
-        expect_a_scan_without(DirectorySource([root], index=path.parent))
+        expect_a_scan_without(scanned([root], index=path.parent))
     finally:
         path.write_bytes(whole)
 
@@ -669,7 +669,7 @@ def test_no_value_of_a_wrong_kind_changes_what_is_served(
     lines[line] = sealed(key, changed)
     try:
         path.write_bytes(first + b"".join(lines))
-        expect_a_scan_without(DirectorySource([root], index=path.parent))
+        expect_a_scan_without(scanned([root], index=path.parent))
     finally:
         path.write_bytes(whole)
 
@@ -687,7 +687,7 @@ def test_values_of_a_wrong_kind_inside_a_list_change_nothing(indexed: tuple[Path
             changed[field][0] = wrong
             try:
                 path.write_bytes(first + sealed(key, changed) + b"".join(lines[1:]))
-                expect_a_scan_without(DirectorySource([root], index=path.parent))
+                expect_a_scan_without(scanned([root], index=path.parent))
             finally:
                 path.write_bytes(whole)
 

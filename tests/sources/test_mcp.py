@@ -92,7 +92,7 @@ async def test_a_listing_is_kept_for_its_time_within_sane_bounds(ttl: object, ke
     clock.now += 0.2
     await source.list_entries()
     assert len(peer.requests) == 2
-    source.expire()
+    await source.refresh()
     await source.list_entries()
     assert len(peer.requests) == 3
 
@@ -175,7 +175,7 @@ async def test_every_budget_of_a_listing_ends_it(limits: Limits, reason: str) ->
 async def test_content_is_counted_over_all_reads() -> None:
     content = {"contents": [{"uri": URI, "text": "x" * 40}]}
     source = McpSource("shop", TablePeer({"resources/read": content}), limits=Limits(bytes_per_server=100))
-    assert len(await source.read(URI)) == 40
+    assert len((await source.read(URI)).data) == 40
     await source.read(URI)
     with pytest.raises(LimitExceeded, match="raise bytes_per_server"):
         await source.read(URI)

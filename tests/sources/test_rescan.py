@@ -14,7 +14,7 @@ from skillwire import DirectorySource
 from skillwire.sources.directory import walk
 from skillwire.sources.directory.rescan import concerns_skills, starts_for
 from skillwire.sources.directory.roots import parse_root
-from trees import assert_serves_what_it_lists, skill_md, write, write_skill
+from trees import assert_serves_what_it_lists, scanned, skill_md, write, write_skill
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +27,7 @@ def told(source: DirectorySource) -> tuple[object, ...]:
 
 
 async def expect_a_fresh_scan(source: DirectorySource) -> None:
-    assert told(source) == told(DirectorySource(source.roots))
+    assert told(source) == told(scanned(source.roots))
     await assert_serves_what_it_lists(source)
 
 
@@ -141,7 +141,7 @@ def plant(root: Path) -> Path:
 @pytest.mark.requirement("ENT-2", "FMT-8")
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 async def test_one_change_taken_in_leaves_what_a_fresh_scan_finds(tmp_path: Path, change: Change) -> None:
-    source = DirectorySource([plant(tmp_path)])
+    source = scanned([plant(tmp_path)])
     paths = change(tmp_path)
     await source.rescan(map(str, paths))
     await expect_a_fresh_scan(source)
@@ -153,14 +153,14 @@ async def test_one_change_below_one_of_two_roots_leaves_what_a_fresh_scan_finds(
 ) -> None:
     write_skill(tmp_path / "second/crew/one")
     write_skill(tmp_path / "second/team/one", description="Loses to the first root's.")
-    source = DirectorySource([plant(tmp_path / "first"), tmp_path / "second"])
+    source = scanned([plant(tmp_path / "first"), tmp_path / "second"])
     await source.rescan(map(str, change(tmp_path / "first")))
     await expect_a_fresh_scan(source)
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 async def test_a_change_taken_in_bit_by_bit_and_twice_does_no_harm(tmp_path: Path, change: Change) -> None:
-    source = DirectorySource([f"acme/more={plant(tmp_path)}"])
+    source = scanned([f"acme/more={plant(tmp_path)}"])
     for path in change(tmp_path) * 2:
         await source.rescan([str(path)])
     await expect_a_fresh_scan(source)
@@ -171,7 +171,7 @@ async def test_many_changes_taken_in_together_leave_what_a_fresh_scan_finds(
     tmp_path: Path, seed: int
 ) -> None:
     chance = random.Random(seed)
-    source = DirectorySource([plant(tmp_path)])
+    source = scanned([plant(tmp_path)])
     for _ in range(6):
         paths = [path for change in chance.sample(CHANGES, 3) for path in _tried(change, tmp_path)]
         await source.rescan(map(str, paths))
@@ -200,7 +200,7 @@ async def test_what_a_link_leads_to_is_seen_though_it_lies_elsewhere(
     write_skill(tmp_path / "a")
     (tmp_path / "a/link").symlink_to(tmp_path / "shared")
     (tmp_path / "a/later.md").symlink_to(tmp_path / "shared/later.md")
-    source = DirectorySource([tmp_path])
+    source = scanned([tmp_path])
     touch(tmp_path)
     assert await source.rescan([str(next((tmp_path / "shared").glob("*.md")))]) is True
     await expect_a_fresh_scan(source)
@@ -209,7 +209,7 @@ async def test_what_a_link_leads_to_is_seen_though_it_lies_elsewhere(
 async def test_a_skill_that_links_give_two_places_changes_in_both(tmp_path: Path) -> None:
     write_skill(tmp_path / "real/tool")
     (tmp_path / "alias").symlink_to(tmp_path / "real")
-    source = DirectorySource([tmp_path])
+    source = scanned([tmp_path])
     assert len(source.snapshot.entries) == 2
     write_skill(tmp_path / "real/new")
     await source.rescan([str(tmp_path / "real/new")])
@@ -219,7 +219,7 @@ async def test_a_skill_that_links_give_two_places_changes_in_both(tmp_path: Path
 
 async def test_a_root_that_is_a_skill_is_followed_too(tmp_path: Path) -> None:
     root = write_skill(tmp_path / "tool")
-    source = DirectorySource([root])
+    source = scanned([root])
     write(root / "x.txt", b"new")
     assert await source.rescan([str(root / "x.txt")]) is True
     (root / "SKILL.md").unlink()
@@ -233,7 +233,7 @@ async def test_a_root_that_is_a_skill_is_followed_too(tmp_path: Path) -> None:
 async def test_only_the_skill_around_a_change_is_walked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = DirectorySource([plant(tmp_path)])
+    source = scanned([plant(tmp_path)])
     visited: list[str] = []
     scandir = os.scandir
 
@@ -251,7 +251,7 @@ async def test_only_the_skill_around_a_change_is_walked(
 
 
 async def test_a_change_that_says_nothing_new_keeps_the_listing_itself(tmp_path: Path) -> None:
-    source = DirectorySource([plant(tmp_path)])
+    source = scanned([plant(tmp_path)])
     listing = await source.list_entries()
     write(tmp_path / "a/x.txt", b"old")
     assert await source.rescan([str(tmp_path / "a/x.txt")]) is False
@@ -279,7 +279,7 @@ def test_the_rules_of_what_belongs_to_a_skill_say_what_a_watch_cares_about(
 
 def test_starts_inside_one_another_are_one(tmp_path: Path) -> None:
     root = parse_root(plant(tmp_path))
-    snapshot = DirectorySource([root]).snapshot
+    snapshot = scanned([root]).snapshot
     paths = [
         tmp_path / "outer/inner/n.txt",
         tmp_path / "outer/o.txt",

@@ -12,11 +12,12 @@ import pytest
 
 from skillwire import DirectorySource, LimitExceeded, Limits, SourceError
 from skillwire.issues import Issue
+from skillwire.skill.uris import SkillUri
 from skillwire.sources.directory import builder as gathering
 from skillwire.sources.directory.files import hash_file
 from skillwire.sources.directory.roots import parse_root
 from skillwire.sources.directory.walk import FoundSkill, Walk
-from trees import assert_serves_what_it_lists, paths_of, rules_of, skill_md, write, write_skill
+from trees import assert_serves_what_it_lists, paths_of, rules_of, scanned, skill_md, write, write_skill
 
 pytestmark = pytest.mark.anyio
 
@@ -40,7 +41,7 @@ def test_skills_are_found_at_any_depth_and_named_by_their_path(tmp_path: Path) -
     write_skill(tmp_path / "a/b/c/deep")
     write_skill(tmp_path / "a/top")
     write(tmp_path / "a/readme.txt", b"no skill")
-    source = DirectorySource([tmp_path])
+    source = scanned([tmp_path])
     assert uris(source) == ["skill://a/b/c/deep/SKILL.md", "skill://a/top/SKILL.md", "skill://top/SKILL.md"]
     assert not source.problems()
 
@@ -49,9 +50,9 @@ def test_skills_are_found_at_any_depth_and_named_by_their_path(tmp_path: Path) -
 async def test_a_root_that_is_a_skill_is_served_under_its_own_name(tmp_path: Path) -> None:
     write_skill(tmp_path / "refunds", {"a.txt": b"a"})
     write_skill(tmp_path / "refunds/sub/inner")
-    source = DirectorySource([tmp_path / "refunds"])
+    source = scanned([tmp_path / "refunds"])
     assert uris(source) == ["skill://refunds/SKILL.md", "skill://refunds/sub/inner/SKILL.md"]
-    assert uris(DirectorySource([f"acme/eu={tmp_path}/refunds"]))[0] == "skill://acme/eu/refunds/SKILL.md"
+    assert uris(scanned([f"acme/eu={tmp_path}/refunds"]))[0] == "skill://acme/eu/refunds/SKILL.md"
     await assert_serves_what_it_lists(source)
 
 
@@ -59,7 +60,7 @@ async def test_a_root_that_is_a_skill_is_served_under_its_own_name(tmp_path: Pat
 async def test_a_nested_skill_has_an_entry_and_its_files_stand_in_both_manifests(tmp_path: Path) -> None:
     write_skill(tmp_path / "outer", {"z.txt": b"z"})
     write_skill(tmp_path / "outer/parts/inner", {"data.bin": b"\xff"})
-    source = DirectorySource([tmp_path])
+    source = scanned([tmp_path])
     outer, inner = source.snapshot.entries
     assert paths_of(outer) == ["SKILL.md", "parts/inner/SKILL.md", "parts/inner/data.bin", "z.txt"]
     assert paths_of(inner) == ["SKILL.md", "data.bin"]
@@ -72,7 +73,7 @@ def test_a_bad_nested_skill_is_a_plain_file_of_a_good_one_and_the_other_way_roun
     write(tmp_path / "good/inner/SKILL.md", b"no frontmatter")
     write(tmp_path / "bad/SKILL.md", b"no frontmatter")
     write_skill(tmp_path / "bad/fine")
-    source = DirectorySource([tmp_path])
+    source = scanned([tmp_path])
     good = source.snapshot.entries[1]
     assert uris(source) == ["skill://bad/fine/SKILL.md", "skill://good/SKILL.md"]
     assert paths_of(good) == ["SKILL.md", "inner/SKILL.md"]
@@ -84,7 +85,7 @@ def test_a_bad_nested_skill_is_a_plain_file_of_a_good_one_and_the_other_way_roun
 def test_roots_with_prefixes_serve_skills_of_the_same_name_side_by_side(tmp_path: Path) -> None:
     for folder in ("one", "two"):
         write_skill(tmp_path / folder / "same")
-    source = DirectorySource([tmp_path / "one", f"acme/eu={tmp_path}/two"])
+    source = scanned([tmp_path / "one", f"acme/eu={tmp_path}/two"])
     assert uris(source) == ["skill://acme/eu/same/SKILL.md", "skill://same/SKILL.md"]
     assert [len(source.snapshot.skills_of(root)) for root in source.roots] == [1, 1]
 
@@ -93,12 +94,12 @@ def test_roots_with_prefixes_serve_skills_of_the_same_name_side_by_side(tmp_path
 async def test_the_same_uri_from_two_roots_is_loud_and_the_first_stays(tmp_path: Path) -> None:
     write_skill(tmp_path / "one/same", {"a.txt": b"one"})
     write_skill(tmp_path / "two/same", {"a.txt": b"two"})
-    source = DirectorySource([tmp_path / "one", tmp_path / "two"])
+    source = scanned([tmp_path / "one", tmp_path / "two"])
     (issue,) = issues(source)
     assert issue.rule == "uri-taken"
     assert str(tmp_path / "one/same") in issue.message
     assert "prefix" in issue.fix
-    assert await source.read(source.snapshot.entries[0].uri) == skill_md("same")
+    assert (await source.read(source.snapshot.entries[0].uri)).data == skill_md("same")
     await assert_serves_what_it_lists(source)
 
 
@@ -110,7 +111,7 @@ async def test_a_root_cannot_put_a_skill_inside_a_skill_of_another_root(
     # Both roots have a file at skill://x/y/SKILL.md, with different bytes.
     write_skill(tmp_path / "outer/x", {"y/SKILL.md": b"plain", "y/only-here.txt": b"1"})
     write_skill(tmp_path / "inner/x/y", {"more.txt": b"2"})
-    source = DirectorySource([tmp_path / name for name in order])
+    source = scanned([tmp_path / name for name in order])
     assert uris(source) == ["skill://x/SKILL.md"]
     assert "uri-taken" in rules_of(source.problems())
     await assert_serves_what_it_lists(source)
@@ -121,7 +122,7 @@ def test_a_misspelt_skill_md_is_pointed_out(tmp_path: Path) -> None:
     write(tmp_path / "b/Skill.MD", skill_md("b"))
     write_skill(tmp_path / "good", {"skill.md": b"a file like any other"})
     (tmp_path / "c/skill.md").mkdir(parents=True)
-    source = DirectorySource([tmp_path])
+    source = scanned([tmp_path])
     assert uris(source) == ["skill://good/SKILL.md"]
     assert rules_of(source.problems()) == ["skill-md-case", "skill-md-case"]
 
@@ -137,7 +138,7 @@ def test_litter_is_no_part_of_a_skill(tmp_path: Path) -> None:
         "x.swp",
     ]
     write_skill(tmp_path / "a", dict.fromkeys([*litter, ".hidden", "keep.py"], b"x"))
-    assert only(DirectorySource([tmp_path])) == [".hidden", "SKILL.md", "keep.py"]
+    assert only(scanned([tmp_path])) == [".hidden", "SKILL.md", "keep.py"]
 
 
 async def test_links_inside_the_root_are_followed(tmp_path: Path) -> None:
@@ -146,7 +147,7 @@ async def test_links_inside_the_root_are_followed(tmp_path: Path) -> None:
     (tmp_path / "a/link.txt").symlink_to("real.txt")
     (tmp_path / "a/notes").symlink_to(tmp_path / "shared/notes")
     (tmp_path / "a/again").symlink_to(tmp_path / "shared")
-    source = DirectorySource([tmp_path])
+    source = scanned([tmp_path])
     assert only(source) == ["SKILL.md", "again/notes/one.txt", "link.txt", "notes/one.txt", "real.txt"]
     assert not source.problems()
     await assert_serves_what_it_lists(source)
@@ -159,7 +160,7 @@ async def test_a_skill_md_that_is_a_link_makes_a_skill_and_one_that_leaves_makes
     for name, target in {"b": root / "texts/b.md", "c": tmp_path / "outside/SKILL.md"}.items():
         (root / name).mkdir()
         (root / name / "SKILL.md").symlink_to(target)
-    source = DirectorySource([root])
+    source = scanned([root])
     assert uris(source) == ["skill://b/SKILL.md"]
     assert rules_of(source.problems()) == ["link-leaves-root"]
     await assert_serves_what_it_lists(source)
@@ -169,7 +170,7 @@ def test_a_root_whose_skill_md_leaves_it_is_no_skill_and_names_nothing(tmp_path:
     write(tmp_path / "elsewhere/SKILL.md", skill_md("root"))
     write_skill(tmp_path / "root/inner")
     (tmp_path / "root/SKILL.md").symlink_to(tmp_path / "elsewhere/SKILL.md")
-    assert uris(DirectorySource([tmp_path / "root"])) == ["skill://inner/SKILL.md"]
+    assert uris(scanned([tmp_path / "root"])) == ["skill://inner/SKILL.md"]
 
 
 def test_links_that_leave_the_root_are_refused_and_dangling_ones_reported(tmp_path: Path) -> None:
@@ -182,7 +183,7 @@ def test_links_that_leave_the_root_are_refused_and_dangling_ones_reported(tmp_pa
     (skill / "up").symlink_to("../..")
     (skill / "nowhere").symlink_to("gone")
     (skill / "me").symlink_to("me")
-    source = DirectorySource([tmp_path / "root"])
+    source = scanned([tmp_path / "root"])
     assert only(source) == ["SKILL.md"]
     found = {Path(problem.place).name: problem.issues[0].rule for problem in source.problems()}
     assert found == {
@@ -200,7 +201,7 @@ async def test_cycles_are_cut_at_the_root_and_below_without_a_word(tmp_path: Pat
     (skill / "sub/self").symlink_to(".")
     (tmp_path / "root-link").symlink_to(".")
     (skill / "top").symlink_to(tmp_path)
-    source = DirectorySource([tmp_path])
+    source = scanned([tmp_path])
     assert only(source) == ["SKILL.md", "sub/file.txt"]
     assert not source.problems()
 
@@ -209,11 +210,11 @@ async def test_a_walk_of_one_skill_cuts_the_same_cycles_as_the_walk_of_all(tmp_p
     skill = write_skill(tmp_path / "a", {"x.txt": b"1"})
     write_skill(tmp_path / "b")
     (skill / "all").symlink_to(tmp_path)
-    source = DirectorySource([tmp_path])
+    source = scanned([tmp_path])
     before = uris(source)
     write(skill / "x.txt", b"2")
     (entry, _) = source.snapshot.entries
-    assert await source.read(entry.resources[-1].uri) == b"2"  # type: ignore[index]
+    assert (await source.read(entry.resources[-1].uri)).data == b"2"  # type: ignore[index]
     assert uris(source) == before
     assert paths_of(source.snapshot.entries[0]) == ["SKILL.md", "x.txt"]
 
@@ -222,7 +223,7 @@ async def test_a_directory_reached_by_two_links_is_served_at_both_places(tmp_pat
     write_skill(tmp_path / "store/tool", {"f.txt": b"f"})
     for name in ("left", "right"):
         (tmp_path / name).symlink_to("store")
-    source = DirectorySource([tmp_path])
+    source = scanned([tmp_path])
     assert [uri.split("/")[2] for uri in uris(source)] == ["left", "right", "store"]
     await assert_serves_what_it_lists(source)
 
@@ -235,7 +236,7 @@ def test_links_that_multiply_end_in_a_limit(tmp_path: Path) -> None:
             (folder / side).symlink_to(f"../level-{level + 1}")
     (tmp_path / "level-12").mkdir()
     with pytest.raises(LimitExceeded, match="more than 1000 directories"):
-        DirectorySource([tmp_path], limits=Limits(directories_per_root=1000))
+        scanned([tmp_path], limits=Limits(directories_per_root=1000))
 
 
 def test_pipes_devices_and_sockets_are_passed_over(tmp_path: Path) -> None:
@@ -244,7 +245,7 @@ def test_pipes_devices_and_sockets_are_passed_over(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(os.path.relpath(skill / "socket"))
         (skill / "null").symlink_to("/dev/null")
-        source = DirectorySource([tmp_path])
+        source = scanned([tmp_path])
     assert only(source) == ["SKILL.md"]
     assert rules_of(source.problems()) == ["link-leaves-root"]
 
@@ -253,7 +254,7 @@ def test_a_pipe_named_skill_md_is_no_skill_and_holds_nobody_up(tmp_path: Path) -
     (tmp_path / "a").mkdir()
     os.mkfifo(tmp_path / "a/SKILL.md")
     write_skill(tmp_path / "b")
-    assert uris(DirectorySource([tmp_path])) == ["skill://b/SKILL.md"]
+    assert uris(scanned([tmp_path])) == ["skill://b/SKILL.md"]
 
 
 @pytest.mark.parametrize("error", [errno.EACCES, errno.EIO])
@@ -263,7 +264,7 @@ def test_a_file_that_cannot_be_read_costs_its_skill_only(
     write_skill(tmp_path / "bad", {"locked.txt": b"x"})
     write_skill(tmp_path / "good")
     _fail(monkeypatch, "open", "locked.txt", error)
-    source = DirectorySource([tmp_path])
+    source = scanned([tmp_path])
     assert uris(source) == ["skill://good/SKILL.md"]
     (issue,) = issues(source)
     assert (issue.rule, issue.file) == ("unreadable", "locked.txt")
@@ -279,7 +280,7 @@ def test_a_directory_that_cannot_be_read_costs_the_skills_it_lies_in(
     write_skill(tmp_path / "good")
     write(tmp_path / "none/locked/x.txt", b"x")
     _fail(monkeypatch, call, name, errno.EACCES)
-    source = DirectorySource([tmp_path])
+    source = scanned([tmp_path])
     assert uris(source) == ["skill://good/SKILL.md"]
     assert sorted(Path(problem.place).name for problem in source.problems()) == ["bad", "inner", name]
 
@@ -291,7 +292,7 @@ def test_a_machine_out_of_descriptors_is_said_so_and_blames_no_skill(
     write_skill(tmp_path / "a", {"sub/x.txt": b"x"})
     _fail(monkeypatch, call, "sub" if call == "scandir" else "x.txt", errno.EMFILE)
     with pytest.raises(SourceError, match="cannot be read now: Too many open files"):
-        DirectorySource([tmp_path])
+        scanned([tmp_path])
 
 
 def test_what_vanishes_during_the_walk_is_no_part_of_the_skill(
@@ -302,7 +303,7 @@ def test_what_vanishes_during_the_walk_is_no_part_of_the_skill(
     _fail(monkeypatch, "open", "fleeting.tmp", errno.ENOENT)
     _fail(monkeypatch, "stat", "gone.txt", errno.ENOENT)
     _fail(monkeypatch, "scandir", "gone", errno.ENOENT)
-    source = DirectorySource([tmp_path])
+    source = scanned([tmp_path])
     assert [paths_of(entry) for entry in source.snapshot.entries] == [["SKILL.md", "kept.txt"], ["SKILL.md"]]
     assert not source.problems()
 
@@ -312,7 +313,7 @@ def test_a_skill_md_that_vanishes_during_the_walk_costs_its_skill(
 ) -> None:
     write_skill(tmp_path / "a")
     _fail(monkeypatch, "open", "SKILL.md", errno.ENOENT)
-    source = DirectorySource([tmp_path])
+    source = scanned([tmp_path])
     assert (uris(source), rules_of(source.problems())) == ([], ["unreadable"])
 
 
@@ -325,7 +326,7 @@ def test_a_name_that_no_uri_can_carry_costs_its_skill_only(tmp_path: Path) -> No
     for folder in ("bytes", "none"):
         write(tmp_path / folder / os.fsdecode(b"\xff\xfe.txt"), b"x")
     (tmp_path / os.fsdecode(b"\xff-dir")).mkdir()
-    source = DirectorySource([tmp_path])
+    source = scanned([tmp_path])
     assert uris(source) == ["skill://good/SKILL.md"]
     assert rules_of(source.problems()) == ["file-name"] * 3
     assert all(str(problem).isprintable() for problem in source.problems())
@@ -335,7 +336,7 @@ def test_a_root_that_is_a_skill_of_an_impossible_name_is_reported(tmp_path: Path
     root = tmp_path / "back\\slash"
     write_skill(root)
     write_skill(tmp_path / "other/good")
-    source = DirectorySource([root, tmp_path / "other"])
+    source = scanned([root, tmp_path / "other"])
     assert uris(source) == ["skill://good/SKILL.md"]
     assert rules_of(source.problems()) == ["file-name"]
 
@@ -354,7 +355,7 @@ async def test_names_are_percent_encoded_and_can_be_read_back(tmp_path: Path) ->
         "+&=@:;.md",
     ]
     write_skill(tmp_path / "a", {name: name.encode() for name in names})
-    source = DirectorySource([tmp_path])
+    source = scanned([tmp_path])
     assert len(only(source)) == len(names) + 1
     for uri in source.snapshot.files:
         assert uri.isascii()
@@ -364,14 +365,14 @@ async def test_names_are_percent_encoded_and_can_be_read_back(tmp_path: Path) ->
     assert {child.name for child in children} == {"SKILL.md", *names}
     for child in children:
         if child.name != "SKILL.md":
-            assert await source.read(child.uri) == child.name.encode()
+            assert (await source.read(SkillUri(child.uri))).data == child.name.encode()
 
 
 def test_a_file_whose_uri_is_too_long_to_be_asked_for_costs_its_skill(tmp_path: Path) -> None:
     deep = "/".join(["ü" * 120] * 12)  # 1,452 characters on disk, 8,700 in a URI
     write_skill(tmp_path / "long", {f"{deep}/x.txt": b"x"})
     write_skill(tmp_path / "good")
-    source = DirectorySource([tmp_path])
+    source = scanned([tmp_path])
     assert uris(source) == ["skill://good/SKILL.md"]
     assert rules_of(source.problems()) == ["file-name"]
 
@@ -379,7 +380,7 @@ def test_a_file_whose_uri_is_too_long_to_be_asked_for_costs_its_skill(tmp_path: 
 def test_a_directory_too_deep_costs_its_skill(tmp_path: Path) -> None:
     write_skill(tmp_path / "a", {"1/2/3/x.txt": b"x"})
     write_skill(tmp_path / "b", {"1/2/x.txt": b"x"})
-    source = DirectorySource([tmp_path], limits=Limits(directory_depth=3))
+    source = scanned([tmp_path], limits=Limits(directory_depth=3))
     assert uris(source) == ["skill://b/SKILL.md"]
     assert rules_of(source.problems()) == ["too-deep"]
 
@@ -395,22 +396,22 @@ def test_a_skill_too_large_is_reported_and_nothing_of_it_is_read(
     limits = Limits() if kind == "files" else Limits(bytes_per_skill=5000)
     read: list[str] = []
     monkeypatch.setattr(gathering, "hash_file", _recording(read))
-    source = DirectorySource([tmp_path], limits=limits)
+    source = scanned([tmp_path], limits=limits)
     assert uris(source) == ["skill://large/inner/SKILL.md"]
     assert [Path(path).parent.name for path in read] == ["inner", "inner"]
     (issue,) = issues(source)
     assert issue.rule == "too-large"
     assert f"{limits.bytes_per_skill:,} bytes" in issue.message
     assert "--allow-oversize" in issue.fix
-    assert len(DirectorySource([tmp_path], limits=limits, allow_oversize=True).snapshot.entries) == 2
+    assert len(scanned([tmp_path], limits=limits, allow_oversize=True).snapshot.entries) == 2
 
 
 @pytest.mark.requirement("ENT-6")
 def test_exactly_512_files_and_the_limit_of_bytes_are_served(tmp_path: Path) -> None:
     write_skill(tmp_path / "full", {f"{n:03}.txt": b"x" for n in range(511)})
     size = sum(file.stat().st_size for file in (tmp_path / "full").iterdir())
-    assert uris(DirectorySource([tmp_path], limits=Limits(bytes_per_skill=size)))
-    assert not uris(DirectorySource([tmp_path], limits=Limits(bytes_per_skill=size - 1)))
+    assert uris(scanned([tmp_path], limits=Limits(bytes_per_skill=size)))
+    assert not uris(scanned([tmp_path], limits=Limits(bytes_per_skill=size - 1)))
 
 
 @pytest.mark.requirement("ENT-6")
@@ -426,7 +427,7 @@ def test_a_file_that_grows_while_it_is_read_is_cut_off_at_the_limit(
         return original(descriptor)
 
     monkeypatch.setattr(os, "fstat", grow_then_stat)
-    source = DirectorySource([tmp_path], limits=Limits(bytes_per_skill=1000))
+    source = scanned([tmp_path], limits=Limits(bytes_per_skill=1000))
     assert rules_of(source.problems()) == ["too-large"]
 
 
@@ -435,7 +436,7 @@ def test_a_scan_holds_no_file_in_memory(tmp_path: Path) -> None:
         write_skill(tmp_path / f"skill-{number}", {"big.bin": bytes(2_000_000)})
     tracemalloc.start()
     try:
-        source = DirectorySource([tmp_path])
+        source = scanned([tmp_path])
         held, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -447,7 +448,7 @@ def test_a_scan_holds_no_file_in_memory(tmp_path: Path) -> None:
 def test_a_root_that_cannot_be_listed_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _fail(monkeypatch, "scandir", tmp_path.name, errno.EACCES)
     with pytest.raises(SourceError, match="cannot be read: Permission denied"):
-        DirectorySource([tmp_path])
+        scanned([tmp_path])
 
 
 def test_a_walk_that_hands_skills_over_judges_none(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -14,7 +14,7 @@ import pytest
 from skillwire import DirectorySource
 from skillwire.sources.directory import watch
 from skillwire.sources.directory.watch import is_without_events, watch_directories
-from trees import skill_md, write, write_skill
+from trees import scanned, skill_md, write, write_skill
 
 pytestmark = pytest.mark.anyio
 
@@ -28,9 +28,11 @@ async def watching(source: DirectorySource) -> AsyncGenerator[Until]:
     """Watch a source; give a function that waits until something is so."""
     changed = anyio.Condition()
 
-    async def tell() -> None:
-        async with changed:
-            changed.notify_all()
+    async def follow() -> None:
+        async with aclosing(source.changes()) as changes:
+            async for _ in changes:
+                async with changed:
+                    changed.notify_all()
 
     async def until(is_so: Callable[[], bool]) -> None:
         with anyio.fail_after(SOON_SECONDS):
@@ -39,7 +41,7 @@ async def watching(source: DirectorySource) -> AsyncGenerator[Until]:
                     await changed.wait()
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(source.watch, tell)
+        tasks.start_soon(follow)
         yield until
         tasks.cancel_scope.cancel()
 
@@ -50,7 +52,7 @@ def names(source: DirectorySource) -> list[str]:
 
 async def test_edits_additions_renames_and_deletions_are_seen(tmp_path: Path) -> None:
     write_skill(tmp_path / "a", {"x.txt": b"old"})
-    source = DirectorySource([tmp_path])
+    source = scanned([tmp_path])
     async with watching(source) as until:
         write(tmp_path / "a/x.txt", b"newer")
         await until(lambda: source.snapshot.entries[0].total_size == len(skill_md("a")) + len(b"newer"))
@@ -68,7 +70,7 @@ async def test_edits_additions_renames_and_deletions_are_seen(tmp_path: Path) ->
 async def test_hundreds_of_files_changed_at_once_are_seen_together(tmp_path: Path) -> None:
     for number in range(300):
         write_skill(tmp_path / f"skill-{number}")
-    source = DirectorySource([tmp_path])
+    source = scanned([tmp_path])
     async with watching(source) as until:
         for number in range(300):
             write(tmp_path / f"skill-{number}/SKILL.md", skill_md(f"skill-{number}", "Checked out."))
@@ -80,7 +82,7 @@ async def test_a_skill_that_became_invalid_leaves_with_a_word_and_comes_back_who
 ) -> None:
     write_skill(tmp_path / "a")
     write_skill(tmp_path / "b")
-    source = DirectorySource([tmp_path])
+    source = scanned([tmp_path])
     async with watching(source) as until:
         with caplog.at_level(logging.WARNING, "skillwire"):
             write(tmp_path / "a/SKILL.md", b"---\nname: a\n---\n")
@@ -95,7 +97,7 @@ async def test_a_skill_that_became_invalid_leaves_with_a_word_and_comes_back_who
 async def test_a_root_that_is_taken_away_and_put_back_is_followed_on(tmp_path: Path) -> None:
     root = tmp_path / "skills"
     write_skill(root / "a")
-    source = DirectorySource([root])
+    source = scanned([root])
     async with watching(source) as until:
         root.rename(tmp_path / "aside")
         await until(lambda: names(source) == [])
@@ -107,7 +109,7 @@ async def test_a_root_that_is_taken_away_and_put_back_is_followed_on(tmp_path: P
 
 async def test_what_changed_before_anybody_watched_is_seen_too(tmp_path: Path) -> None:
     write_skill(tmp_path / "a")
-    source = DirectorySource([tmp_path])
+    source = scanned([tmp_path])
     write_skill(tmp_path / "b")
     async with watching(source) as until:
         await until(lambda: names(source) == ["a", "b"])
@@ -118,7 +120,7 @@ async def test_where_there_are_no_events_the_directories_are_looked_through(
 ) -> None:
     monkeypatch.setattr(watch, "is_without_events", lambda _directory: True)
     write_skill(tmp_path / "a")
-    source = DirectorySource([tmp_path])
+    source = scanned([tmp_path])
     async with watching(source) as until:
         write_skill(tmp_path / "b")
         await until(lambda: names(source) == ["a", "b"])
@@ -134,7 +136,7 @@ async def test_a_refusal_of_the_operating_system_ends_in_looking_with_one_warnin
 
     monkeypatch.setattr("watchfiles.watch", refuse)
     write_skill(tmp_path / "a")
-    source = DirectorySource([tmp_path])
+    source = scanned([tmp_path])
     async with watching(source) as until:
         write_skill(tmp_path / "b")
         await until(lambda: names(source) == ["a", "b"])

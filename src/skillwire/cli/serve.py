@@ -47,6 +47,7 @@ def serve(options: ServeOptions) -> None:
 
     index = scan_cache_directory() if options.scan_index else None
     source = DirectorySource(options.paths, allow_oversize=options.allow_oversize, index=index)
+    source.scan()
     _summarize(source, strict=options.strict)
     server = SkillServer(
         source,

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import anyio
 import anyio.abc
-import anyio.to_thread
 
 from skillwire.catalog.registry import RegisteredSkill, Registry
 from skillwire.errors import (
@@ -29,7 +28,6 @@ from skillwire.host.config.server import ServerConfig
 from skillwire.host.directories import LocalDirectory
 from skillwire.host.events import EventKind
 from skillwire.host.intake import Intake
-from skillwire.host.loader import SkillSource
 from skillwire.host.mentions import mentioned_skills
 from skillwire.host.sessions import Connection, Status
 from skillwire.host.styles.base import Style
@@ -40,6 +38,7 @@ from skillwire.limits import Limits
 from skillwire.skill.drafts import Dialect
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri, parse_uri, skill_root
+from skillwire.sources.base import Source
 from skillwire.sources.command_files import CommandFiles
 from skillwire.sources.directory.source import DirectorySource
 from skillwire.sources.mcp import McpSource
@@ -84,7 +83,7 @@ class Discovery:
         self._style = style
         self._limits = limits
         self._connections: dict[Origin, Connection] = {}
-        self._sources: dict[Origin, SkillSource] = {}
+        self._sources: dict[Origin, Source] = {}
         self._listed: dict[Origin, anyio.Event] = {}
         self._mentioned: dict[Origin, dict[SkillUri, SkillEntry]] = {}
         self._reasons: dict[Origin, str] = {}
@@ -135,8 +134,12 @@ class Discovery:
             return
         for directory in self._directories:
             source = self._sources.get(directory.origin)
-            if isinstance(source, DirectorySource | CommandFiles) and await source.rescan():
-                self._intake.take(directory.origin, await source.list_entries())
+            if source is None:
+                continue
+            before = await source.list_entries()
+            await source.refresh()
+            if (entries := await source.list_entries()) is not before:
+                self._intake.take(directory.origin, entries)
 
     async def look_up(self, uri: SkillUri, origin: Origin) -> RegisteredSkill:
         """Ask a server for a skill that it may not list (LST-3)."""
@@ -144,7 +147,7 @@ class Discovery:
         self._intake.take_one(origin, entry)
         return self._registry.find_uri(uri, origin.label)
 
-    def source(self, origin: Origin) -> SkillSource:
+    def source(self, origin: Origin) -> Source:
         source = self._sources.get(origin)
         if source is None:
             raise SourceError(f"{origin} is not part of this host")
@@ -157,11 +160,7 @@ class Discovery:
     def path_of(self, skill: RegisteredSkill) -> str:
         """Where a local skill's file is on disk; empty for a server's."""
         source = self._sources.get(skill.origin)
-        if isinstance(source, CommandFiles):
-            return source.path_of(skill.uri)
-        if isinstance(source, DirectorySource) and skill.uri in source.snapshot.files:
-            return source.snapshot.files[skill.uri].path
-        return ""
+        return "" if source is None else source.local_path(skill.uri) or ""
 
     def set_switches(self, gates: Switches) -> tuple[Origin, ...]:
         """Close and open gates. The slots behind closed ones are empty when this returns.
@@ -278,10 +277,10 @@ class Discovery:
     async def _list_again(self, connection: Connection, afresh: bool = True) -> None:
         origin = Origin.mcp(connection.label)
         source = self._sources[origin]
-        if not isinstance(source, McpSource) or self._intake.gates.closed_for(origin):
+        if self._intake.gates.closed_for(origin):
             return
         if afresh:
-            source.expire()
+            await source.refresh()
         try:
             listed = await self._listing(source, origin)
             self._intake.take(origin, _with(listed, self._mentioned.get(origin, {})))
@@ -291,7 +290,7 @@ class Discovery:
         except SkillwireError as error:
             self._intake.tell(EventKind.FAILURE, f"{origin} gave no listing: {error}", origin)
 
-    async def _listing(self, source: McpSource, origin: Origin) -> Sequence[SkillEntry]:
+    async def _listing(self, source: Source, origin: Origin) -> Sequence[SkillEntry]:
         """A server's listing, in no more time than the style gives it."""
         seconds = self._style.listing_seconds
         try:
@@ -303,7 +302,7 @@ class Discovery:
             ) from None
 
     async def _look_up_mentioned(
-        self, connection: Connection, source: McpSource, listed: Collection[SkillUri]
+        self, connection: Connection, source: Source, listed: Collection[SkillUri]
     ) -> bool:
         """Confirm the skills that a server's instructions name, with that server alone (LST-3, SEC-3)."""
         origin = Origin.mcp(connection.label)
@@ -323,14 +322,13 @@ class Discovery:
         return confirmed != before
 
     async def _walk(self, directory: LocalDirectory) -> None:
+        source: Source
+        if directory.layer is Layer.COMMANDS:
+            source = CommandFiles(directory.path, limits=self._limits)
+        else:
+            source = DirectorySource([directory.path], limits=self._limits)
         try:
-            source = await anyio.to_thread.run_sync(
-                lambda: (
-                    CommandFiles(directory.path, limits=self._limits)
-                    if directory.layer is Layer.COMMANDS
-                    else DirectorySource([directory.path], limits=self._limits)
-                )
-            )
+            await source.open()
         except SkillwireError as error:
             self._intake.tell(EventKind.FAILURE, str(error), directory.origin)
             return

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import Final
 
 import anyio
 
@@ -30,9 +30,7 @@ from skillwire.host.cache import SkillCache
 from skillwire.limits import Limits
 from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.uris import SKILL_FILE, SkillUri
-from skillwire.sources.command_files import CommandFiles
-from skillwire.sources.directory.source import DirectorySource
-from skillwire.sources.mcp import McpSource
+from skillwire.sources.base import Source
 from skillwire.trust.admission import Ask, require
 from skillwire.trust.approval import Grants, Reason, ResourceSet, difference, resource_set, seen_set
 from skillwire.trust.directory import DirectoryView, filter_directory, listed_children
@@ -48,7 +46,6 @@ from skillwire.trust.verify import (
     verify_skill_md,
 )
 
-SkillSource: TypeAlias = DirectorySource | CommandFiles | McpSource
 _STALE: Final = (VerificationError, FormatError)
 # A listed file that is not there is a sign of a stale entry too.
 _STALE_FILE: Final = (*_STALE, SkillNotFound)
@@ -72,7 +69,7 @@ class Loader:
         self,
         *,
         registry: Registry,
-        source_of: Callable[[Origin], SkillSource],
+        source_of: Callable[[Origin], Source],
         take_fresh: Callable[[Origin, SkillEntry], None],
         consent: Approver,
         cache: SkillCache,
@@ -211,7 +208,7 @@ class Loader:
             listed = next(resource for resource in entry.resources if resource.uri == uri)
             if (cached := await self._cache.fetch(origin, uri, listed.digest, keep=keep)) is not None:
                 return cached, True
-        return await source.read(uri), False
+        return (await source.read(uri)).data, False
 
     async def _refresh(self, skill: RegisteredSkill, error: SkillwireError) -> RegisteredSkill:
         """The skill with a fresh entry (step 6), or the error again when there is none to be had."""

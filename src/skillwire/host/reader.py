@@ -81,7 +81,7 @@ class ResourceReader:
             file = await self._loader.read(owner.key, uri)
             return self._style.file_text(file, owner.handle, self._showing)
         # 3. Anything else is a server's text: fenced, and no skill.
-        data = await self._discovery.source(origin).read(uri)
+        data = (await self._discovery.source(origin).read(uri)).data
         try:
             shown = data.decode("utf-8")
         except UnicodeDecodeError:

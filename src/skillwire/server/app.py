@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -34,8 +33,8 @@ INSTRUCTIONS = (
 class SkillServer:
     """Serves directories, `prefix=directory` strings or `Source` objects over stdio or HTTP.
 
-    While it runs, changes are seen and told to clients, unless `watch` is off. `legacy_features` are for
-    clients that do not know the extension. With `fast` off, every request goes through the SDK.
+    While it runs, it notifies clients of changes, unless `watch` is off. `legacy_features` are for clients
+    that do not know the extension. With `fast` off, every request goes through the SDK.
     """
 
     def __init__(
@@ -90,7 +89,7 @@ class SkillServer:
         """Serve one client over standard input and output until it goes away."""
         # Watched without the SDK: the lane may answer long before the SDK's server runs.
         watch = self._offer.watch
-        async with nullcontext() if watch is None else watch.running_soon():
+        async with self.library.opened() if watch is None else watch.running_soon():
             await serve_stdio(self._lane, self._sdk_session)
 
     def http_app(
@@ -103,7 +102,7 @@ class SkillServer:
         return http_app(
             self._lane,
             lambda: self.low_level,
-            around=nullcontext if watch is None else watch.running_soon,
+            around=self.library.opened if watch is None else watch.running_soon,
             allowed_hosts=allowed_hosts,
             token=token,
             stateless=stateless,

@@ -19,6 +19,7 @@ from skillwire.server.legacy.features import LegacyFeatures
 from skillwire.server.library import SkillLibrary
 from skillwire.server.offer import Offer
 from skillwire.server.service import LISTEN, SETTINGS, SkillService
+from skillwire.server.watcher import with_lifespan
 from skillwire.sources.base import Source
 from skillwire.sources.directory.roots import Root
 from skillwire.wire.v1 import EXTENSION_ID
@@ -39,9 +40,9 @@ def add_skills(
 ) -> SkillLibrary:
     """Serve skills from `server`, a low-level `Server`, an `MCPServer` or a FastMCP server.
 
-    Sources are directories, `prefix=directory` strings or `Source` objects. While the server runs, changes
-    are seen and told to clients, unless `watch` is off. `legacy_features` are for clients that do not
-    know the extension.
+    Sources are directories, `prefix=directory` strings or `Source` objects. While the server runs,
+    clients are notified of changes, unless `watch` is off. `legacy_features` are for clients that do not know
+    the extension.
     """
     service = SkillService(
         Offer(
@@ -72,8 +73,8 @@ def attach(server: Server[Any], service: SkillService) -> None:
     _attach_listening(server, service, present[LISTEN])
     if service.tools is not None and present.get("tools/list") is None:
         server.get_tool_input_schema = service.tools.schema_of
-    if service.watch is not None:
-        server.lifespan = service.watch.around(server.lifespan)
+    run = service.library.opened if service.watch is None else service.watch.running
+    server.lifespan = with_lifespan(server.lifespan, run)
     server.extensions[EXTENSION_ID] = dict(SETTINGS)
     server.middleware.append(service.on_handshake)
 

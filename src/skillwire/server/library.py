@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from fnmatch import fnmatchcase
 
 from skillwire.errors import SkillNotFound
@@ -11,7 +12,7 @@ from skillwire.server.catalog import Catalog
 from skillwire.server.cursors import Page, cut_page
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri, skill_root, split_uri
-from skillwire.sources.base import DirectoryChild, Problem, PromptSource, Source, Validator
+from skillwire.sources.base import DirectoryChild, Problem, Read, Source
 from skillwire.sources.conflicts import Conflict, Ownership, resolve_conflicts
 
 # GET-1, RD-1: an error names the URI whole, unless it is of a length that nobody reads.
@@ -33,8 +34,33 @@ class SkillLibrary:
         self.page_size = page_size
         self._unlisted = tuple(unlisted)
         self._catalog: Catalog | None = None
-        prompt = [source for source in self.sources if isinstance(source, PromptSource)]
-        self._prompt = prompt if len(prompt) == len(self.sources) else None
+        self._is_open = False
+        self._users = 0
+
+    async def open(self) -> None:
+        """Open every source. A request that comes first does so too."""
+        if not self._is_open:
+            for source in self.sources:
+                await source.open()
+            self._is_open = True
+
+    async def aclose(self) -> None:
+        """Close every source. The next request opens them again."""
+        self._is_open = False
+        for source in self.sources:
+            await source.aclose()
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[None]:
+        """Keep the sources open for the block. The last of several such blocks closes them."""
+        await self.open()
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            if not self._users:
+                await self.aclose()
 
     async def list_skills(self, cursor: str | None, *, listing: str = "skills") -> Page[SkillEntry]:
         """A page of the listing, which may be partial (LST-3). `listing` is what a cursor is good for."""
@@ -50,7 +76,7 @@ class SkillLibrary:
                 continue
         raise SkillNotFound(f"No skill is served at {shown(uri, _SHOWN)}", uri=uri)
 
-    async def read(self, uri: SkillUri) -> bytes:
+    async def read(self, uri: SkillUri) -> Read:
         """The bytes of a file of any skill (RD-1)."""
         for source in await self._sources_of(uri):
             try:
@@ -106,29 +132,23 @@ class SkillLibrary:
 
     async def catalog(self) -> Catalog:
         """Every skill as it is now; the same object while nothing changed."""
+        if not self._is_open:
+            await self.open()
         parts = tuple([await source.list_entries() for source in self.sources])
         kept = self._catalog
         if kept is None or any(new is not old for new, old in zip(parts, kept.parts, strict=True)):
             kept = self._catalog = self._merge(parts)
         return kept
 
-    def catalog_now(self) -> Catalog | None:
-        """The catalog, if it is known without waiting that nothing has changed since it was made."""
+    def current_catalog(self) -> Catalog | None:
+        """The catalog, if it is known without waiting that nothing changed since it was made."""
         kept = self._catalog
-        if kept is None or self._prompt is None:
+        if kept is None:
             return None
-        for source, part in zip(self._prompt, kept.parts, strict=True):
-            if source.entries_now() is not part:
+        for source, part in zip(self.sources, kept.parts, strict=True):
+            if source.current_entries() is not part:
                 return None
         return kept
-
-    def seal(self, uri: SkillUri) -> Validator | None:
-        """What tells later whether the bytes that a read of this file has just given are still those."""
-        kept = self._catalog
-        if kept is None or self._prompt is None:
-            return None
-        owner = 0 if len(self._prompt) == 1 else kept.settled.owner_of(uri)
-        return None if owner is None else self._prompt[owner].seal(uri)
 
     def _merge(self, parts: tuple[Sequence[SkillEntry], ...]) -> Catalog:
         if len(parts) == 1:

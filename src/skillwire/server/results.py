@@ -26,7 +26,7 @@ from skillwire.server.library import SkillLibrary
 from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.media import DIRECTORY, MARKDOWN, media_type
 from skillwire.skill.uris import SCHEME, SKILL_FILE, SkillUri, parse_uri
-from skillwire.sources.base import DirectoryChild
+from skillwire.sources.base import DirectoryChild, Validator
 from skillwire.wire.legacy import is_legacy_resource
 from skillwire.wire.v1 import entry_to_wire
 
@@ -127,26 +127,28 @@ class SkillResults:
             )
         return self._complete({"resourceTemplates": templates}, None, modern)
 
-    async def content_at(self, asked: str) -> JsonObject:
-        """The contents of one file."""
+    async def content_at(self, asked: str) -> tuple[JsonObject, Validator | None]:
+        """The contents of one file, and what tells later whether they are current."""
         with _errors(asked):
             uri = parse_uri(asked)
             if is_legacy_resource(uri):
                 made = self.legacy_resources.content(await self.library.catalog(), uri)
                 if made is not None:
                     media = self.legacy_resources.media_type(uri)
-                    return {"uri": uri, "mimeType": media, "text": made.decode("utf-8")}
-            return file_content(uri, await self.library.read(uri))
+                    return {"uri": uri, "mimeType": media, "text": made.decode("utf-8")}, None
+            read = await self.library.read(uri)
+            return file_content(uri, read.data), read.validator
 
     async def read_resource(self, asked: str, *, modern: bool) -> JsonObject:
-        return self._complete({"contents": [await self.content_at(asked)]}, None, modern)
+        content, _ = await self.content_at(asked)
+        return self._complete({"contents": [content]}, None, modern)
 
     async def _child(self, child: DirectoryChild) -> JsonObject:
         if child.is_directory:
             return {"uri": child.uri, "name": child.name, "mimeType": DIRECTORY}
         if child.name == SKILL_FILE:
             try:
-                return skill_md_resource(await self.library.get_skill(child.uri))
+                return skill_md_resource(await self.library.get_skill(parse_uri(child.uri)))
             except SkillNotFound:
                 pass  # A nested SKILL.md that is no valid skill is plain Markdown.
         resource: JsonObject = {"uri": child.uri, "name": child.name, "mimeType": media_type(child.name)}

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
 
 from skillwire.server.library import SkillLibrary
-from skillwire.sources.base import LiveSource
+from skillwire.sources.base import Source
 from skillwire.sources.directory.watch import wait_until_idle
 
 if TYPE_CHECKING:
@@ -26,11 +26,22 @@ Lifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Any]]
 _log = logging.getLogger(__name__)
 
 
+def with_lifespan(theirs: Lifespan, ours: Callable[[], AbstractAsyncContextManager[None]]) -> Lifespan:
+    """A server's lifespan, with ours inside it."""
+
+    @asynccontextmanager
+    async def both(server: Any) -> AsyncGenerator[Any]:
+        async with theirs(server) as state, ours():
+            yield state
+
+    return both
+
+
 class Watch:
     """Watches every source that can be watched. The announcer comes with the SDK, which may be later."""
 
     def __init__(self, library: SkillLibrary) -> None:
-        self._sources = [source for source in library.sources if isinstance(source, LiveSource)]
+        self._library = library
         self.notifier: Notifier | None = None
         self._turn = anyio.Lock()
         self._runs = 0
@@ -43,7 +54,7 @@ class Watch:
     async def running(self) -> AsyncGenerator[None]:
         """Watch until the block ends."""
         failure: Exception | None = None
-        async with anyio.create_task_group() as tasks:
+        async with self._library.opened(), anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch)
             self._runs += 1
             try:
@@ -59,24 +70,15 @@ class Watch:
     @asynccontextmanager
     async def running_soon(self) -> AsyncGenerator[None]:
         """The same on asyncio, once the process is idle, so that the first responses do not wait for it."""
-        task = asyncio.create_task(self._watch_soon())
-        self._runs += 1
-        try:
-            yield
-        finally:
-            self._runs -= 1
-            task.cancel()
-            await asyncio.wait([task])
-
-    def around(self, theirs: Lifespan) -> Lifespan:
-        """A server's lifespan, with the watch in it."""
-
-        @asynccontextmanager
-        async def both(server: Any) -> AsyncGenerator[Any]:
-            async with theirs(server) as state, self.running():
-                yield state
-
-        return both
+        async with self._library.opened():
+            task = asyncio.create_task(self._watch_soon())
+            self._runs += 1
+            try:
+                yield
+            finally:
+                self._runs -= 1
+                task.cancel()
+                await asyncio.wait([task])
 
     async def _watch_soon(self) -> None:
         await wait_until_idle(asyncio.sleep)
@@ -99,11 +101,13 @@ class Watch:
             # From here on: what differs later from what there is now is news.
             await changed()
 
-            async def follow(source: LiveSource) -> None:
+            async def follow(source: Source) -> None:
                 try:
-                    await source.watch(changed)
+                    async with aclosing(source.changes()) as changes:
+                        async for _ in changes:
+                            await changed()
                 except Exception as error:  # It costs the watch, never the server.
                     _log.error("changes are no longer seen: %s", error)
 
-            for source in self._sources:
+            for source in self._library.sources:
                 tasks.start_soon(follow, source)

@@ -1,21 +1,26 @@
-"""Source: the protocol that every place of origin keeps."""
+"""Source: the one protocol through which server and host get skills, wherever they come from."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol
 
+from skillwire.errors import SkillNotFound
 from skillwire.issues import Issue
-from skillwire.skill.entries import SkillEntry
-from skillwire.skill.uris import SkillUri, shown_uri
+from skillwire.skill.entries import DYNAMIC, NO_SIZE, SkillEntry
+from skillwire.skill.uris import SkillUri, child_uri, is_inside, path_below, shown_uri
+
+# Beyond this, listing everything again costs less than asking for each.
+_MOST_CHANGES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that a source had to leave out, with the reasons.
+    """Something that a source left out, with the reasons.
 
-    `place` is a path or a URI as it is; `str` makes it fit to be shown.
+    `place` is a path or a URI as it was found; `str` makes it safe to print.
     """
 
     place: str
@@ -27,67 +32,146 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryChild:
-    """One direct child of a directory. `size` is known for listed files, `None` for directories."""
+    """One direct child of a directory. `size` is known for listed files, `None` for directories.
 
-    uri: SkillUri
+    `uri` is text as the source gave it: what a remote server says here is checked before it is used (SEC-10).
+    """
+
+    uri: str
     name: str
     is_directory: bool
     size: int | None = None
 
 
+class Validator(Protocol):
+    """Tells whether the bytes of an earlier read are still current."""
+
+    def is_fresh(self) -> bool:
+        """False as soon as there is any doubt. Must not block."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The bytes of a file, and what can tell later whether they are still current.
+
+    Without a validator, the bytes are good for this one read and are never served from a cache.
+    """
+
+    data: bytes
+    validator: Validator | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something that a client could see has changed.
+
+    `uri` is that of the `SKILL.md` of the one skill that changed. `None` means that the listing itself
+    changed: skills were added or removed, or any number of them changed at once.
+    """
+
+    uri: SkillUri | None = None
+
+
 class Source(Protocol):
     """Skills from one place.
 
-    `list_entries` gives the same object again while nothing changed, so that a caller may keep what it
-    derived from it. Whoever reads gets bytes that match the entry held at that moment.
+    To serve skills of your own, subclass `Source` and write `list_entries` and `read`; everything else has a
+    default. Add `get_entry` if you serve skills that are not listed, and `changes` if you can tell when
+    something changed. An object that is not a subclass works too if it has all of these methods.
+
+    `list_entries` returns the same object for as long as nothing changed, so that callers can cache what they
+    derive from it. The bytes of a read match the entry that is current at that moment.
     """
 
+    async def open(self) -> None:
+        """Prepare for use: scan, connect. Called before anything else, and again after `aclose`.
+
+        Constructors open nothing, so that making a source neither blocks nor fails.
+        """
+
+    async def aclose(self) -> None:
+        """Release what `open` acquired."""
+
+    @abstractmethod
     async def list_entries(self) -> Sequence[SkillEntry]:
-        """Every skill, in the order of their URIs."""
+        """Every listed skill, sorted by URI."""
         ...
 
-    async def get_entry(self, uri: SkillUri) -> SkillEntry:
-        """The skill whose `SKILL.md` is at this URI, or `SkillNotFound`."""
-        ...
-
-    async def read(self, uri: SkillUri) -> bytes:
+    @abstractmethod
+    async def read(self, uri: SkillUri) -> Read:
         """The bytes of a file, or `SkillNotFound`."""
         ...
 
+    async def get_entry(self, uri: SkillUri) -> SkillEntry:
+        """The current entry of the skill whose `SKILL.md` is at this URI, or `SkillNotFound`."""
+        for entry in await self.list_entries():
+            if entry.uri == uri:
+                return entry
+        raise SkillNotFound(f"No skill is served at {shown_uri(uri)}", uri=uri)
+
     async def read_directory(self, uri: SkillUri) -> Sequence[DirectoryChild]:
-        """The direct children of a directory, or `SkillNotFound`."""
-        ...
+        """The direct children of a directory, sorted by URI, or `SkillNotFound`."""
+        children = listed_directory(await self.list_entries(), uri)
+        if not children:
+            raise SkillNotFound(f"No directory is served at {shown_uri(uri)}", uri=uri)
+        return children
+
+    async def changes(self) -> AsyncGenerator[Change]:
+        """Each change that a client could see, from now on. The default ends at once: nothing ever changes.
+
+        Iterate it in one task and close it there, with `contextlib.aclosing`.
+        """
+        return
+        yield
+
+    def current_entries(self) -> Sequence[SkillEntry] | None:
+        """What `list_entries` would return, if that is known without waiting; otherwise `None`.
+
+        A server caches responses only while this returns the same object.
+        """
+        return None
+
+    async def refresh(self) -> None:
+        """Look at the place again, so that the next `list_entries` is current whatever was cached."""
 
     def problems(self) -> Sequence[Problem]:
-        """What was left out, and why."""
-        ...
+        """What was left out when the skills were last listed, and why."""
+        return ()
+
+    def local_path(self, uri: SkillUri) -> str | None:
+        """The path of a file on this machine, where it has one."""
+        return None
 
 
-@runtime_checkable
-class LiveSource(Source, Protocol):
-    """A source that can say when its skills have changed."""
+def changes_between(before: Sequence[SkillEntry], after: Sequence[SkillEntry]) -> tuple[Change, ...]:
+    """The changes from one listing to the next: one per skill, or one for all where that says as much.
 
-    async def watch(self, changed: Callable[[], Awaitable[None]]) -> None:
-        """Call `changed` after each change that a client could see, until cancelled."""
-        ...
+    Skills that came or went, other frontmatter, or nothing that an entry shows: the listing changed.
+    """
+    if len(before) != len(after):
+        return (Change(),)
+    changed: list[Change] = []
+    for was, now in zip(before, after, strict=True):
+        if was is now or was == now:
+            continue
+        if was.uri != now.uri or was.frontmatter != now.frontmatter or len(changed) == _MOST_CHANGES:
+            return (Change(),)
+        changed.append(Change(now.uri))
+    return tuple(changed) or (Change(),)
 
 
-class Validator(Protocol):
-    """Tells whether a file still has the bytes that it had when it was read."""
-
-    def is_fresh(self) -> bool:
-        """False as soon as there is any doubt."""
-        ...
-
-
-@runtime_checkable
-class PromptSource(Source, Protocol):
-    """A source that can tell without waiting whether an answer that it gave before still stands."""
-
-    def entries_now(self) -> Sequence[SkillEntry]:
-        """What `list_entries` would give."""
-        ...
-
-    def seal(self, uri: SkillUri) -> Validator | None:
-        """A seal on the bytes that a read has just given; `None` when nothing can vouch for them."""
-        ...
+def listed_directory(entries: Sequence[SkillEntry], uri: SkillUri) -> tuple[DirectoryChild, ...]:
+    """The direct children of a directory according to the entries; empty where there is no directory."""
+    children: dict[SkillUri, DirectoryChild] = {}
+    for entry in entries:
+        files = [(entry.uri, NO_SIZE)]
+        if entry.resources is not DYNAMIC:
+            files = [(file.uri, file.size) for file in entry.resources]
+        for file, size in files:
+            if is_inside(file, uri):
+                name, *deeper = path_below(file, uri)
+                child = child_uri(uri, name)
+                known = None if deeper or size == NO_SIZE else size
+                children[child] = DirectoryChild(child, name, bool(deeper), known)
+    return tuple(children[child] for child in sorted(children))

@@ -22,7 +22,7 @@ from skillwire.skill.drafts import Dialect, Draft
 from skillwire.skill.entries import SkillEntry, SkillResource
 from skillwire.skill.frontmatter import parse_skill_md
 from skillwire.skill.uris import SKILL_FILE, SkillUri, make_uri, shown_uri
-from skillwire.sources.base import DirectoryChild, Problem
+from skillwire.sources.base import Problem, Read, Source
 from skillwire.wire.legacy import reason
 
 _SUFFIX: Final = ".md"
@@ -35,43 +35,46 @@ class _Command:
     path: Path
 
 
-class CommandFiles:
+class CommandFiles(Source):
     """The `*.md` files of a commands folder."""
 
     def __init__(self, folder: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> None:
         self._folder = Path(folder)
         self._limits = limits
         self._commands: dict[SkillUri, _Command] = {}
+        self._entries: tuple[SkillEntry, ...] = ()
         self._problems: tuple[Problem, ...] = ()
-        if not self._folder.is_dir():
-            raise SourceError(f"{self._folder} is not a directory of command files")
-        self._scan()
+        self._is_open = False
+
+    async def open(self) -> None:
+        await self.refresh()
+        self._is_open = True
+
+    async def aclose(self) -> None:
+        self._is_open = False
 
     async def list_entries(self) -> Sequence[SkillEntry]:
-        return [command.entry for _, command in sorted(self._commands.items())]
+        if not self._is_open:
+            await self.open()
+        return self._entries
 
     async def get_entry(self, uri: SkillUri) -> SkillEntry:
-        await self.rescan()
+        await self.refresh()
         return self._command(uri).entry
 
-    async def read(self, uri: SkillUri) -> bytes:
-        return await anyio.to_thread.run_sync(_read, self._command(uri).path, self._limits.bytes_per_skill)
+    async def read(self, uri: SkillUri) -> Read:
+        await self.list_entries()
+        path = self._command(uri).path
+        return Read(await anyio.to_thread.run_sync(_read, path, self._limits.bytes_per_skill))
 
-    async def read_directory(self, uri: SkillUri) -> Sequence[DirectoryChild]:
-        raise SkillNotFound(f"No directory is served at {shown_uri(uri)}", uri=uri)
-
-    async def rescan(self) -> bool:
-        """Look at the files again; true when something changed."""
-        before = {uri: command.entry for uri, command in self._commands.items()}
+    async def refresh(self) -> None:
         await anyio.to_thread.run_sync(self._scan)
-        return before != {uri: command.entry for uri, command in self._commands.items()}
 
     def problems(self) -> Sequence[Problem]:
         return self._problems
 
-    def path_of(self, uri: SkillUri) -> str:
-        """Where the file is, or nothing."""
-        return str(self._commands[uri].path) if uri in self._commands else ""
+    def local_path(self, uri: SkillUri) -> str | None:
+        return str(self._commands[uri].path) if uri in self._commands else None
 
     def _command(self, uri: SkillUri) -> _Command:
         if uri not in self._commands:
@@ -79,6 +82,8 @@ class CommandFiles:
         return self._commands[uri]
 
     def _scan(self) -> None:
+        if not self._folder.is_dir():
+            raise SourceError(f"{self._folder} is not a directory of command files")
         commands: dict[SkillUri, _Command] = {}
         problems: list[Problem] = []
         root = self._folder.resolve()
@@ -100,6 +105,9 @@ class CommandFiles:
                 continue
             commands[entry.uri] = _Command(entry, path)
         self._commands, self._problems = commands, tuple(problems)
+        entries = tuple(command.entry for _, command in sorted(commands.items()))
+        if entries != self._entries:
+            self._entries = entries
 
 
 def _entry(path: tuple[str, ...], data: bytes, limits: Limits) -> SkillEntry:

@@ -22,7 +22,7 @@ from skillwire.skill.entries import DYNAMIC, SkillEntry, SkillResource
 from skillwire.skill.fields import field_issues
 from skillwire.skill.frontmatter import parse_skill_md
 from skillwire.skill.uris import SKILL_FILE, SkillUri, child_uri, is_inside, make_uri, path_below, shown_uri
-from skillwire.sources.base import DirectoryChild, Problem
+from skillwire.sources.base import DirectoryChild, Problem, Read, Source
 
 SkillFiles: TypeAlias = Mapping[str, str | bytes] | str
 Maker: TypeAlias = Callable[[], SkillFiles | Awaitable[SkillFiles]]
@@ -53,7 +53,7 @@ class _Recipe:
         return child_uri(self.root, SKILL_FILE)
 
 
-class FunctionSource:
+class FunctionSource(Source):
     """Skills made by functions. Decorate each with `static` or `dynamic` and the skill's path."""
 
     def __init__(self) -> None:
@@ -90,12 +90,12 @@ class FunctionSource:
                 return (await self._make(recipe)).entry
         raise SkillNotFound(f"No skill is served at {shown_uri(uri)}", uri=uri)
 
-    async def read(self, uri: SkillUri) -> bytes:
+    async def read(self, uri: SkillUri) -> Read:
         for recipe in self._recipes.values():
             if is_inside(uri, recipe.root):
                 made = await self._make(recipe)
                 if uri in made.files:
-                    return made.files[uri]
+                    return Read(made.files[uri])
         raise SkillNotFound(f"No file is served at {shown_uri(uri)}", uri=uri)
 
     async def read_directory(self, uri: SkillUri) -> Sequence[DirectoryChild]:

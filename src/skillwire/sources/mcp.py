@@ -17,7 +17,7 @@ from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri, is_inside, parse_uri, shown_uri
-from skillwire.sources.base import Problem
+from skillwire.sources.base import DirectoryChild, Problem, Read, Source
 from skillwire.sources.legacy import Asker, list_legacy
 from skillwire.sources.peek import with_peeks
 from skillwire.wire.declaration import Declaration
@@ -53,7 +53,7 @@ class _Listing:
     good_until: float
 
 
-class McpSource:
+class McpSource(Source):
     """Skills of one server, in whichever dialect it speaks.
 
     `accept_drafts` takes entries that list no files, as a draft had them; `bare_scan` takes resources that
@@ -94,8 +94,8 @@ class McpSource:
                 self._listing = await self._ask_for_all()
             return self._listing.entries
 
-    def expire(self) -> None:
-        """Ask again next time, whatever the server said about keeping the answer."""
+    async def refresh(self) -> None:
+        """Ask again next time, whatever the server said about caching its listing."""
         self._listing = None
 
     def problems(self) -> Sequence[Problem]:
@@ -113,9 +113,9 @@ class McpSource:
             raise
         return single_entry(answer, uri, accept_drafts=self._accept_drafts, limits=self._limits)
 
-    async def read(self, uri: SkillUri) -> bytes:
-        """The bytes of one resource, unverified. Only `trust/verify.py` makes more of them."""
-        return await self._read(uri, self._spelling(uri))
+    async def read(self, uri: SkillUri) -> Read:
+        """The bytes of one resource, unverified: `trust/verify.py` checks them."""
+        return Read(await self._read(uri, self._spelling(uri)))
 
     async def _read(self, uri: SkillUri, spelling: str) -> bytes:
         try:
@@ -134,13 +134,13 @@ class McpSource:
             )
         return data
 
-    async def read_directory(self, uri: SkillUri) -> Sequence[WireChild]:
+    async def read_directory(self, uri: SkillUri) -> Sequence[DirectoryChild]:
         """What the server says lies in a directory. The held entry decides what may be shown (VER-4)."""
         declaration = self._require_declaration()
         if not declaration.directory_read:
             # CAP-3: never asked of a server that did not offer it.
             raise SourceError(f"{self._label} does not offer directory reads")
-        children: list[WireChild] = []
+        children: list[DirectoryChild] = []
         cursor: str | None = None
         paging = PageLimits(self._limits)
         while True:
@@ -154,7 +154,7 @@ class McpSource:
                         f"{self._label} has no directory at {shown_uri(uri)}", uri=uri
                     ) from None
                 raise
-            children.extend(page.children)
+            children.extend(map(_child, page.children))
             if self._is_last(paging, page.next_cursor, len(page.children)):
                 return children
             cursor = page.next_cursor
@@ -215,7 +215,7 @@ class McpSource:
 
     async def _listed_again(self, uri: SkillUri) -> SkillEntry:
         """An older dialect has no way to ask for one skill: its whole listing is read again."""
-        self.expire()
+        await self.refresh()
         for entry in await self.list_entries():
             if entry.uri == uri:
                 return entry
@@ -252,6 +252,10 @@ class McpSource:
         if declaration is None:
             raise SourceError(f"{self._label} does not declare the skills extension")
         return declaration
+
+
+def _child(child: WireChild) -> DirectoryChild:
+    return DirectoryChild(child.uri, child.uri.rpartition("/")[2], child.is_directory)
 
 
 def _listed_twice(uri: SkillUri) -> Issue:

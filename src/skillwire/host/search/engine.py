@@ -27,13 +27,14 @@ from skillwire.limits import Limits
 from skillwire.skill.digests import Digest
 from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.uris import SKILL_FILE, SkillUri
+from skillwire.sources.base import Read
 from skillwire.text import SafeLine, clean_line, clean_text
 from skillwire.trust.origin import Origin
 from skillwire.trust.verify import check_entry, verify_skill_md
 
 
 class _Readable(Protocol):
-    def read(self, uri: SkillUri) -> Awaitable[bytes]: ...
+    def read(self, uri: SkillUri) -> Awaitable[Read]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +154,7 @@ class SkillSearch:
         if self._wanted_digest(skill) is None:
             return ""
         try:
-            data = await self._source_of(skill.origin).read(skill.uri)
+            data = (await self._source_of(skill.origin).read(skill.uri)).data
         except SkillwireError:
             return ""
         return self._text(skill, data)

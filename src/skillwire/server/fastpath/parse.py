@@ -22,7 +22,6 @@ from skillwire.server.fastpath.cache import ResponseCache
 from skillwire.server.legacy.features import LegacyFeatures
 from skillwire.server.results import SkillResults
 from skillwire.skill.entries import SkillEntry
-from skillwire.skill.uris import parse_uri
 from skillwire.sources.base import Validator
 from skillwire.wire.v1 import (
     DIRECTORY_READ_SETTING,
@@ -98,7 +97,7 @@ class CachedResponse:
     method: bytes
     name: bytes | None
     catalog: Catalog
-    seal: Validator | None
+    validator: Validator | None
 
     def to(self, id_json: bytes) -> bytes:
         """The whole answer to a request with this id."""
@@ -151,8 +150,8 @@ class FastPath:
         kept = self._kept.get(key)
         if kept is None:
             return None
-        if kept.catalog is self._answers.library.catalog_now() and (
-            kept.seal is None or kept.seal.is_fresh()
+        if kept.catalog is self._answers.library.current_catalog() and (
+            kept.validator is None or kept.validator.is_fresh()
         ):
             return id_json, kept
         self._kept.drop(key)
@@ -201,47 +200,45 @@ class FastPath:
         library = self._answers.library
         try:
             catalog = await self._answers.catalog()
-            result = await self._result(request)
+            result, validator = await self._result(request)
         except Refusal:
             return None
         if result is None:
             return None
         tail = b',"result":' + result + self._stamp + b"}}"
         # What changed meanwhile may or may not be in this answer.
-        if request.key and library.catalog_now() is catalog:
-            self._keep(request, tail, catalog)
+        if request.key and library.current_catalog() is catalog:
+            self._keep(request, tail, catalog, validator)
         return _HEAD + request.id_json + tail
 
-    def _keep(self, request: FastRequest, tail: bytes, catalog: Catalog) -> None:
-        """Keep an answer that can be known to stand. Pages are large and cut quickly: they are not kept."""
-        seal: Validator | None = None
+    def _keep(self, request: FastRequest, tail: bytes, catalog: Catalog, validator: Validator | None) -> None:
+        """Cache a response that can be validated later. Pages are large and quick to make: they are not."""
         if request.method == METHOD_READ:
-            seal = self._answers.library.seal(parse_uri(request.uri or ""))
-            if seal is None:
+            if validator is None:
                 return
         elif request.method not in (METHOD_GET, METHOD_DISCOVER):
             return
-        kept = CachedResponse(tail, request.method.encode("ascii"), request.name, catalog, seal)
+        kept = CachedResponse(tail, request.method.encode("ascii"), request.name, catalog, validator)
         self._kept.put(request.key, kept, len(tail))
 
-    async def _result(self, request: FastRequest) -> bytes | None:
-        """The result without its closing brace."""
+    async def _result(self, request: FastRequest) -> tuple[bytes | None, Validator | None]:
+        """The result without its closing brace, and the validator of what was read."""
         answers, uri = self._answers, request.uri or ""
         match request.method:
             case "skills/list":
                 page = await answers.page_of_skills(request.cursor)
                 entries = b",".join([self._entry(entry) for entry in page.items])
-                return b'{"skills":[' + entries + b"]" + _rest(answers.closing(page.next_cursor))
+                return b'{"skills":[' + entries + b"]" + _rest(answers.closing(page.next_cursor)), None
             case "skills/get":
                 entry = await answers.entry_at(uri)
-                return b'{"skill":' + self._entry(entry) + _rest(answers.closing(None))
+                return b'{"skill":' + self._entry(entry) + _rest(answers.closing(None)), None
             case "resources/read":
-                content = _content(await answers.content_at(uri))
-                return b'{"contents":[' + content + b"]" + _rest(answers.closing(None))
+                content, validator = await answers.content_at(uri)
+                return b'{"contents":[' + _content(content) + b"]" + _rest(answers.closing(None)), validator
             case "resources/directory/read":
-                return _encode(await answers.read_directory(uri, request.cursor, modern=True))[:-1]
+                return _encode(await answers.read_directory(uri, request.cursor, modern=True))[:-1], None
             case _:
-                return self._discovery
+                return self._discovery, None
 
     def _entry(self, entry: SkillEntry) -> bytes:
         kept = self._entries.get(entry.uri)

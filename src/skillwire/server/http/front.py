@@ -96,10 +96,14 @@ async def _say_well(scope: Scope, send: Send) -> None:
 
 async def _lifespan(behind: LazyApp, receive: Receive, send: Send) -> None:
     """Keep the application behind alive between start-up and shutdown."""
-    stopping = asyncio.Event()
+    stopping, started = asyncio.Event(), asyncio.Event()
     await receive()
-    living = asyncio.ensure_future(behind.live(stopping))
-    await asyncio.sleep(0)  # Let it stand before the first request comes.
+    living = asyncio.ensure_future(behind.live(stopping, started))
+    starting = asyncio.ensure_future(started.wait())
+    await asyncio.wait({living, starting}, return_when=asyncio.FIRST_COMPLETED)
+    starting.cancel()
+    if living.done():
+        await living  # Raises what kept it from opening.
     await send({"type": "lifespan.startup.complete"})
     await receive()
     stopping.set()

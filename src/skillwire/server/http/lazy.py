@@ -36,13 +36,14 @@ class LazyApp:
         self._needed = asyncio.Event()
         self._ready: asyncio.Future[LifespanApp] | None = None
 
-    async def live(self, stopping: asyncio.Event) -> None:
+    async def live(self, stopping: asyncio.Event, started: asyncio.Event) -> None:
         """Wait until the application is needed, open it, and close it when the server stops."""
         async with self._around():
-            await self._live(stopping)
+            self._ready = asyncio.get_running_loop().create_future()
+            started.set()
+            await self._live(self._ready, stopping)
 
-    async def _live(self, stopping: asyncio.Event) -> None:
-        self._ready = asyncio.get_running_loop().create_future()
+    async def _live(self, ready: asyncio.Future[LifespanApp], stopping: asyncio.Event) -> None:
         needed = asyncio.ensure_future(self._needed.wait())
         stopped = asyncio.ensure_future(stopping.wait())
         try:
@@ -52,11 +53,11 @@ class LazyApp:
             try:
                 app = await asyncio.to_thread(self._load)
                 async with app.lifespan():
-                    self._ready.set_result(app)
+                    ready.set_result(app)
                     await stopped
             except Exception as error:
-                if not self._ready.done():
-                    self._ready.set_exception(error)
+                if not ready.done():
+                    ready.set_exception(error)
                 raise
         finally:
             needed.cancel()

@@ -114,7 +114,7 @@ class SkillTools:
         uri = skill_root(entry.uri)
         for segment in _argument(arguments, "path").removeprefix("./").split("/"):
             uri = child_uri(uri, segment)
-        content = file_content(uri, await self._library.read(uri))
+        content = file_content(uri, (await self._library.read(uri)).data)
         text = content.get("text")
         return _text(text) if isinstance(text, str) else {"type": "resource", "resource": content}
 
@@ -159,7 +159,7 @@ class SkillTools:
 
 async def skill_text(library: SkillLibrary, entry: SkillEntry, *, limits: Limits = DEFAULT_LIMITS) -> str:
     """The `SKILL.md` of a skill as it is, below a line that says what it is and which files are beside it."""
-    data = await library.read(entry.uri)
+    data = (await library.read(entry.uri)).data
     # The entry that fits these bytes: reading may have found a newer one.
     entry = await library.get_skill(entry.uri)
     root = skill_root(entry.uri)

@@ -139,8 +139,8 @@ class FileValidator:
             return False
 
 
-def seal(record: FileRecord) -> FileValidator | None:
-    """A seal on a file that was read a moment ago and hashed to its record; `None` for one just written."""
+def validator_for(record: FileRecord) -> FileValidator | None:
+    """A validator for a file just read and hashed to its record; `None` if it was written a moment ago."""
     # Elsewhere no time tells of a change that somebody hides by setting the other one back.
     if os.name != "posix" or max(record.modified, record.changed) > time.time_ns() - _COARSEST_NS:
         return None

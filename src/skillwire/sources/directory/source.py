@@ -7,11 +7,12 @@ it differs from the entry, the skill is walked anew and published before the ans
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Final
 
@@ -24,9 +25,9 @@ from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.membership import belongs_to_skill
 from skillwire.skill.uris import SkillUri, is_inside, path_below, shown_uri, skill_root
-from skillwire.sources.base import DirectoryChild, Problem
+from skillwire.sources.base import Change, DirectoryChild, Problem, Read, Source, changes_between
 from skillwire.sources.conflicts import Conflict, resolve_conflicts
-from skillwire.sources.directory.files import FileRecord, FileValidator, hash_file, is_passing, seal
+from skillwire.sources.directory.files import FileRecord, FileValidator, hash_file, is_passing, validator_for
 from skillwire.sources.directory.gc_pause import collector_paused
 from skillwire.sources.directory.rescan import Start, concerns_skills, start_of, starts_for
 from skillwire.sources.directory.roots import Root, parse_root
@@ -46,10 +47,12 @@ _TAKEN: Final = "uri-taken"
 # Long enough for a client's first questions, short enough that hardly any server ends before.
 _SAVE_AFTER_SECONDS: Final = 2
 
+_EMPTY: Final = Snapshot((), ())
+
 _log = logging.getLogger(__name__)
 
 
-class DirectorySource:
+class DirectorySource(Source):
     """Skills found at any depth below one or more directories.
 
     With `index`, a folder, what the scan finds is kept there for the next start, by `save_index`, and a start
@@ -64,21 +67,53 @@ class DirectorySource:
         allow_oversize: bool = False,
         index: str | Path | None = None,
     ) -> None:
-        self._roots = tuple(parse_root(root) for root in roots)
+        self._given = tuple(roots)
+        self._roots: tuple[Root, ...] = ()
         self._limits = limits
         self._allow_oversize = allow_oversize
         self._scanning = anyio.Lock()
         self._missing: dict[SkillUri, ScannedSkill] = {}
         self._saving = threading.Lock()
         self._unsaved: ScanCache | None = None
-        if index is None:
-            self.snapshot = scan(self._roots, limits=limits, allow_oversize=allow_oversize)
-        else:
-            self.snapshot = self._scan_with(ScanCache(Path(index), self._roots, limits=limits))
+        self._index = None if index is None else Path(index)
+        self._snapshot: Snapshot | None = None
+        self._is_open = False
 
     @property
     def roots(self) -> tuple[Root, ...]:
+        """The directories, resolved when the source was opened."""
         return self._roots
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What the last scan found; empty before the first."""
+        return _EMPTY if self._snapshot is None else self._snapshot
+
+    async def open(self) -> None:
+        """Scan the directories in a thread. Opened again after `aclose`, it reads only what changed."""
+        if self._is_open:
+            return
+        async with self._scanning:
+            if not self._is_open and self._snapshot is None:
+                await anyio.to_thread.run_sync(self.scan)
+        if not self._is_open:
+            await self.rescan()
+            self._is_open = True
+
+    async def aclose(self) -> None:
+        """Write the index for the next start, if there is one to write."""
+        self._is_open = False
+        if self._unsaved is not None:
+            await anyio.to_thread.run_sync(self.save_index)
+
+    def scan(self) -> None:
+        """Open the source from code that runs in no event loop."""
+        self._roots = tuple(parse_root(root) for root in self._given)
+        if self._index is None:
+            self._snapshot = scan(self._roots, limits=self._limits, allow_oversize=self._allow_oversize)
+        else:
+            self._snapshot = self._scan_with(ScanCache(self._index, self._roots, limits=self._limits))
+        self._is_open = True
 
     def save_index(self) -> None:
         """Keep what was found for the next start, unless the index says it already. It never fails."""
@@ -101,9 +136,12 @@ class DirectorySource:
             self.save_index()
 
     async def list_entries(self) -> Sequence[SkillEntry]:
+        if not self._is_open:
+            await self.open()
         return self.snapshot.entries
 
     async def get_entry(self, uri: SkillUri) -> SkillEntry:
+        await self.list_entries()
         if uri not in self.snapshot.skills:
             await self._look_for(uri)
         skill = self.snapshot.skills.get(uri)
@@ -112,6 +150,7 @@ class DirectorySource:
         return skill.entry
 
     async def read_directory(self, uri: SkillUri) -> Sequence[DirectoryChild]:
+        await self.list_entries()
         children = self.snapshot.children(uri)
         if children is None:
             raise SkillNotFound(f"No directory is served at {shown_uri(uri)}", uri=uri)
@@ -120,7 +159,8 @@ class DirectorySource:
     def problems(self) -> Sequence[Problem]:
         return self.snapshot.problems
 
-    async def read(self, uri: SkillUri) -> bytes:
+    async def read(self, uri: SkillUri) -> Read:
+        await self.list_entries()
         if uri not in self.snapshot.files:
             await self._look_for(uri)
         for _ in range(_READ_ATTEMPTS):
@@ -129,17 +169,23 @@ class DirectorySource:
                 raise SkillNotFound(f"No file is served at {shown_uri(uri)}", uri=uri)
             data = await _read_if_unchanged(record)
             if data is not None:
-                return data
+                return Read(data, self._validator(record))
             await self._mend(record)
         raise SourceError(f"{shown_uri(uri)} changes faster than it can be read; try again")
 
-    def entries_now(self) -> Sequence[SkillEntry]:
-        return self.snapshot.entries
+    def current_entries(self) -> Sequence[SkillEntry] | None:
+        return self._snapshot.entries if self._is_open and self._snapshot is not None else None
 
-    def seal(self, uri: SkillUri) -> FileValidator | None:
+    def local_path(self, uri: SkillUri) -> str | None:
         record = self.snapshot.files.get(uri)
+        return None if record is None else record.path
+
+    async def refresh(self) -> None:
+        await self.rescan()
+
+    def _validator(self, record: FileRecord) -> FileValidator | None:
         # Where files change without an event, their times come from another machine's clock.
-        return None if record is None or self._is_remote else seal(record)
+        return None if self._is_remote else validator_for(record)
 
     @cached_property
     def _is_remote(self) -> bool:
@@ -155,36 +201,46 @@ class DirectorySource:
         async with self._scanning:
             before = self.snapshot
             changed = None if paths is None else frozenset(paths)
-            self.snapshot = await anyio.to_thread.run_sync(self._scan_again, before, changed)
+            self._snapshot = await anyio.to_thread.run_sync(self._scan_again, before, changed)
             # This walk has seen what came back.
             self._missing.clear()
             return not self.snapshot.says_the_same(before)
 
-    async def watch(self, changed: Callable[[], Awaitable[None]]) -> None:
-        """Follow what happens on disk until cancelled; `changed` is called when clients can see it.
-
-        What has to be left out from now on is logged as a warning.
-        """
+    async def changes(self) -> AsyncGenerator[Change]:
+        """Follow what happens on disk. What has to be left out from now on is logged as a warning."""
         from skillwire.sources.directory.watch import watch_directories
 
-        told = self.snapshot
+        await self.list_entries()
+        reported = self.snapshot
+        send, receive = anyio.create_memory_object_stream[Snapshot](math.inf)
 
         async def take(paths: frozenset[str] | None) -> bool:
-            nonlocal told
             try:
                 await self.rescan(paths)
             except (SourceError, LimitExceeded) as error:
-                _log.warning("what was served before is served on: %s", error)
+                _log.warning("still serving what was found before: %s", error)
                 return False
-            # A read may have seen the change first, so this walk need not be the one that found it.
-            before, told = told, self.snapshot
-            if not told.says_the_same(before):
-                _report(told.problems, before.problems)
-                await changed()
+            await send.send(self.snapshot)
             return True
 
-        directories = [root.path for root in self._roots]
-        await watch_directories(directories, take, cares=lambda path: concerns_skills(path, self._roots))
+        def concerns(path: str) -> bool:
+            return concerns_skills(path, self._roots)
+
+        async with anyio.create_task_group() as tasks, send, receive:
+            tasks.start_soon(partial(watch_directories, cares=concerns), [r.path for r in self._roots], take)
+            try:
+                async for found in receive:
+                    # A read may have seen the change first, so this scan need not be the one that found it.
+                    before, reported = reported, found
+                    if found.says_the_same(before):
+                        continue
+                    _report(found.problems, before.problems)
+                    for change in changes_between(before.entries, found.entries):
+                        yield change
+            except GeneratorExit:
+                pass  # Closed by the caller. A task group would wrap it.
+            finally:
+                tasks.cancel_scope.cancel()
 
     async def _mend(self, stale: FileRecord) -> None:
         """Walk again what holds this file, unless somebody else has done so since it was read."""
@@ -215,7 +271,7 @@ class DirectorySource:
     async def _walk_again(self, skill: ScannedSkill, *, distrusted: str = "") -> None:
         before = self.snapshot
         after = await anyio.to_thread.run_sync(self._scan_from, before, (start_of(skill),), distrusted)
-        self.snapshot = after
+        self._snapshot = after
         root_uri = skill_root(skill.entry.uri)
         if skill.entry.uri in after.skills:
             self._missing.pop(root_uri, None)
