@@ -87,6 +87,8 @@ async def test_of_fifty_servers_ten_dead_ones_cost_only_themselves(tmp_path: Pat
 def test_a_full_disk_costs_the_approval_and_says_so_on_one_line(tmp_path: Path) -> None:
     write_skill(tmp_path / "skills/notes")
     environment = {**os.environ, "HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data")}
+    # A limit on file size would cut off the bytecode of modules that are imported under it.
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
     environment |= {"XDG_CACHE_HOME": str(tmp_path / "cache"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
     server = f"shop={SKILLWIRE} serve {tmp_path / 'skills'}"
 
