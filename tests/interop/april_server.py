@@ -1,9 +1,9 @@
-"""A server of the April draft, on the Python SDK: it declares the extension, and `skills/list` is unknown to it.
+"""A server of the April draft, on the Python SDK: it declares the extension and does not know `skills/list`.
 
-python april_server.py [--declare extensions|experimental|none] [--index full|minimal|malformed|not-json|huge|none]
-                       [--no-resources] [--http]
+python april_server.py [--declare extensions|experimental|none] [--index KIND] [--no-resources] [--http]
 
-Its tool `edit` changes the text of `refunds` and the index, and tells whoever subscribed.
+The kinds of index are those of `april_skills.py`, and `none`. Its tool `edit` changes the text of `refunds` and
+the index, and notifies whoever subscribed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,12 @@ import mcp_types as types
 from april_skills import PRODUCTS, index_text, resources, unlisted
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourcesListChanged, ResourceUpdated
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    ResourcesListChanged,
+    ResourceUpdated,
+)
 from mcp.shared.exceptions import MCPError
 
 EXTENSION = "io.modelcontextprotocol/skills"

@@ -49,10 +49,19 @@ MALFORMED: Final[list[Any]] = [
     {"type": "skill-md", "name": "file", "description": "A file.", "url": "file:///etc/passwd"},
     {"type": "skill-md", "name": "refunds", "description": "Twice.", "url": "skill://other/refunds/SKILL.md"},
     {"type": "archive", "name": "packed", "description": "An archive.", "url": "skill://packed.tar.gz"},
-    {"type": "mcp-resource-template", "description": "Never resolves.", "url": "skill://docs/{unclosed/SKILL.md"},
+    {
+        "type": "mcp-resource-template",
+        "description": "Never resolves.",
+        "url": "skill://docs/{unclosed/SKILL.md",
+    },
 ]
 HOSTILE: Final[list[dict[str, Any]]] = [
-    {"type": "skill-md", "name": f"s{number}", "description": "One of many.", "url": f"skill://s{number}/SKILL.md"}
+    {
+        "type": "skill-md",
+        "name": f"s{number}",
+        "description": "One of many.",
+        "url": f"skill://s{number}/SKILL.md",
+    }
     for number in range(100_000)
 ]
 INDEXES: Final[dict[str, list[Any]]] = {"full": FULL, "minimal": MINIMAL, "malformed": MALFORMED}
@@ -83,7 +92,9 @@ def resources() -> dict[str, tuple[str, str]]:
 
 def unlisted() -> dict[str, tuple[str, str]]:
     """What can be read and is in no list: the skills behind the template, and one that nobody mentions."""
-    made = {f"skill://docs/{name}/SKILL.md": ("text/markdown", PRODUCT.format(product=name)) for name in PRODUCTS}
+    made = {
+        f"skill://docs/{name}/SKILL.md": ("text/markdown", PRODUCT.format(product=name)) for name in PRODUCTS
+    }
     made["skill://hidden/SKILL.md"] = (
         "text/markdown",
         "---\nname: hidden\ndescription: In no index.\n---\nHidden text.\n",

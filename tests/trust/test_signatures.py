@@ -17,6 +17,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from publishers import NOW, Identity, authority, chain_of, new_key, signer
 from skillwire.errors import FormatError
 from skillwire.skill.digests import Digest, digest_of
+from skillwire.skill.entries import DYNAMIC, SkillEntry, SkillResource
+from skillwire.skill.uris import SkillUri, child_uri, make_uri, skill_root
 from skillwire.trust.oms import MAX_BUNDLE_BYTES, SIGNATURE_FILE, bundle_of, statement_of
 from skillwire.trust.signatures import (
     Publisher,
@@ -25,6 +27,7 @@ from skillwire.trust.signatures import (
     check_signature,
     key_hint,
     sign_files,
+    skill_files,
 )
 
 FILES: Mapping[str, Digest] = {
@@ -333,6 +336,23 @@ def test_a_keyless_signature_says_what_it_needs() -> None:
         "tlogEntries": [{}],
     }
     assert "skillwire[sigstore]" in check(json.dumps(bundle).encode()).reason
+
+
+def test_the_files_of_an_entry_are_known_by_their_paths_below_the_skill() -> None:
+    uri = make_uri(["team", "demo", "SKILL.md"])
+    files = (SkillResource(uri, FILES["SKILL.md"], 5), _resource(uri, "scripts", "run.py"))
+    assert skill_files(SkillEntry(uri, {"name": "demo"}, files)) == {
+        "SKILL.md": FILES["SKILL.md"],
+        "scripts/run.py": FILES["scripts/run.py"],
+    }
+    assert skill_files(SkillEntry(uri, {"name": "demo"}, DYNAMIC)) is None
+
+
+def _resource(uri: SkillUri, *path: str) -> SkillResource:
+    file = skill_root(uri)
+    for segment in path:
+        file = child_uri(file, segment)
+    return SkillResource(file, FILES["/".join(path)], 6)
 
 
 def test_untrusted_text_in_a_reason_is_clean() -> None:

@@ -174,7 +174,7 @@ def skill_files(entry: SkillEntry) -> dict[str, Digest] | None:
     if entry.resources is DYNAMIC:
         return None
     root = skill_root(entry.uri)
-    return {"/".join(path_below(root, resource.uri)): resource.digest for resource in entry.resources}
+    return {"/".join(path_below(resource.uri, root)): resource.digest for resource in entry.resources}
 
 
 def check_signature(

@@ -1,0 +1,41 @@
+"""Skills for Anthropic's Messages API.
+
+reply = client.messages.create(model=..., system=host.catalog(), tools=tools_for(host), messages=messages)
+while results := await answer_tool_calls(host, reply):
+    messages += [{"role": "assistant", "content": reply.content}, {"role": "user", "content": results}]
+    reply = client.messages.create(...)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skillwire.adapters.calls import call_tool, field, items
+from skillwire.host.host import SkillHost
+
+
+def tools_for(host: SkillHost) -> list[dict[str, Any]]:
+    """The tools of a host, as the parameter `tools` takes them."""
+    return [tool.for_anthropic() for tool in host.tools()]
+
+
+async def answer_tool_calls(host: SkillHost, reply: object) -> list[dict[str, Any]]:
+    """A `tool_result` block for each call of a skill tool in a reply, for the next user message.
+
+    `reply` is a `Message` of the client or the same as a dictionary. Calls of other tools are left to you.
+    """
+    results: list[dict[str, Any]] = []
+    for block in items(reply, "content"):
+        if field(block, "type") != "tool_use":
+            continue
+        result = await call_tool(host, field(block, "name"), field(block, "input"))
+        if result is not None:
+            results.append(
+                {
+                    "type": "tool_result",
+                    "tool_use_id": field(block, "id"),
+                    "content": result.text,
+                    "is_error": result.is_error,
+                }
+            )
+    return results
