@@ -32,6 +32,7 @@ FLOORS: Mapping[str, int] = {
     "conformance": 6,
     "install": 7,
     "gateway": 8,
+    "adapters": 8,
     "": 9,  # the package itself: public names, no logic
     "cli": 10,
     "__main__": 10,

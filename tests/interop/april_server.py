@@ -2,8 +2,8 @@
 
 python april_server.py [--declare extensions|experimental|none] [--index KIND] [--no-resources] [--http]
 
-The kinds of index are those of `april_skills.py`, and `none`. Its tool `edit` changes the text of `refunds` and
-the index, and notifies whoever subscribed.
+The kinds of index are those of `april_skills.py`, and `none`. Its tool `edit` changes the text of `refunds`
+and the index, and notifies whoever subscribed.
 """
 
 from __future__ import annotations
