@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.main
 
-from skillwire.cli.app import app_for
+from skillwire.cli.command import GLOBAL_OPTIONS
+from skillwire.cli.commands import all_commands
+from skillwire.cli.line import read_line
+from skillwire.cli.parser import read_words
+from skillwire.cli.reference import EXIT_CODES
 from skillwire.errors import SkillwireError
 
 ROOT = Path(__file__).parent.parent
@@ -24,35 +27,15 @@ PAGES = [README, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.g
 
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
+OTHERS = {"--scope"}  # Options of other programs that share a line with ours.
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 
-CLI = typer.main.get_command(app_for())
-COMMANDS: dict[str, Any] = dict(CLI.commands)  # type: ignore[attr-defined]
-GROUPS = {name: command.commands for name, command in COMMANDS.items() if hasattr(command, "commands")}
-SINGLE = {name: command for name, command in COMMANDS.items() if name not in GROUPS}
-HELP = {"--help"}
-HOST_OPTIONS = "[host options](#host-options)"
-
-
-def options(command: Any) -> set[str]:
-    """The long options of a command, each by its first spelling."""
-    return {
-        name
-        for option in command.params
-        if option.param_type_name == "option"
-        for name in option.opts
-        if name.startswith("--")
-    } - HELP
-
-
-def usage(command: Any) -> str:
-    """The arguments of a command as its help writes them."""
-    return " ".join(argument.metavar for argument in command.params if argument.param_type_name == "argument")
-
-
-# Commands that take in skills say where from by the same options, which the README describes once.
-HOST_COMMANDS = {name for name, command in SINGLE.items() if {"--server", "--dir"} <= options(command)}
-SHARED = set.intersection(*(options(SINGLE[name]) for name in HOST_COMMANDS))
+KNOWN_OPTIONS = {"--version"} | {
+    name
+    for command in all_commands()
+    for option in (*command.all_options, *GLOBAL_OPTIONS)
+    for name in (*option.names, option.off)
+}
 
 
 def blocks(language: str) -> Iterator[Any]:
@@ -73,81 +56,23 @@ def command_lines() -> Iterator[Any]:
                 yield pytest.param(words, id=f"{parameter.id} {' '.join(words)}")
 
 
-def section(heading: str) -> str:
-    """The part of the README below this heading, to the next one."""
-    _, found, rest = README.read_text("utf-8").partition(f"\n### {heading}\n")
-    assert found, f"the README has no section {heading}"
-    return re.split(r"^#", rest, maxsplit=1, flags=re.MULTILINE)[0]
-
-
-def command_section(name: str) -> str:
-    return section(f"`{' '.join(filter(None, ['skillwire', name, usage(COMMANDS[name])]))}`")
-
-
-def described(text: str) -> dict[str, str]:
-    """The options that a table has a row for, each with the first cell of its row."""
-    cells = re.findall(r"^\| (`--.+?`) \| ", text, re.MULTILINE)
-    return {OPTION.findall(cell)[0]: cell for cell in cells}
-
-
 def anchors(page: Path) -> set[str]:
     """The fragments that headings of a page can be linked by."""
     headings = re.findall(r"^#+ (.+)$", BLOCK.sub("", page.read_text("utf-8")), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_the_readme_has_a_section_for_each_command_and_no_other() -> None:
-    sections = re.findall(r"^### `skillwire ([a-z]+).*`$", README.read_text("utf-8"), re.MULTILINE)
-    assert sorted(sections) == sorted(COMMANDS)
-
-
-def test_the_readme_describes_once_the_options_that_host_commands_share() -> None:
-    assert set(described(section("Host options"))) == SHARED
-    assert {name for name in COMMANDS if HOST_OPTIONS in command_section(name)} == HOST_COMMANDS
-
-
-@pytest.mark.parametrize("name", sorted(SINGLE))
-def test_the_readme_has_every_option_of_a_command_and_no_other(name: str) -> None:
-    shared = SHARED if name in HOST_COMMANDS else set[str]()
-    assert set(described(command_section(name))) == options(SINGLE[name]) - shared
-
-
-@pytest.mark.parametrize("group", sorted(GROUPS))
-def test_the_readme_has_a_row_for_each_command_of_a_group_with_its_options(group: str) -> None:
-    rows = {
-        command: set(OPTION.findall(row))
-        for command, row in re.findall(
-            rf"^\| `{group} ([^`]+)` \| (.*)$", command_section(group), re.MULTILINE
-        )
-    }
-    assert rows == {
-        " ".join(filter(None, [name, usage(command)])).replace("|", "\\|"): options(command)
-        for name, command in GROUPS[group].items()
-    }
-
-
-@pytest.mark.parametrize("name", sorted(SINGLE))
-def test_the_readme_writes_the_value_of_an_option_as_the_help_does(name: str) -> None:
-    rows = described(section("Host options")) | described(command_section(name))
-    for option in SINGLE[name].params:
-        if option.param_type_name == "option" and option.metavar is not None:
-            assert f"`{option.opts[0]} {option.metavar}`" in rows[option.opts[0]]
-
-
-def test_the_readme_has_every_exit_code() -> None:
-    codes = {int(code) for code in re.findall(r"^\| (\d+) \|", section("Exit codes"), re.MULTILINE)}
+def test_the_exit_codes_of_the_command_reference_are_those_of_the_errors() -> None:
     families = [SkillwireError, *SkillwireError.__subclasses__()]
-    assert codes == {0, 2, 130} | {family.exit_code for family in families}
+    assert set(EXIT_CODES) == {0, 2, 130, 141} | {family.exit_code for family in families}
 
 
-def test_the_readme_names_no_option_that_does_not_exist() -> None:
-    known = {
-        name
-        for command in [CLI, *SINGLE.values(), *(one for group in GROUPS.values() for one in group.values())]
-        for option in command.params
-        for name in (*option.opts, *option.secondary_opts)
-    }
-    assert set(OPTION.findall(README.read_text("utf-8"))) <= known | HELP
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_a_page_names_no_option_of_skillwire_that_does_not_exist(page: Path) -> None:
+    if page.name in ("CHANGELOG.md", "CONTRIBUTING.md") or page.parent.name == "decisions":
+        return  # They speak of what was, and of other programs.
+    lines = [line for line in page.read_text("utf-8").splitlines() if "skillwire " in line]
+    assert {option for line in lines for option in OPTION.findall(line)} <= KNOWN_OPTIONS | OTHERS
 
 
 @pytest.mark.parametrize("code", [*blocks("python")])
@@ -168,13 +93,9 @@ def test_commands_in_the_pages_are_understood(words: list[str]) -> None:
         targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
         assert set(arguments) <= set(targets)
     else:
-        name, *rest = arguments
-        command = COMMANDS[name]
-        while hasattr(command, "commands"):
-            name, *rest = rest
-            command = command.commands[name]
+        line = read_line(arguments)
         # Parsed, not run: an unknown option or a missing argument raises.
-        assert command.make_context(name, rest).params
+        assert line.command is None or read_words(line.command, line.words)
 
 
 @pytest.mark.parametrize("text", [*blocks("json")])

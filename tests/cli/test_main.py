@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from skillwire.cli import main
+from skillwire.version import VERSION
 
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["lnt", "."], "No such command 'lnt'. Did you mean 'lint'?"),
-        (["serve", "--nope", "."], "No such option: --nope"),
-        (["serve"], "Missing argument 'PATH...'"),
-        (["serve", ".", "--page-size", "0"], "Invalid value for '--page-size'"),
-        (["lint", ".", "--json=yes"], "Option '--json' does not take a value"),
+        (["lnt", "."], "skillwire: there is no command 'lnt': did you mean lint? (see: skillwire --help)"),
+        (
+            ["serve", "--nope", "."],
+            "skillwire serve: there is no option --nope (see: skillwire serve --help)",
+        ),
+        (["approve"], "skillwire approve: NAME is missing: write skillwire approve [OPTIONS] NAME"),
+        (["serve", ".", "--page-size", "0"], "skillwire serve: --page-size must be a whole number from 1 to"),
+        (["servers", "lst"], "skillwire servers: there is no command 'lst': did you mean list?"),
+        (["serve", ".", "--stateless"], "skillwire serve: --stateless needs --http: add --http HOST:PORT"),
     ],
 )
 def test_a_mistyped_command_is_one_line_and_exit_code_2(
@@ -27,13 +34,30 @@ def test_a_mistyped_command_is_one_line_and_exit_code_2(
         main()
     out, err = capsys.readouterr()
     assert (ended.value.code, out, err.count("\n")) == (2, "", 1)
-    assert err.startswith(f"skillwire: {complaint}")
+    assert err.startswith(complaint)
+    assert err.rstrip().endswith("--help)")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"), [([], "Usage: "), (["--help"], "Usage: "), (["--version"], "0.")]
+    ("arguments", "said"),
+    [
+        ([], "Usage: skillwire COMMAND"),
+        (["--help"], "Usage: skillwire COMMAND"),
+        (["-h"], "Usage: skillwire COMMAND"),
+        (["help"], "Usage: skillwire COMMAND"),
+        (["help", "help"], "Usage: skillwire COMMAND"),
+        (["help", "serve"], "Usage: skillwire serve"),
+        (["serve", "-h"], "Usage: skillwire serve"),
+        (["serve", "x", "--nope", "--help"], "Usage: skillwire serve"),
+        (["-h", "serve"], "Usage: skillwire serve"),
+        (["servers", "--help"], "Usage: skillwire servers COMMAND"),
+        (["help", "servers", "add"], "Usage: skillwire servers add"),
+        (["servers", "add", "-h"], "Usage: skillwire servers add"),
+        (["--version"], f"skillwire {VERSION}"),
+        (["-V"], f"skillwire {VERSION}"),
+    ],
 )
-def test_help_and_version_are_said_on_request(
+def test_help_and_version_are_printed_on_request(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["skillwire", *arguments])
@@ -43,3 +67,43 @@ def test_help_and_version_are_said_on_request(
     assert said in out
     assert err == ""
     assert ended.value.code == 0
+
+
+def test_the_package_runs_as_a_module() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "skillwire", "-V"], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == f"skillwire {VERSION}\n"
+
+
+@pytest.mark.parametrize("words", [["--version"], ["--help"], ["help", "servers", "add"]])
+def test_help_and_version_import_nothing_but_the_tables(words: list[str]) -> None:
+    program = (
+        "import sys; from skillwire.cli import main; sys.argv = ['skillwire', *sys.argv[1:]]\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print(*sys.modules, file=sys.stderr)"
+    )
+    ran = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=True)
+    packages = {module.partition(".")[0] for module in ran.stderr.split()}
+    assert packages.isdisjoint(
+        {"mcp", "pydantic", "anyio", "rich", "yaml", "platformdirs", "argparse", "asyncio"}
+    )
+    ours = {
+        module.removeprefix("skillwire.") for module in ran.stderr.split() if module.startswith("skillwire.")
+    }
+    assert {module for module in ours if not module.startswith("cli")} <= {
+        "errors",
+        "issues",
+        "limits",
+        "version",
+    }
+
+
+def test_the_command_reference_is_up_to_date() -> None:
+    from skillwire.cli.reference import reference_page
+
+    page = Path(__file__).parent.parent.parent / "docs/commands.md"
+    assert page.read_text("utf-8") == reference_page(), (
+        "run: python -m skillwire.cli.reference > docs/commands.md"
+    )

@@ -90,7 +90,7 @@ def test_nothing_found_is_said_and_is_no_error(search: Search) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        pytest.param(["***"], 2, "there is no word in this", id="no word"),
+        pytest.param(["***"], 2, "WORDS has no letters or digits", id="no word"),
         pytest.param(["refund", "--on", "nobody"], 8, "there is mine, team", id="unknown origin"),
         pytest.param(["refund", "--limit", "0"], 2, "--limit", id="no skills wanted"),
     ],

@@ -88,13 +88,13 @@ def test_what_others_wrote_into_the_file_stays(run: Run) -> None:
     [
         (["a b", "https://x"], "the label 'a b'"),
         (["local", "https://x"], "is kept for local directories"),
-        (["a"], "Missing argument"),
+        (["a"], "is missing: write skillwire servers add"),
         (["a", "ftp://x"], "not an http:// or https:// URL"),
-        (["a", "https://x", "--env", "A=b"], "this is for a command"),
-        (["a", "--header", "A=b", "--", "x"], "this is for a URL"),
+        (["a", "https://x", "--env", "A=b"], "--env is for a command"),
+        (["a", "--header", "A=b", "--", "x"], "--header is for a URL"),
         (["a", "https://x", "--header", "nosign"], "write NAME=VALUE"),
-        (["a", "https://x", "--approval", "maybe"], "it can be prompt, pinned, always, never"),
-        (["a", "https://x", "--approval", "always"], "only your own file can say always"),
+        (["a", "https://x", "--approval", "maybe"], "must be one of prompt, pinned, always, never"),
+        (["a", "https://x", "--approval", "always"], "always is for your own file only"),
     ],
 )
 def test_what_makes_no_sense_is_refused_and_not_written(
@@ -110,7 +110,7 @@ def test_what_makes_no_sense_is_refused_and_not_written(
 def test_a_name_is_taken_once_in_both_files_and_in_any_case(run: Run, where: list[str]) -> None:
     run("servers", "add", "web", "https://w.example")
     ended = run("servers", "add", "WEB", "https://v.example", *where)
-    assert (ended.code, "has a server called web" in ended.err) == (2, True)
+    assert (ended.code, "has a server called web" in ended.err) == (4, True)
 
 
 def test_a_file_with_mistakes_is_left_alone(run: Run) -> None:
@@ -230,7 +230,7 @@ def test_import_writes_when_told_to_and_only_what_is_new(run: Run, home: Path) -
 
 def test_import_of_a_name_that_was_not_found_is_refused(run: Run) -> None:
     ended = run("servers", "import", "--only", "nobody")
-    assert (ended.code, "no server nobody was found" in ended.err) == (2, True)
+    assert (ended.code, "no client has a server called nobody" in ended.err) == (2, True)
     assert "No servers were found" in run("servers", "import").out
 
 

@@ -90,5 +90,7 @@ def test_load_prints_the_skill_in_a_style_once_it_is_approved(run: Run) -> None:
 
 def test_a_style_that_is_not_there_is_one_line(run: Run) -> None:
     code, out, err = run("list", "--style", "emacs")
-    assert (code, out) == (4, "")
-    assert err.startswith("skillwire: no style is called emacs: there is spec, codex, gemini, goose, wayland")
+    assert (code, out) == (2, "")
+    assert err.startswith(
+        "skillwire list: --style: no style is called emacs: there is spec, codex, gemini, goose, wayland"
+    )

@@ -128,14 +128,14 @@ def test_headers_and_tokens_are_sent_and_never_shown(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "name a URL"),
+        ([], "URL or COMMAND is missing"),
         (["http://127.0.0.1:9/mcp"], "no connection"),
         (["--", sys.executable, "-c", "pass"], "the server ended"),
         (["--", "no-such-command-of-skillwire"], "is not installed"),
         (["ftp://example.org"], "not an http:// or https:// URL"),
         (["--header", "no colon", "http://127.0.0.1:9/"], "NAME: VALUE"),
         (["--token-env", "NO_SUCH_VARIABLE", "http://127.0.0.1:9/"], "NO_SUCH_VARIABLE is not set"),
-        (["--no-such-option"], "No such option"),
+        (["--no-such-option"], "there is no option --no-such-option"),
     ],
 )
 def test_what_cannot_run_says_why_on_one_line_and_ends_with_2(arguments: list[str], message: str) -> None:
@@ -156,7 +156,7 @@ def test_a_secret_in_a_url_is_not_printed(url: str) -> None:
 def test_a_server_without_skills_does_not_pass(tmp_path: Path) -> None:
     done = run("--", *SKILLWIRE, "serve", str(tmp_path))
     assert done.returncode == 2
-    assert "no skill was there to be checked" in done.stderr
+    assert "the server has no skills to check" in done.stderr
 
 
 def test_rules_are_listed_each_with_its_level() -> None:

@@ -1,10 +1,13 @@
-"""The command line. Each group of commands has a file; this one has the entry and the only `except`."""
+"""The command line. Here are the entry point and the only `except`; each group of commands has a file."""
 
 from __future__ import annotations
 
 import gc
 import os
 import sys
+
+INTERRUPTED = 130
+OUTPUT_CLOSED = 141
 
 
 def main() -> None:
@@ -13,53 +16,36 @@ def main() -> None:
     # Modules and entries, all that a start makes, stay. To look for garbage among them takes a tenth of it.
     gc.disable()
     try:
-        sys.exit(_run())
+        sys.exit(_run(sys.argv[1:]))
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     finally:
         gc.enable()
 
 
-def _run() -> int:
-    from skillwire.cli.output import complain
-    from skillwire.cli.quick import read_quickly
+def _run(words: list[str]) -> int:
+    from skillwire.cli.line import read_line, run_line
+    from skillwire.cli.output import error as print_error
+    from skillwire.cli.parser import UsageError
     from skillwire.errors import SkillwireError
 
-    words = sys.argv[1:]
+    name = ""
     try:
-        options = read_quickly(words)
-        if options is None:
-            return _run_typer(words)
-        from skillwire.cli.serve import serve
-
-        serve(options)
+        line = read_line(words)
+        name = line.name
+        return run_line(line)
+    except UsageError as error:
+        command = error.command or name
+        see = f"skillwire {command} --help" if command else "skillwire --help"
+        print_error(f"{error} (see: {see})", command=command)
+        return error.exit_code
     except SkillwireError as error:
-        complain(str(error))
+        print_error(str(error))
         return error.exit_code
     except BrokenPipeError:
-        # The reader of our output went away, as `head` does. Nothing more can be said to it.
+        # The reader of our output went away, as `head` does. Nothing more can be written to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 141
-    return 0
-
-
-def _run_typer(words: list[str]) -> int:
-    # Imported here: with all that it brings along, it takes longer than a server needs to start.
-    import typer
-
-    from skillwire.cli.app import app_for
-    from skillwire.cli.output import complain
-
-    app = app_for(words)
-    gc.enable()
-    try:
-        code = app(words or ["--help"], standalone_mode=False)
-    except typer.Abort:
-        return 130
-    except typer.TyperException as error:
-        complain(f"{error.format_message()} Try 'skillwire --help'.")
-        return error.exit_code
-    return code if isinstance(code, int) else 0
+        return OUTPUT_CLOSED
 
 
 def _open_standard_descriptors() -> None:

@@ -2,23 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from skillwire.cli.host_options import (
-    AsJson,
-    ConfigFile,
-    Directories,
-    Name,
-    NoUsual,
-    On,
-    Profile,
-    Servers,
-    StyleName,
-    chosen,
-    with_host,
-)
+from skillwire.cli.host_options import HostOptions, with_host
 from skillwire.errors import SourceError
 
 if TYPE_CHECKING:
@@ -26,21 +12,13 @@ if TYPE_CHECKING:
 
 
 def approve(
-    name: Name,
-    allow_tools: Annotated[
-        bool, typer.Option("--allow-tools", help="Grant the tools that its `allowed-tools` asks for, too.")
-    ] = False,
-    allow_code: Annotated[
-        bool, typer.Option("--allow-code", help="Grant the running of code while it is in use, too.")
-    ] = False,
-    on: On = None,
-    server: Servers = None,
-    directory: Directories = None,
-    no_usual: NoUsual = False,
-    config: ConfigFile = None,
-    profile: Profile = None,
-    style: StyleName = None,
-    as_json: AsJson = False,
+    *,
+    name: str,
+    allow_tools: bool,
+    allow_code: bool,
+    on: str | None,
+    options: HostOptions,
+    as_json: bool,
 ) -> None:
     """Approve a skill of a server, as it is now. Any change of its files takes the approval back."""
     from skillwire.cli.output import counted, printable
@@ -68,12 +46,13 @@ def approve(
             tools = printable(" ".join(asked))
             screen.wrapped(f"It asks for tools, which are not granted: {tools} (--allow-tools grants them)")
 
-    with_host(chosen(server, directory, no_usual, config, profile), action, style=style)
+    with_host(options, action)
 
 
 def revoke(
-    name: Name,
-    as_json: AsJson = False,
+    *,
+    name: str,
+    as_json: bool,
 ) -> None:
     """Take an approval back. No server is asked for that."""
     import asyncio

@@ -3,29 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from skillwire.cli.host_options import AsJson
 from skillwire.errors import SkillNotFound
 
-app = typer.Typer(
-    help="The verified files that were kept: `cache list`, `cache clear`, `cache path`.",
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 
-
-@app.callback(invoke_without_command=True)
-def cache(context: typer.Context) -> None:
-    """Look at the verified files that were kept, or clear them. Approvals stay."""
-    if context.invoked_subcommand is None:
-        list_files()
-
-
-@app.command("list")
-def list_files(as_json: AsJson = False) -> None:
+def list_files(*, as_json: bool) -> None:
     """List the kept files by server."""
     from skillwire.cli.output import counted, human_size, printable
     from skillwire.cli.screen import Screen, show_json
@@ -59,12 +41,10 @@ def list_files(as_json: AsJson = False) -> None:
         screen.line("The cache is empty.")
 
 
-@app.command("clear")
 def clear(
-    server: Annotated[
-        str | None, typer.Option("--server", metavar="NAME", help="The files of this server alone.")
-    ] = None,
-    as_json: AsJson = False,
+    *,
+    server: str | None,
+    as_json: bool,
 ) -> None:
     """Remove the kept files and the indexes. What is needed again is fetched and verified again."""
     from skillwire.cli.output import counted
@@ -92,10 +72,9 @@ def clear(
     Screen().line(f"Removed {counted(sum(removed.values()), 'file')}{more}.")
 
 
-@app.command("path")
-def path(as_json: AsJson = False) -> None:
+def path(*, as_json: bool) -> None:
     """Print the directory of the cache."""
-    from skillwire.cli.output import show
+    from skillwire.cli.output import write
     from skillwire.cli.screen import show_json
     from skillwire.host.directories import state_places
 
@@ -103,7 +82,7 @@ def path(as_json: AsJson = False) -> None:
     if as_json:
         show_json({"path": place})
     else:
-        show(place)
+        write(place)
 
 
 def _indexes() -> list[Path]:

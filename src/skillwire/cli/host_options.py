@@ -1,119 +1,93 @@
-"""The options by which every host command says where skills come from, and the host that they give."""
+"""The options by which a command says where skills come from, and the host that they give."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import typer
+from skillwire.cli.parser import UsageError
 
 if TYPE_CHECKING:
     from skillwire.host.approvals.approver import ApprovalCallback
     from skillwire.host.config.merge import HostConfig
     from skillwire.host.config.server import ServerConfig
+    from skillwire.host.directories import LocalDirectory
     from skillwire.host.host import SkillHost
 
 Result = TypeVar("Result")
 
-Name: TypeAlias = Annotated[
-    str, typer.Argument(metavar="NAME", help="A name that `skillwire list` shows, or a URI.")
-]
-Servers: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--server", metavar="NAME=PLACE", help="An MCP server: NAME=URL or 'NAME=command args'. Repeatable."
-    ),
-]
-Directories: TypeAlias = Annotated[
-    list[Path] | None, typer.Option("--dir", metavar="PATH", help="A directory of skills. Repeatable.")
-]
-NoUsual: TypeAlias = Annotated[
-    bool, typer.Option("--no-usual", help="Leave out .agents/skills and .claude/skills, here and at home.")
-]
-ConfigFile: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--config", metavar="FILE", help="Read this file instead of the user's and the project's."),
-]
-Profile: TypeAlias = Annotated[
-    str | None, typer.Option("--profile", metavar="NAME", help="Use this profile of the configuration.")
-]
-On: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--on", metavar="SERVER", help="The server that a URI is on, when several are there."),
-]
-StyleName: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--style", metavar="STYLE", help="Treat skills as another host does: wayland, gemini, codex, goose."
-    ),
-]
-AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostOptions:
+    """The values of `HOST_OPTIONS`, as they were given."""
 
-def chosen(
-    servers: list[str] | None,
-    directories: list[Path] | None,
-    no_usual: bool,
-    config: Path | None,
-    profile: str | None,
-) -> HostConfig:
-    """What the files say, and what the options add to it."""
-    from dataclasses import replace
+    servers: tuple[str, ...] = ()
+    directories: tuple[str, ...] = ()
+    no_default_directories: bool = False
+    config: Path | None = None
+    no_config: bool = False
+    profile: str | None = None
+    style: str | None = None
+    timeout: float | None = None
 
-    from skillwire.host.config.file import load_config
+    @property
+    def style_words(self) -> str:
+        """The style again, for a command that is suggested: a name may mean nothing in another style."""
+        return "" if self.style is None else f" --style {self.style}"
 
-    base = load_config(file=config, profile=profile)
-    given = dict(base.servers)
-    for text in servers or ():
-        label, server = _server(text)
-        if label.casefold() in {known.casefold() for known in given}:
-            raise typer.BadParameter(
-                f"a server is called {label} already: choose another name", param_hint="--server"
-            )
-        given[label] = server
-    for directory in directories or ():
-        if not directory.expanduser().is_dir():
-            raise typer.BadParameter(f"{directory} is no directory", param_hint="--dir")
-    return replace(
-        base,
-        servers=given,
-        directories=(*base.directories, *(directories or ())),
-        usual=base.usual and not no_usual,
-    )
+    def settings(self) -> HostConfig:
+        """What the configuration files say, and what the options add to it."""
+        from skillwire.host.config.file import load_config
+        from skillwire.host.config.merge import HostConfig
 
+        if self.no_config and (self.config or self.profile):
+            other = "--config" if self.config else "--profile"
+            raise UsageError(f"{other} and --no-config exclude each other: leave out one")
+        base = HostConfig() if self.no_config else load_config(file=self.config, profile=self.profile)
+        return replace(
+            base,
+            servers=_with_timeout(_with_servers(base.servers, self.servers), self.timeout),
+            usual=base.usual and not self.no_default_directories,
+        )
 
-def style_words(style: str | None) -> str:
-    """The option again, for a command that is suggested: a name may mean nothing in another style."""
-    return "" if style is None else f" --style {style}"
+    def given_directories(self) -> tuple[Path | LocalDirectory, ...]:
+        """The directories of `--dir`, each with its name if it was given one."""
+        return tuple(_directory(text) for text in self.directories)
 
 
 def with_host(
-    config: HostConfig,
+    options: HostOptions,
     action: Callable[[SkillHost], Awaitable[Result]],
     *,
+    settings: HostConfig | None = None,
     ask: ApprovalCallback | None = None,
-    style: str | None = None,
 ) -> Result:
-    """Open a host, do something with it, and close it. On a terminal one sees who is waited for."""
+    """Open a host, do something with it, and close it. On a terminal one sees which server is slow."""
     import asyncio
 
-    from skillwire.cli.output import complain, log_to_stderr
+    from skillwire.cli.output import error as print_error
+    from skillwire.cli.output import log_to_stderr
     from skillwire.errors import SkillNotFound
     from skillwire.host.events import EventKind
     from skillwire.host.host import SkillHost
     from skillwire.host.styles import DEFAULT
 
+    config = settings or options.settings()
+    directories = (*config.directories, *options.given_directories())
+    _check_style(options.style)
+
     async def run() -> Result:
         host = SkillHost(
             servers=config.servers,
-            directories=config.directories,
+            directories=directories,
             usual=config.usual,
             disabled=config.disabled,
             untrusted=config.untrusted,
             ask=ask,
-            style=style or DEFAULT,
+            style=options.style or DEFAULT,
         )
         waiting = (
             asyncio.ensure_future(_show_waiting(host)) if config.servers and sys.stderr.isatty() else None
@@ -130,7 +104,7 @@ def with_host(
             # It may be on a server that could not be asked.
             for event in host.events_so_far():
                 if event.kind is EventKind.FAILURE:
-                    complain(event.message)
+                    print_error(event.message)
             raise
         finally:
             await host.close()
@@ -140,7 +114,7 @@ def with_host(
 
 
 async def _show_waiting(host: SkillHost) -> None:
-    """Say on standard error which servers have not answered yet, until cancelled."""
+    """Show on standard error which servers have not responded yet, until canceled."""
     import asyncio
 
     from rich.console import Console
@@ -149,12 +123,41 @@ async def _show_waiting(host: SkillHost) -> None:
     def words() -> Text:
         names = [server.label for server in host.servers() if server.status == "connecting"]
         listed = f"{', '.join(names[:4])}{' and more' if len(names) > 4 else ''}"
-        return Text(f"Connecting to {listed} ..." if names else "Asking for skills ...")
+        return Text(f"Connecting to {listed} ..." if names else "Listing skills ...")
 
     with Console(stderr=True).status(words()) as status:
         while True:
             await asyncio.sleep(0.1)
             status.update(words())
+
+
+def _check_style(style: str | None) -> None:
+    from skillwire.errors import SourceError
+    from skillwire.host.styles import find_style
+
+    try:
+        find_style(style or "spec")
+    except SourceError as error:
+        raise UsageError(f"--style: {error}") from None
+
+
+def _with_servers(configured: Mapping[str, ServerConfig], texts: tuple[str, ...]) -> dict[str, ServerConfig]:
+    servers = dict(configured)
+    for text in texts:
+        label, server = _server(text)
+        if label.casefold() in {known.casefold() for known in servers}:
+            raise UsageError(f"--server: there is a server called {label} already: choose another name")
+        servers[label] = server
+    return servers
+
+
+def _with_timeout(servers: dict[str, ServerConfig], timeout: float | None) -> dict[str, ServerConfig]:
+    if timeout is None:
+        return servers
+    return {
+        label: replace(server, connect_seconds=timeout, call_seconds=timeout)
+        for label, server in servers.items()
+    }
 
 
 def _server(text: str) -> tuple[str, ServerConfig]:
@@ -164,8 +167,25 @@ def _server(text: str) -> tuple[str, ServerConfig]:
 
     label, sign, place = text.partition("=")
     if not sign or not place.strip():
-        raise typer.BadParameter("write NAME=URL or 'NAME=command args'", param_hint="--server")
+        raise UsageError("--server: write NAME=URL or 'NAME=command args'")
     try:
         return Origin.mcp(label.strip()).label, parse_server(place.strip())
     except SkillwireError as error:
-        raise typer.BadParameter(str(error), param_hint="--server") from None
+        raise UsageError(f"--server: {error}") from None
+
+
+def _directory(text: str) -> Path | LocalDirectory:
+    from skillwire.errors import SkillwireError
+    from skillwire.host.directories import LocalDirectory
+    from skillwire.trust.origin import Origin
+
+    label, sign, place = text.partition("=")
+    if Path(text).expanduser().is_dir():
+        return Path(text)
+    path = Path(place if sign else text)
+    if not path.expanduser().is_dir():
+        raise UsageError(f"--dir: there is no directory {path}: give the path of a directory of skills")
+    try:
+        return LocalDirectory(Origin.local(label.strip()), path.expanduser())
+    except SkillwireError as error:
+        raise UsageError(f"--dir: {error}") from None

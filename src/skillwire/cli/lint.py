@@ -6,11 +6,9 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import TypeAlias
 
-import typer
-
-from skillwire.cli.output import counted, printable, show
+from skillwire.cli.output import counted, printable, write
 from skillwire.errors import SourceError
 from skillwire.issues import Issue, Severity
 from skillwire.limits import DEFAULT_LIMITS
@@ -35,25 +33,17 @@ class _Checked:
 
 
 def lint(
-    paths: Annotated[
-        list[Path],
-        typer.Argument(metavar="PATH...", help="Skills, directories of skills at any depth, SKILL.md files."),
-    ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Count advice as errors.")] = False,
-) -> None:
-    """Check skills: errors make a host refuse a skill, advice makes it better.
-
-    \b
-    skillwire lint ./skills             every issue of every skill, with its fix
-    skillwire lint ./skills --strict    for continuous integration
-
-    Exits with 0 when there are no errors, and with 1 when there are.
-    """
+    *,
+    paths: tuple[Path, ...],
+    as_json: bool,
+    strict: bool,
+) -> int:
+    """Check skills: errors make a host refuse a skill, advice makes it better."""
     checked = _check(paths)
-    show(_as_json(checked) if as_json else _as_text(checked))
+    write(_as_json(checked) if as_json else _as_text(checked))
     if _issues(checked, Severity.ERROR) or (strict and _issues(checked, Severity.ADVICE)):
-        raise typer.Exit(_ISSUES_FOUND)
+        return _ISSUES_FOUND
+    return 0
 
 
 def _check(paths: Iterable[Path]) -> list[_Checked]:

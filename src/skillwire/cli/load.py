@@ -5,105 +5,70 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from skillwire.cli.host_options import (
-    AsJson,
-    ConfigFile,
-    Directories,
-    Name,
-    NoUsual,
-    On,
-    Profile,
-    Servers,
-    StyleName,
-    chosen,
-    style_words,
-    with_host,
-)
+from skillwire.cli.host_options import HostOptions, with_host
+from skillwire.cli.parser import UsageError
 from skillwire.errors import ApprovalRequired, SourceError
 
 if TYPE_CHECKING:
-    from skillwire.host.config.merge import HostConfig
     from skillwire.host.host import LoadedSkill, SkillHost
 
 
 def load(
-    name: Name,
-    on: On = None,
-    server: Servers = None,
-    directory: Directories = None,
-    no_usual: NoUsual = False,
-    config: ConfigFile = None,
-    profile: Profile = None,
-    style: StyleName = None,
-    as_json: AsJson = False,
+    *,
+    name: str,
+    on: str | None,
+    options: HostOptions,
+    as_json: bool,
 ) -> None:
     """Load a skill and print exactly what a model would get.
 
     On a terminal you are asked about a skill that you have not approved. Elsewhere the command ends with 7.
     """
-    from skillwire.cli.output import show as print_out
+    from skillwire.cli.output import write
     from skillwire.cli.screen import show_json
 
     async def action(host: SkillHost) -> None:
-        loaded = await _load(host, name, on, style)
+        loaded = await _load(host, name, on, options)
         if as_json:
             show_json({**_loaded_json(loaded), "text": loaded.text})
         else:
-            print_out(loaded.text)
+            write(loaded.text)
 
-    _with_person(chosen(server, directory, no_usual, config, profile), action, style)
+    _with_person(options, action)
 
 
 def read(
-    name: Name,
-    path: Annotated[str, typer.Argument(metavar="PATH", help="The file's path in the skill's directory.")],
-    raw: Annotated[
-        bool, typer.Option("--raw", help="The file's bytes as they are, not the model's view.")
-    ] = False,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a new file; needs --raw.")
-    ] = None,
-    on: On = None,
-    server: Servers = None,
-    directory: Directories = None,
-    no_usual: NoUsual = False,
-    config: ConfigFile = None,
-    profile: Profile = None,
-    style: StyleName = None,
-    as_json: AsJson = False,
+    *,
+    name: str,
+    path: str,
+    raw: bool,
+    output: Path | None,
+    on: str | None,
+    options: HostOptions,
+    as_json: bool,
 ) -> None:
-    """Read a file of a skill as a model would get it, or its verified bytes.
-
-    \b
-    skillwire read code-review references/guide.md
-    skillwire read code-review assets/logo.png --raw -o logo.png
-    """
-    from skillwire.cli.output import say
-    from skillwire.cli.output import show as print_out
+    """Read a file of a skill as a model would get it, or its verified bytes."""
+    from skillwire.cli.output import info, write
     from skillwire.cli.screen import show_json
 
     if output is not None and not raw:
-        raise typer.BadParameter("this needs --raw", param_hint="--output")
+        raise UsageError("--output needs --raw")
     if raw and as_json:
-        raise typer.BadParameter("bytes are no JSON: leave out one of the two", param_hint="--raw")
+        raise UsageError("--raw and --json exclude each other: leave out one")
     if raw and output is None and sys.stdout.isatty():
-        raise typer.BadParameter(
-            "bytes as they are could drive your terminal: add -o FILE", param_hint="--raw"
-        )
+        raise UsageError("--raw could send control characters to your terminal: add -o FILE")
 
     async def action(host: SkillHost) -> None:
-        loaded = await _load(host, name, on, style)
+        loaded = await _load(host, name, on, options)
         handle = loaded.skill.handle
         if not raw:
             shown = await host.read(handle, path)
             if as_json:
                 show_json({**_loaded_json(loaded), "path": path, "text": shown})
             else:
-                print_out(shown)
+                write(shown)
             return
         file = await host.read_bytes(handle, path)
         if output is None:
@@ -117,20 +82,18 @@ def read(
             raise SourceError(f"{output} is there already: give another name") from None
         except OSError as error:
             raise SourceError(f"{output} cannot be written: {error.strerror}") from None
-        say(f"Wrote {len(file.data):,} bytes, {file.digest}, to {output}")
+        info(f"Wrote {len(file.data):,} bytes, {file.digest}, to {output}")
 
-    _with_person(chosen(server, directory, no_usual, config, profile), action, style)
+    _with_person(options, action)
 
 
-def _with_person(
-    settings: HostConfig, action: Callable[[SkillHost], Awaitable[None]], style: str | None
-) -> None:
+def _with_person(options: HostOptions, action: Callable[[SkillHost], Awaitable[None]]) -> None:
     from skillwire.cli.ask import terminal_callback
 
-    with_host(settings, action, ask=terminal_callback(), style=style)
+    with_host(options, action, ask=terminal_callback())
 
 
-async def _load(host: SkillHost, name: str, on: str | None, style: str | None) -> LoadedSkill:
+async def _load(host: SkillHost, name: str, on: str | None, options: HostOptions) -> LoadedSkill:
     """Load a skill; where nobody can be asked, the error says what to type."""
     from skillwire.cli.ask import terminal_callback
 
@@ -139,7 +102,7 @@ async def _load(host: SkillHost, name: str, on: str | None, style: str | None) -
     except ApprovalRequired as error:
         if error.reason == "denied" or terminal_callback() is not None:
             raise
-        also = style_words(style)
+        also = options.style_words
         raise ApprovalRequired(
             f"{error} with `skillwire show {name} --text{also}` and `skillwire approve {name}{also}`",
             reason=error.reason,

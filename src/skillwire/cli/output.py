@@ -14,22 +14,37 @@ def printable(text: str) -> str:
     return shown(text, 2000)
 
 
-def say(text: str = "") -> None:
-    """A line for the person, on standard error, which no client reads. Nobody need be there to hear it."""
+_verbosity = 0
+
+
+def set_verbosity(*, quiet: bool, verbose: bool) -> None:
+    """For this process: print only results and errors, or also what is going on."""
+    global _verbosity
+    _verbosity = 1 if verbose else -1 if quiet else 0
+
+
+def info(text: str = "") -> None:
+    """A line for the person, on standard error, which no client reads. Not printed with `--quiet`."""
+    if _verbosity >= 0:
+        _to_stderr(text)
+
+
+def error(text: str, *, command: str = "") -> None:
+    """What went wrong, as one line on standard error."""
+    _to_stderr(f"{' '.join(filter(None, ['skillwire', command]))}: {printable(text)}")
+
+
+def _to_stderr(text: str) -> None:
     if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison] - closed by whoever started us
         return  # To print to `None` is to print to standard output.
     with suppress(OSError):
         print(text, file=sys.stderr, flush=True)  # noqa: T201 - this is the one place that prints there
 
 
-def show(text: str) -> None:
+def write(text: str) -> None:
     """What the person asked for, on standard output. What the terminal cannot write is escaped."""
     encoding = sys.stdout.encoding
     print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)  # noqa: T201 - see above
-
-
-def complain(text: str) -> None:
-    say(f"skillwire: {printable(text)}")
 
 
 def human_size(size: int) -> str:
@@ -58,7 +73,9 @@ class _SafeFormatter(logging.Formatter):
 
 
 def log_to_stderr() -> None:
-    """Send warnings of the libraries below us to standard error, made printable."""
+    """Send warnings of libraries to standard error, made printable; with `--verbose` also what they do."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_SafeFormatter())
-    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.basicConfig(
+        level=(logging.ERROR, logging.WARNING, logging.INFO)[_verbosity + 1], handlers=[handler], force=True
+    )

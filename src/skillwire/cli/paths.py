@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from skillwire.cli.host_options import AsJson
 
-
-def paths(as_json: AsJson = False) -> None:
+def paths(*, as_json: bool) -> None:
     """Print the place of every file that Skillwire reads or keeps."""
     from skillwire.cli.output import printable
     from skillwire.cli.screen import Screen, show_json

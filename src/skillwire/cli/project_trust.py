@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from skillwire.cli.host_options import AsJson
 from skillwire.errors import ApprovalRequired
 from skillwire.text import redact_url
 
@@ -32,9 +29,10 @@ class _ProjectFile:
 
 
 def trust(
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Trust them without a question.")] = False,
-    forget: Annotated[bool, typer.Option("--forget", help="Trust no file of this project any more.")] = False,
-    as_json: AsJson = False,
+    *,
+    yes: bool,
+    forget: bool,
+    as_json: bool,
 ) -> None:
     """Show what this project's own files would start, and trust them as they are now.
 

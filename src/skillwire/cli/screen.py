@@ -15,7 +15,7 @@ from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from skillwire.cli.output import say, show
+from skillwire.cli.output import info, write
 from skillwire.text import clean_text, safe_line
 from skillwire.trust.origin import Origin
 
@@ -29,7 +29,7 @@ class Screen:
 
     def __init__(self, *, errors: bool = False) -> None:
         self.is_terminal = (sys.stderr if errors else sys.stdout).isatty()
-        self._plain = say if errors else show
+        self._plain = info if errors else write
         self._console = Console(stderr=errors, highlight=False, markup=False, emoji=False)
         self.width = max(self._console.width, _LEAST_WIDTH) if self.is_terminal else _UNLIMITED
 
@@ -92,4 +92,4 @@ def padded(text: str, width: int) -> str:
 
 def show_json(document: Mapping[str, object]) -> None:
     """One document, in ASCII: what a stranger wrote reaches a terminal as an escape."""
-    show(json.dumps({"version": 1, **document}, indent=2, ensure_ascii=True))
+    write(json.dumps({"version": 1, **document}, indent=2, ensure_ascii=True))

@@ -3,57 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from skillwire.cli.host_options import (
-    AsJson,
-    ConfigFile,
-    Directories,
-    NoUsual,
-    Profile,
-    Servers,
-    StyleName,
-    chosen,
-    with_host,
-)
+from skillwire.cli.host_options import HostOptions, with_host
+from skillwire.cli.parser import UsageError
 from skillwire.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
     from skillwire.host.host import SkillHost
     from skillwire.host.search.engine import FoundSkill
 
-_MOST = 1000
-
 
 def search(
-    words: Annotated[
-        list[str],
-        typer.Argument(metavar="WORDS...", help="What to look for. The last word may be unfinished."),
-    ],
-    on: Annotated[
-        str | None,
-        typer.Option("--on", metavar="NAME", help="Search the skills of this server or directory alone."),
-    ] = None,
-    limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=1, max=_MOST, help="Show at most so many skills.")
-    ] = DEFAULT_LIMITS.search_results,
-    server: Servers = None,
-    directory: Directories = None,
-    no_usual: NoUsual = False,
-    config: ConfigFile = None,
-    profile: Profile = None,
-    style: StyleName = None,
-    as_json: AsJson = False,
+    *,
+    words: tuple[str, ...],
+    on: str | None,
+    limit: int,
+    options: HostOptions,
+    as_json: bool,
 ) -> None:
-    """Find skills by words: in their names, descriptions, and texts that are at hand.
-
-    \b
-    skillwire search refund customer     the best first; then those with some of the words
-    skillwire search refund --on shop    of one server or directory
-    """
-    from skillwire.cli.output import complain
+    """Find skills by words: in their names, descriptions, and texts that are at hand."""
+    from skillwire.cli.output import error as print_error
     from skillwire.cli.screen import show_json
     from skillwire.cli.skill_view import SkillRow, problems_json, skill_json
     from skillwire.host.events import EventKind
@@ -61,7 +31,7 @@ def search(
 
     query = " ".join(words)
     if not parse_query(query, limits=DEFAULT_LIMITS):
-        raise typer.BadParameter("there is no word in this: say what to look for", param_hint="WORDS")
+        raise UsageError("WORDS has no letters or digits: say what to look for")
 
     async def action(host: SkillHost) -> None:
         found = await host.search(query, server=on, limit=limit)
@@ -80,9 +50,9 @@ def search(
         for event in host.events_so_far():
             if event.kind is EventKind.FAILURE:
                 # What fits best may be on a server that could not be asked.
-                complain(event.message)
+                print_error(event.message)
 
-    with_host(chosen(server, directory, no_usual, config, profile), action, style=style)
+    with_host(options, action)
 
 
 def _show(found: Sequence[FoundSkill]) -> None:

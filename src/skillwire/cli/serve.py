@@ -7,11 +7,13 @@ import os
 import signal
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
-from skillwire.cli.output import counted, human_size, log_to_stderr, printable, say
-from skillwire.cli.serve_options import TOKEN_VARIABLE, ServeOptions
+from skillwire.cli.commands.publish import TOKEN_VARIABLE
+from skillwire.cli.output import counted, human_size, info, log_to_stderr, printable
+from skillwire.cli.parser import UsageError
 from skillwire.errors import FormatError, SourceError
 from skillwire.issues import Issue
 
@@ -20,19 +22,47 @@ if TYPE_CHECKING:
 
     from skillwire.server.app import SkillServer
     from skillwire.server.http.address import Address
+    from skillwire.server.legacy.features import IndexShape, ToolsMode
     from skillwire.sources.directory.source import DirectorySource
 
 _PROBLEMS_SHOWN = 20
 
 
-def serve(options: ServeOptions) -> None:
-    """Serve skills over MCP.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """The options of the command, as they were given."""
 
-    \b
-    skillwire serve ./skills                          one client, over stdio
-    skillwire serve ./skills --http 127.0.0.1:8000    any number, over HTTP
-    skillwire serve acme=./skills ~/more-skills       two directories, one with a prefix
-    """
+    paths: tuple[str, ...]
+    http: str | None
+    allow_host: tuple[str, ...]
+    token_file: Path | None
+    unsafe_no_auth: bool
+    stateless: bool
+    ttl: float
+    cache_scope: Literal["public", "private"] | None
+    page_size: int
+    unlisted: tuple[str, ...]
+    allow_oversize: bool
+    strict: bool
+    watch: bool
+    scan_index: bool
+    index: IndexShape
+    manifests: bool
+    prompt_xml: bool
+    tools: ToolsMode
+    prompts: bool
+
+
+def run(**given: Any) -> None:
+    """Serve skills over MCP, with a value for each field of `ServeOptions`."""
+    options = ServeOptions(**given)
+    if options.http is None:
+        _refuse_idle(options)
+    serve(options)
+
+
+def serve(options: ServeOptions) -> None:
+    """Serve skills over MCP until the client goes away or a signal ends it."""
     log_to_stderr()
     token = address = None
     if options.http is not None:
@@ -54,7 +84,7 @@ def serve(options: ServeOptions) -> None:
         ttl_ms=round(options.ttl * 1000),
         cache_scope=options.cache_scope or ("private" if token else "public"),
         page_size=options.page_size,
-        unlisted=options.unlisted or (),
+        unlisted=options.unlisted,
         legacy_features=LegacyFeatures(
             index=options.index,
             manifests=options.manifests,
@@ -66,16 +96,30 @@ def serve(options: ServeOptions) -> None:
     )
     count = counted(len(source.snapshot.entries), "skill")
     if address is None:
-        say(f"Serving {count} over stdio")
+        info(f"Serving {count} over stdio")
         if os.isatty(0):
-            say("An MCP client is meant to start this command. To serve over HTTP, add --http 127.0.0.1:8000")
+            info(
+                "An MCP client is meant to start this command. To serve over HTTP, add --http 127.0.0.1:8000"
+            )
         with source.saving_index():
             _run(lambda: server.run_stdio())
     else:
-        hosts = [*(options.allow_host or ()), address.shown_host]
+        hosts = [*options.allow_host, address.shown_host]
         banner = f"Serving {count} at"
         with source.saving_index():
             _run_http(server, address, banner, hosts=hosts, token=token, stateless=options.stateless)
+
+
+def _refuse_idle(options: ServeOptions) -> None:
+    """Refuse options that do nothing over stdio: who asks for protection must not believe in it."""
+    given = {
+        "--token-file": options.token_file,
+        "--allow-host": options.allow_host,
+        "--stateless": options.stateless,
+    }
+    idle = [name for name, value in given.items() if value]
+    if idle:
+        raise UsageError(f"{', '.join(idle)} needs --http: add --http HOST:PORT, or leave it out")
 
 
 def _run_http(
@@ -90,10 +134,10 @@ def _run_http(
     from skillwire.server.http.app import HttpServer
 
     http = HttpServer(server.http_app(allowed_hosts=hosts, token=token, stateless=stateless), address)
-    say(f"{banner} {http.url}" + (" (bearer token required)" if token else ""))
+    info(f"{banner} {http.url}" + (" (bearer token required)" if token else ""))
     if not address.is_loopback:
         names = ", ".join(printable(name) for name in ("localhost", *hosts))
-        say(f"Requests must be addressed to one of: {names}. Add a name with --allow-host")
+        info(f"Requests must be addressed to one of: {names}. Add a name with --allow-host")
     _run(http.serve, stop=http.stop)
 
 
@@ -176,22 +220,22 @@ def _token(file: Path | None) -> str | None:
 def _summarize(source: DirectorySource, *, strict: bool) -> None:
     """Say what will be served and what was left out."""
     problems = source.problems()
-    say(f"{'directory':<40} {'skills':>8} {'files':>8} {'bytes':>10}")
+    info(f"{'directory':<40} {'skills':>8} {'files':>8} {'bytes':>10}")
     for root in source.roots:
         skills = source.snapshot.skills_of(root)
         sizes = {file.uri: file.size for skill in skills for file in skill.resources}
         place = printable(str(root.path))
         shown = place if len(place) <= 40 else f"…{place[-39:]}"
-        say(f"{shown:<40} {len(skills):>8,} {len(sizes):>8,} {human_size(sum(sizes.values())):>10}")
+        info(f"{shown:<40} {len(skills):>8,} {len(sizes):>8,} {human_size(sum(sizes.values())):>10}")
         if not skills:
-            say(f"No skills in {place}: a skill is a directory with a SKILL.md")
+            info(f"No skills in {place}: a skill is a directory with a SKILL.md")
     if not problems:
         return
-    say(f"{counted(len(problems), 'problem')}:")
+    info(f"{counted(len(problems), 'problem')}:")
     for problem in problems[:_PROBLEMS_SHOWN]:
-        say(f"  {printable(str(problem))}")
+        info(f"  {printable(str(problem))}")
     if len(problems) > _PROBLEMS_SHOWN:
-        say(f"  ... and {len(problems) - _PROBLEMS_SHOWN:,} more; skillwire lint shows them all")
+        info(f"  ... and {len(problems) - _PROBLEMS_SHOWN:,} more; skillwire lint shows them all")
     if strict:
         message = f"--strict: {counted(len(problems), 'problem')}, so nothing is served"
         raise FormatError(Issue(rule="strict", message=message, fix="mend what is listed above"))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from skillwire.cli.host_options import AsJson, ConfigFile, Profile, with_host
-from skillwire.cli.project_trust import HINT, found_servers, trust, trusted_files, write_project
-from skillwire.errors import FormatError, SkillNotFound
+from skillwire.cli.host_options import HostOptions, with_host
+from skillwire.cli.parser import UsageError
+from skillwire.cli.project_trust import HINT, found_servers, trusted_files, write_project
+from skillwire.errors import FormatError, SkillNotFound, SourceError
 
 if TYPE_CHECKING:
     from skillwire.host.config.merge import HostConfig
@@ -17,31 +16,13 @@ if TYPE_CHECKING:
     from skillwire.host.host import SkillHost
     from skillwire.host.importers.files import FoundServer
 
-app = typer.Typer(
-    help="The MCP servers that skills come from: `servers list`, `add`, `remove`, `import`, `trust`.",
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 
-User = Annotated[bool, typer.Option("--user", help="In the user's file instead of the project's.")]
-
-
-app.command("trust")(trust)
-
-
-@app.callback(invoke_without_command=True)
-def servers(context: typer.Context) -> None:
-    """List the MCP servers that skills come from, add some, remove some."""
-    if context.invoked_subcommand is None:
-        list_servers()
-
-
-@app.command("list")
 def list_servers(
-    check: Annotated[bool, typer.Option("--check", help="Connect, and show how each stands.")] = False,
-    config: ConfigFile = None,
-    profile: Profile = None,
-    as_json: AsJson = False,
+    *,
+    check: bool,
+    config: Path | None,
+    profile: str | None,
+    as_json: bool,
 ) -> None:
     """List the servers of your configuration."""
     from skillwire.cli.server_view import show_servers
@@ -61,43 +42,21 @@ def list_servers(
         }
         show_servers(settings, {state.label: state for state in host.servers()}, counts, as_json=as_json)
 
-    with_host(settings, action)
+    with_host(HostOptions(), action, settings=settings)
 
 
-@app.command("add")
 def add(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What the server is called here.")],
-    place: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="URL | -- COMMAND [ARGS]...", help="A URL; or --, a command and its arguments."
-        ),
-    ],
-    user: User = False,
-    header: Annotated[
-        list[str] | None, typer.Option("--header", metavar="NAME=VALUE", help="A header to send. Repeatable.")
-    ] = None,
-    token_env: Annotated[
-        str | None,
-        typer.Option("--token-env", metavar="VARIABLE", help="The variable that holds the bearer token."),
-    ] = None,
-    env: Annotated[
-        list[str] | None,
-        typer.Option("--env", metavar="NAME=VALUE", help="A variable for the command. Repeatable."),
-    ] = None,
-    approval: Annotated[
-        str | None, typer.Option("--approval", metavar="POLICY", help="prompt, pinned, always or never.")
-    ] = None,
-    as_json: AsJson = False,
+    *,
+    name: str,
+    place: tuple[str, ...],
+    user: bool,
+    header: tuple[str, ...],
+    token_env: str | None,
+    env: tuple[str, ...],
+    approval: str | None,
+    as_json: bool,
 ) -> None:
-    """Add a server to skillwire.toml, whose other text stays as it is.
-
-    Write ${NAME} for a variable of the environment, and no secret needs to be in the file.
-
-    \b
-    skillwire servers add docs https://docs.example/mcp --token-env DOCS_TOKEN
-    skillwire servers add tools --user -- npx -y @example/tools
-    """
+    """Add a server to skillwire.toml and keep the rest of the file as it is."""
     from skillwire.cli.output import printable
     from skillwire.cli.screen import Screen, show_json
     from skillwire.host.config.edit import with_server
@@ -109,19 +68,19 @@ def add(
     Origin.mcp(name)
     policy = None
     if approval is not None:
-        if approval not in list(Policy):
-            raise typer.BadParameter(f"it can be {', '.join(Policy)}", param_hint="--approval")
         policy = Policy(approval)
         if policy is Policy.ALWAYS and not user:
-            raise typer.BadParameter("only your own file can say always: add --user", param_hint="--approval")
+            raise UsageError("--approval always is for your own file only: add --user")
     is_url = len(place) == 1 and "://" in place[0]
     if is_url and env:
-        raise typer.BadParameter("this is for a command", param_hint="--env")
+        raise UsageError("--env is for a command: leave it out for a URL")
     if not is_url and (header or token_env):
-        raise typer.BadParameter("this is for a URL", param_hint="--header" if header else "--token-env")
+        raise UsageError(
+            f"{'--header' if header else '--token-env'} is for a URL: leave it out for a command"
+        )
     server = Place(
         url=place[0] if is_url else "",
-        command=() if is_url else tuple(place),
+        command=() if is_url else place,
         headers=_pairs(header, "--header"),
         env=_pairs(env, "--env"),
         token_env=token_env or "",
@@ -140,11 +99,11 @@ def add(
     screen.line("See its skills with: skillwire list" if trusted else HINT)
 
 
-@app.command("remove")
 def remove(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The server's name.")],
-    user: User = False,
-    as_json: AsJson = False,
+    *,
+    name: str,
+    user: bool,
+    as_json: bool,
 ) -> None:
     """Remove a server from skillwire.toml. Its cached files and its approvals go, too."""
     import asyncio
@@ -185,24 +144,14 @@ def remove(
         screen.line(f"With it went {gone}.")
 
 
-@app.command("import")
 def import_servers(
-    write: Annotated[
-        bool, typer.Option("--write", help="Write them. Without this, nothing is written.")
-    ] = False,
-    project: Annotated[
-        bool, typer.Option("--project", help="Into the project's file instead of the user's.")
-    ] = False,
-    only: Annotated[
-        list[str] | None, typer.Option("--only", metavar="NAME", help="This server alone. Repeatable.")
-    ] = None,
-    as_json: AsJson = False,
+    *,
+    write: bool,
+    project: bool,
+    only: tuple[str, ...],
+    as_json: bool,
 ) -> None:
-    """Find the servers of your other MCP clients, and take them over.
-
-    Looks at Claude Code, Claude Desktop, Cursor, VS Code, Codex, Gemini CLI and Goose. Nothing is started,
-    and nothing is written without --write.
-    """
+    """Find the servers of other MCP clients, and write them to skillwire.toml."""
     from skillwire.cli.server_view import show_import
     from skillwire.host.config.edit import with_server
     from skillwire.host.config.file import read_config
@@ -212,9 +161,7 @@ def import_servers(
         unknown = [name for name in only if name not in {server.label for server in found}]
         if unknown:
             known = ", ".join(sorted({server.label for server in found})) or "none"
-            raise typer.BadParameter(
-                f"no server {unknown[0]} was found; there is {known}", param_hint="--only"
-            )
+            raise UsageError(f"--only: no client has a server called {unknown[0]}; there is {known}")
         found = [server for server in found if server.label in only]
     file, other = _files(not project)
     before = read_config(file)
@@ -296,17 +243,17 @@ def _refuse_twin(name: str, file: Path, other: Path) -> None:
     for path in (file, other):
         for label in _servers(read_config(path)):
             if label.casefold() == name.casefold():
-                raise typer.BadParameter(
-                    f"{path} has a server called {label}: remove it first, or choose another name",
-                    param_hint="NAME",
+                raise SourceError(
+                    f"{path} has a server called {label} already: choose another name, or remove that one "
+                    f"with `skillwire servers remove {label}`"
                 )
 
 
-def _pairs(texts: list[str] | None, option: str) -> dict[str, str]:
+def _pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
     pairs: dict[str, str] = {}
-    for text in texts or ():
+    for text in texts:
         key, sign, value = text.partition("=")
         if not sign or not key.strip():
-            raise typer.BadParameter("write NAME=VALUE", param_hint=option)
+            raise UsageError(f"{option}: write NAME=VALUE")
         pairs[key.strip()] = value
     return pairs

@@ -2,24 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from skillwire.cli.host_options import (
-    AsJson,
-    ConfigFile,
-    Directories,
-    Name,
-    NoUsual,
-    On,
-    Profile,
-    Servers,
-    StyleName,
-    chosen,
-    style_words,
-    with_host,
-)
+from skillwire.cli.host_options import HostOptions, with_host
 
 if TYPE_CHECKING:
     from skillwire.cli.screen import Screen
@@ -33,35 +18,18 @@ _HINT = (
 
 
 def list_skills(
-    server: Servers = None,
-    directory: Directories = None,
-    no_usual: NoUsual = False,
-    config: ConfigFile = None,
-    profile: Profile = None,
-    style: StyleName = None,
-    from_clients: Annotated[
-        bool,
-        typer.Option(
-            "--from-clients", help="Ask the servers that other MCP clients have, too. Writes nothing."
-        ),
-    ] = False,
-    disabled: Annotated[bool, typer.Option("--all", help="Show skills that are switched off, too.")] = False,
-    as_json: AsJson = False,
+    *,
+    options: HostOptions,
+    from_clients: bool,
+    disabled: bool,
+    as_json: bool,
 ) -> None:
-    """List the skills of your servers and directories.
-
-    \b
-    skillwire list                                          as skillwire.toml says
-    skillwire list --server docs=https://docs.example/mcp   one server more
-    skillwire list --dir ./skills --no-usual                one directory, and none of the usual ones
-    skillwire list --from-clients                           the servers of your other MCP clients
-    skillwire list --style goose                            with the names that Goose would use
-    """
+    """List the skills of your servers and directories."""
     from skillwire.cli.screen import Screen, show_json
     from skillwire.cli.skill_view import SkillRow, problems_json, server_json, show_list, skill_json
     from skillwire.host.events import EventKind
 
-    settings = chosen(server, directory, no_usual, config, profile)
+    settings = options.settings()
     notes: tuple[str, ...] = ()
     if from_clients:
         from skillwire.cli.servers import with_client_servers
@@ -91,33 +59,19 @@ def list_skills(
         if not rows and not any(event.kind is EventKind.FAILURE for event in events):
             screen.wrapped(_HINT)
 
-    with_host(settings, action, style=style)
+    with_host(options, action, settings=settings)
 
 
 def show(
-    name: Name,
-    path: Annotated[
-        str | None, typer.Argument(metavar="[PATH]", help="Show the text of this file; SKILL.md with --text.")
-    ] = None,
-    text: Annotated[
-        bool, typer.Option("--text", help="Show the skill's text. This is no load: nothing is approved.")
-    ] = False,
-    on: On = None,
-    server: Servers = None,
-    directory: Directories = None,
-    no_usual: NoUsual = False,
-    config: ConfigFile = None,
-    profile: Profile = None,
-    style: StyleName = None,
-    as_json: AsJson = False,
+    *,
+    name: str,
+    path: str | None,
+    text: bool,
+    on: str | None,
+    options: HostOptions,
+    as_json: bool,
 ) -> None:
-    """Show where a skill comes from, its files, and what changed since you approved it.
-
-    \b
-    skillwire show code-review                       origin, approval, frontmatter, files
-    skillwire show code-review --text                its SKILL.md, before you load it
-    skillwire show code-review references/guide.md   one of its files
-    """
+    """Show where a skill comes from, its files, and what changed since you approved it."""
     from skillwire.cli.screen import Screen, show_json
     from skillwire.cli.skill_view import SkillRow, files_json, show_skill, skill_json
     from skillwire.host.approvals.status import State
@@ -150,11 +104,11 @@ def show(
             await show_changes(screen, host, row)
         if row.standing.state in (State.NEW, State.CHANGED):
             screen.line()
-            also = style_words(style)
+            also = options.style_words
             screen.line(f"To read it: skillwire show {skill.handle} --text{also}")
             screen.line(f"To allow it: skillwire approve {skill.handle}{also}")
 
-    with_host(chosen(server, directory, no_usual, config, profile), action, style=style)
+    with_host(options, action)
 
 
 async def _show_text(screen: Screen, host: SkillHost, row: SkillRow, path: str) -> None:

@@ -1,4 +1,4 @@
-"""`skillwire verify`: the judge of skill servers, for a desk and for continuous integration."""
+"""`skillwire verify`: conformance tests of a server, for a terminal and for continuous integration."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from skillwire.cli.output import complain, show
+from skillwire.cli.output import error as print_error
+from skillwire.cli.output import write
+from skillwire.cli.parser import UsageError
 from skillwire.errors import SkillwireError
 from skillwire.limits import DEFAULT_LIMITS
 
@@ -27,92 +26,64 @@ COULD_NOT_RUN = 2
 _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\x20-\x7e]*)")
 
 
-class EraChoice(StrEnum):
-    BOTH = "both"
-    LEGACY = "2025-11-25"
-    MODERN = "2026-07-28"
-
-
 def verify(
-    target: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="URL | -- COMMAND...", help="A server's URL, or the command that starts it."),
-    ] = None,
-    era: Annotated[EraChoice, typer.Option(help="The revisions of the protocol to speak.")] = EraChoice.BOTH,
-    max_skills: Annotated[
-        int, typer.Option(metavar="N", help="Read the files of at most so many skills.", min=1)
-    ] = DEFAULT_LIMITS.judged_skills,
-    max_bytes: Annotated[
-        int, typer.Option(metavar="N", help="Take in at most so many bytes on each era.", min=1)
-    ] = DEFAULT_LIMITS.bytes_per_server,
-    timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Wait so long for an answer.", min=0.1, max=3600)
-    ] = DEFAULT_LIMITS.call_seconds,
-    header: Annotated[
-        list[str] | None,
-        typer.Option(metavar="'NAME: VALUE'", help="Send this HTTP header. Repeatable."),
-    ] = None,
-    token_env: Annotated[
-        str | None,
-        typer.Option(metavar="VARIABLE", help="Send the bearer token in this environment variable."),
-    ] = None,
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option(metavar="RULE", help="Leave out a rule, or all of a requirement. Repeatable."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    junit: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a JUnit report to this file as well.")
-    ] = None,
-    rules: Annotated[bool, typer.Option("--rules", help="List the rules and exit.")] = False,
-) -> None:
-    """Check whether a skill server keeps the whole extension.
-
-    \b
-    skillwire verify https://example.org/mcp     a server that runs
-    skillwire verify -- node server.mjs          one that is started over stdio
-    skillwire verify --rules                     what is checked
-
-    Exits with 0 when nothing was violated, with 1 when something was, and with 2 when it could not run.
-    """
+    *,
+    target: tuple[str, ...],
+    protocol: str,
+    max_skills: int,
+    max_bytes: int,
+    timeout: float,
+    header: tuple[str, ...],
+    token_env: str | None,
+    ignore: tuple[str, ...],
+    as_json: bool,
+    junit: Path | None,
+    rules: bool,
+) -> int:
+    """Check that a server conforms to the Skills extension."""
     # Imported here: `serve` and `lint` need none of it.
     from skillwire.conformance.report_json import as_json as render_json
     from skillwire.conformance.report_junit import as_junit
     from skillwire.conformance.report_text import as_text, rules_text
 
     if rules:
-        show(rules_text())
-        return
+        write(rules_text())
+        return 0
     if not target:
-        raise typer.BadParameter("name a URL, or -- and a command", param_hint="URL | -- COMMAND...")
+        raise UsageError(
+            "URL or COMMAND is missing: give the URL of a server, or -- and the command that starts one"
+        )
     try:
         report = _run(
             target,
-            era,
+            protocol,
             max_skills=max_skills,
             max_bytes=max_bytes,
             timeout=timeout,
-            headers=_headers(header or []),
+            headers=_headers(header),
             token=_token(token_env),
-            ignore=ignore or [],
+            ignore=ignore,
         )
         if junit is not None:
             _write(junit, as_junit(report))
+    except UsageError:
+        raise
     except SkillwireError as error:
         # What kind of error it was matters less here than that nothing was judged.
-        complain(str(error))
-        raise typer.Exit(COULD_NOT_RUN) from None
-    show(render_json(report) if as_json else as_text(report))
+        print_error(str(error))
+        return COULD_NOT_RUN
+    write(render_json(report) if as_json else as_text(report))
     if report.violations:
-        raise typer.Exit(VIOLATIONS)
+        return VIOLATIONS
     if report.looked_at_nothing:
-        complain("no skill was there to be checked, so that nothing is said about the server")
-        raise typer.Exit(COULD_NOT_RUN)
+        print_error("the server has no skills to check, so nothing was verified: add one and run this again")
+        return COULD_NOT_RUN
+    return 0
 
 
 def _run(
     target: Sequence[str],
-    era: EraChoice,
+    protocol: str,
     *,
     max_skills: int,
     max_bytes: int,
@@ -132,7 +103,7 @@ def _run(
         with _progress() as progress:
             return await judge(
                 where,
-                eras=[one for one in ERAS if era in (EraChoice.BOTH, one)],
+                eras=[one for one in ERAS if protocol in ("both", one)],
                 max_skills=max_skills,
                 max_bytes=max_bytes,
                 headers=headers,
@@ -155,7 +126,7 @@ def _headers(given: Sequence[str]) -> dict[str, str]:
         match = _HEADER.fullmatch(text)
         if match is None:
             # The value may be a secret: it is not shown.
-            raise typer.BadParameter("write a header as 'NAME: VALUE'", param_hint="--header")
+            raise UsageError("--header: write a header as 'NAME: VALUE'")
         headers[match[1]] = match[2]
     return headers
 
@@ -165,7 +136,7 @@ def _token(variable: str | None) -> str:
         return ""
     token = os.environ.get(variable, "").strip()
     if not token or not token.isascii() or not token.isprintable():
-        raise typer.BadParameter(f"{variable} is not set to a token", param_hint="--token-env")
+        raise UsageError(f"--token-env: {variable} is not set to a token")
     return token
 
 

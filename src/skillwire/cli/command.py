@@ -1,0 +1,260 @@
+"""Command, Argument and Option: what the command line accepts, as values.
+
+The tables in `commands/` are made of these. Parsing, help, documentation and shell completion all read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+Kind: TypeAlias = Literal["flag", "text", "path", "choice", "integer", "number"]
+Completion: TypeAlias = Literal["", "file", "directory", "skill", "server", "agent", "command"]
+"""What a shell offers for a value; `skill`, `server` and `agent` are names that Skillwire knows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option of a command. `field` is the parameter of the command's function that gets its value."""
+
+    names: tuple[str, ...]
+    """Its spellings, the long one first."""
+    help: str
+    kind: Kind
+    field: str
+    metavar: str = ""
+    default: Any = None
+    many: bool = False
+    """Whether it can be repeated. The value is then a tuple."""
+    choices: tuple[str, ...] = ()
+    least: float | None = None
+    most: float | None = None
+    off: str = ""
+    """The spelling that turns a flag off."""
+    hidden: tuple[str, ...] = ()
+    """Spellings of earlier versions: understood, and shown nowhere."""
+    completion: Completion = ""
+
+    @property
+    def name(self) -> str:
+        return self.names[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Argument:
+    """One positional argument of a command."""
+
+    field: str
+    metavar: str
+    help: str
+    kind: Kind = "text"
+    required: bool = True
+    many: bool = False
+    """Whether it takes all the words that are left. The value is then a tuple."""
+    completion: Completion = ""
+
+    @property
+    def usage(self) -> str:
+        text = f"{self.metavar}..." if self.many and not self.metavar.endswith("...") else self.metavar
+        return text if self.required else f"[{text}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One command. `run` is where its function is, as `module:function` of `skillwire.cli`."""
+
+    name: str
+    """With its group, if it has one: `servers add`."""
+    summary: str
+    """One line for the list of commands."""
+    run: str
+    about: str = ""
+    """More paragraphs for its own help."""
+    arguments: tuple[Argument, ...] = ()
+    options: tuple[Option, ...] = ()
+    host: bool = False
+    """Whether it has the options that say where skills come from. They are passed on as one `HostOptions`."""
+    examples: tuple[tuple[str, str], ...] = ()
+    """Command lines, each with what it does."""
+
+    @property
+    def all_options(self) -> tuple[Option, ...]:
+        return (*self.options, *(HOST_OPTIONS if self.host else ()))
+
+    @property
+    def takes_command(self) -> bool:
+        """Whether its last argument may be a command with options of its own."""
+        return bool(self.arguments) and self.arguments[-1].completion == "command"
+
+    @property
+    def usage(self) -> str:
+        options = ["[OPTIONS]"] if self.all_options else []
+        return " ".join(["skillwire", self.name, *options, *(one.usage for one in self.arguments)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Commands with a common noun. The noun alone runs `default`."""
+
+    name: str
+    summary: str
+    default: str
+
+
+def flag(
+    *names: str, help: str, field: str = "", default: bool = False, hidden: tuple[str, ...] = ()
+) -> Option:
+    """An option without a value. One that is on by default has a `--no-` spelling, and so has its field."""
+    return Option(
+        names=names,
+        help=help,
+        kind="flag",
+        field=field or _field(names),
+        default=default,
+        off=f"--no-{names[0].removeprefix('--')}" if default else "",
+        hidden=hidden,
+    )
+
+
+def text(
+    *names: str,
+    metavar: str,
+    help: str,
+    field: str = "",
+    many: bool = False,
+    completion: Completion = "",
+    hidden: tuple[str, ...] = (),
+) -> Option:
+    return Option(
+        names=names,
+        help=help,
+        kind="text",
+        field=field or _field(names),
+        metavar=metavar,
+        many=many,
+        default=() if many else None,
+        completion=completion,
+        hidden=hidden,
+    )
+
+
+def path(*names: str, help: str, metavar: str = "FILE", field: str = "", many: bool = False) -> Option:
+    return Option(
+        names=names,
+        help=help,
+        kind="path",
+        field=field or _field(names),
+        metavar=metavar,
+        many=many,
+        default=() if many else None,
+        completion="directory" if metavar.startswith("DIR") else "file",
+    )
+
+
+def choice(
+    *names: str,
+    choices: Iterable[str],
+    help: str,
+    field: str = "",
+    default: str | None = None,
+    hidden: tuple[str, ...] = (),
+) -> Option:
+    return Option(
+        names=names,
+        help=help,
+        kind="choice",
+        field=field or _field(names),
+        metavar="|".join(choices),
+        choices=tuple(choices),
+        default=default,
+        hidden=hidden,
+    )
+
+
+def integer(
+    *names: str,
+    help: str,
+    metavar: str = "N",
+    default: int | None = None,
+    least: int = 0,
+    most: int | None = None,
+) -> Option:
+    return Option(
+        names=names,
+        help=help,
+        kind="integer",
+        field=_field(names),
+        metavar=metavar,
+        default=default,
+        least=least,
+        most=most,
+    )
+
+
+def seconds(
+    *names: str, help: str, default: float | None = None, least: float = 0, most: float | None = None
+) -> Option:
+    return Option(
+        names=names,
+        help=help,
+        kind="number",
+        field=_field(names),
+        metavar="SECONDS",
+        default=default,
+        least=least,
+        most=most,
+    )
+
+
+def _field(names: tuple[str, ...]) -> str:
+    return names[0].removeprefix("--").replace("-", "_")
+
+
+JSON: Final = flag("--json", help="Print one JSON document.", field="as_json")
+ON_SERVER: Final = text(
+    "--on",
+    metavar="SERVER",
+    help="The server to take the skill from. No other server is contacted.",
+    completion="server",
+)
+HOST_OPTIONS: Final = (
+    text(
+        "--server",
+        metavar="NAME=PLACE",
+        help="Also use this MCP server: NAME=URL or 'NAME=command args'. Repeatable.",
+        field="servers",
+        many=True,
+    ),
+    text(
+        "--dir",
+        metavar="[NAME=]PATH",
+        help="Also use this directory of skills, shown under NAME. Repeatable.",
+        field="directories",
+        many=True,
+        completion="directory",
+    ),
+    flag(
+        "--no-default-directories",
+        help="Leave out the default directories, such as .agents/skills and .claude/skills.",
+        hidden=("--no-usual",),
+    ),
+    path("--config", help="Read this file instead of the user's and the project's skillwire.toml."),
+    flag("--no-config", help="Read no configuration file."),
+    text("--profile", metavar="NAME", help="Use this profile of the configuration."),
+    text(
+        "--style",
+        metavar="STYLE",
+        help="Emulate another host: wayland, gemini, codex or goose.",
+    ),
+    seconds("--timeout", help="Wait this long for each server.", least=0.1, most=3600),
+)
+"""The options of every command that uses skills: where the skills come from."""
+
+GLOBAL_OPTIONS: Final = (
+    flag("--quiet", "-q", help="Print results and errors only."),
+    flag("--verbose", "-v", help="Print what is going on, and warnings of libraries."),
+    flag("--help", "-h", help="Show the help and exit.", field="wants_help"),
+)
+"""The options of every command."""
+HELP_NAMES: Final = GLOBAL_OPTIONS[-1].names

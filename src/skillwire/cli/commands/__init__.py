@@ -1,0 +1,56 @@
+"""The table of all commands. Each module here describes a group of commands; none imports what they do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Final
+
+from skillwire.cli.command import Command, Group
+
+_MODULES: Final = {
+    "serve": "publish",
+    "lint": "publish",
+    "verify": "publish",
+    "list": "use",
+    "show": "use",
+    "search": "use",
+    "catalog": "use",
+    "load": "use",
+    "read": "use",
+    "approve": "approvals",
+    "revoke": "approvals",
+    "servers": "servers",
+    "cache": "state",
+    "paths": "state",
+}
+"""The first word of each command, and the module that describes it. Help lists them in this order."""
+
+SECTIONS: Final = {
+    "Publish skills": ("serve", "lint", "verify"),
+    "Use skills": ("list", "show", "search", "catalog", "load", "read", "approve", "revoke"),
+    "Manage": ("servers", "cache", "paths"),
+}
+"""The commands as help presents them."""
+
+
+def names() -> list[str]:
+    """The first word of every command."""
+    return list(_MODULES)
+
+
+def commands_of(word: str) -> list[Command]:
+    """The command of this name, or all the commands of the group of this name."""
+    module = import_module(f"skillwire.cli.commands.{_MODULES[word]}")
+    return [one for one in module.COMMANDS if one.name == word or one.name.startswith(f"{word} ")]
+
+
+def group_of(word: str) -> Group | None:
+    """The group of this name, if it is one."""
+    module = import_module(f"skillwire.cli.commands.{_MODULES[word]}")
+    return next((group for group in getattr(module, "GROUPS", ()) if group.name == word), None)
+
+
+def all_commands() -> Iterator[Command]:
+    for word in _MODULES:
+        yield from commands_of(word)

@@ -1,0 +1,180 @@
+"""The commands of people who write and publish skills."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from skillwire.cli.command import JSON, Argument, Command, choice, flag, integer, path, seconds, text
+from skillwire.limits import DEFAULT_LIMITS
+
+TOKEN_VARIABLE: Final = "SKILLWIRE_TOKEN"  # noqa: S105 - the name of a variable, not a token
+_YEAR: Final = 365 * 24 * 3600
+
+COMMANDS: Final = (
+    Command(
+        name="serve",
+        summary="Serve folders of skills over MCP",
+        run="serve:run",
+        arguments=(
+            Argument(
+                field="paths",
+                metavar="PATH",
+                help="A directory of skills. PREFIX=PATH puts a prefix before their names.",
+                many=True,
+                completion="directory",
+            ),
+        ),
+        options=(
+            text(
+                "--http",
+                metavar="HOST:PORT",
+                help="Serve Streamable HTTP at /mcp instead of stdio. "
+                "A port alone means 127.0.0.1; port 0 picks a free one.",
+            ),
+            text(
+                "--allow-host", metavar="NAME", many=True, help="Accept this Host and Origin too. Repeatable."
+            ),
+            path(
+                "--token-file",
+                help=f"Require the bearer token in this file. {TOKEN_VARIABLE} in the environment works too.",
+            ),
+            flag("--unsafe-no-auth", help="Listen on a public address without a token."),
+            flag("--stateless", help="Stateless HTTP: no sessions."),
+            seconds("--ttl", help="Cache lifetime of responses.", default=60, most=_YEAR),
+            choice(
+                "--cache-scope",
+                choices=("public", "private"),
+                help="Cache scope of responses. Private by default when there is a token.",
+            ),
+            integer("--page-size", help="Skills per page of a listing.", default=100, least=1, most=1000),
+            text(
+                "--unlisted",
+                metavar="GLOB",
+                many=True,
+                help="Serve the skills whose path matches, but do not list them. Repeatable.",
+            ),
+            flag(
+                "--allow-oversize", help="Serve skills of over 512 files or 16 MiB, which hosts may refuse."
+            ),
+            flag("--strict", help="Refuse to start if any skill has a problem."),
+            flag("--watch", help="Watch the directories and notify clients of changes.", default=True),
+            flag(
+                "--scan-index",
+                help="Cache digests, so that the next start reads only what changed.",
+                default=True,
+            ),
+            choice(
+                "--index",
+                choices=("d2", "d3", "d4", "off"),
+                default="d2",
+                help="Format of skill://index.json, for clients of earlier drafts.",
+            ),
+            flag("--manifests", help="Serve skill://NAME/_manifest, for FastMCP clients.", default=True),
+            flag("--prompt-xml", help="Serve the catalog at skill://prompt-xml.", default=True),
+            choice(
+                "--tools",
+                choices=("auto", "always", "never"),
+                default="auto",
+                help="Offer load_skill and related tools. auto hides them from clients that support the "
+                "extension.",
+            ),
+            flag(
+                "--prompts",
+                help="Offer each skill as a prompt, which clients show as a slash command.",
+                default=True,
+            ),
+        ),
+        examples=(
+            ("skillwire serve ./skills", "one client, over stdio"),
+            ("skillwire serve ./skills --http 127.0.0.1:8000", "any number of clients, over HTTP"),
+            ("skillwire serve acme=./skills ~/more-skills", "two directories, one with a prefix"),
+        ),
+    ),
+    Command(
+        name="lint",
+        summary="Check skills for errors and get advice on them",
+        about="Exits with 1 if there are errors, and with 0 if there are none.",
+        run="lint:lint",
+        arguments=(
+            Argument(
+                field="paths",
+                metavar="PATH",
+                help="A skill, a directory of skills at any depth, or a SKILL.md file.",
+                kind="path",
+                many=True,
+                completion="file",
+            ),
+        ),
+        options=(
+            flag("--strict", help="Treat advice as errors."),
+            JSON,
+        ),
+        examples=(
+            ("skillwire lint ./skills", "every issue of every skill, with its fix"),
+            ("skillwire lint ./skills --strict", "for continuous integration"),
+        ),
+    ),
+    Command(
+        name="verify",
+        summary="Check that a server conforms to the Skills extension",
+        about="Exits with 0 if the server conforms, 1 if it does not, and 2 if it could not be checked.",
+        run="verify:verify",
+        arguments=(
+            Argument(
+                field="target",
+                metavar="URL | -- COMMAND",
+                help="Give the URL of a server, or -- and the command that starts one.",
+                required=False,
+                many=True,
+                completion="command",
+            ),
+        ),
+        options=(
+            choice(
+                "--protocol",
+                choices=("both", "2025-11-25", "2026-07-28"),
+                default="both",
+                field="protocol",
+                help="The protocol revisions to test.",
+                hidden=("--era",),
+            ),
+            integer(
+                "--max-skills",
+                help="Read the files of at most N skills.",
+                default=DEFAULT_LIMITS.judged_skills,
+                least=1,
+            ),
+            integer(
+                "--max-bytes",
+                help="Download at most N bytes per protocol revision.",
+                least=1,
+                default=DEFAULT_LIMITS.bytes_per_server,
+            ),
+            seconds(
+                "--timeout",
+                help="Wait this long for each response.",
+                default=DEFAULT_LIMITS.call_seconds,
+                least=0.1,
+                most=3600,
+            ),
+            text("--header", metavar="'NAME: VALUE'", help="Send this HTTP header. Repeatable.", many=True),
+            text(
+                "--token-env", metavar="VARIABLE", help="Send the bearer token in this environment variable."
+            ),
+            text(
+                "--ignore",
+                metavar="RULE",
+                help="Skip a rule, or all rules of a requirement. Repeatable.",
+                many=True,
+            ),
+            path("--junit", help="Also write a JUnit report to this file."),
+            flag("--rules", help="List the rules and exit."),
+            JSON,
+        ),
+        examples=(
+            ("skillwire verify https://example.org/mcp", "a server that is running"),
+            ("skillwire verify -- node server.mjs", "a server that the command starts over stdio"),
+            ("skillwire verify --rules", "the list of checks"),
+        ),
+    ),
+)

@@ -1,0 +1,113 @@
+"""The commands that manage the MCP servers of the configuration."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from skillwire.cli.command import JSON, Argument, Command, Group, choice, flag, path, text
+
+_USER: Final = flag("--user", help="Use the user's skillwire.toml instead of the project's.")
+_SERVER: Final = Argument(field="name", metavar="NAME", help="The name of a server.", completion="server")
+
+GROUPS: Final = (
+    Group(name="servers", summary="Manage the MCP servers that skills come from", default="servers list"),
+)
+COMMANDS: Final = (
+    Command(
+        name="servers list",
+        summary="List the servers of your configuration",
+        run="servers:list_servers",
+        options=(
+            flag("--check", help="Connect to each server and show its status."),
+            path("--config", help="Read this file instead of the user's and the project's skillwire.toml."),
+            text("--profile", metavar="NAME", help="Use this profile of the configuration."),
+            JSON,
+        ),
+        examples=(
+            ("skillwire servers", "what is configured"),
+            ("skillwire servers list --check", "which servers respond, and how many skills they have"),
+        ),
+    ),
+    Command(
+        name="servers add",
+        summary="Add a server to skillwire.toml",
+        about="The rest of the file stays as it is. Write ${NAME} for an environment variable, to keep "
+        "secrets out of the file.",
+        run="servers:add",
+        arguments=(
+            Argument(field="name", metavar="NAME", help="A name for the server."),
+            Argument(
+                field="place",
+                metavar="URL | -- COMMAND",
+                help="Give the URL of the server, or -- and the command that starts it.",
+                many=True,
+                completion="command",
+            ),
+        ),
+        options=(
+            _USER,
+            text("--header", metavar="NAME=VALUE", help="Send this HTTP header. Repeatable.", many=True),
+            text(
+                "--token-env", metavar="VARIABLE", help="Send the bearer token in this environment variable."
+            ),
+            text(
+                "--env",
+                metavar="NAME=VALUE",
+                help="Set this variable for the command. Repeatable.",
+                many=True,
+            ),
+            choice(
+                "--approval",
+                choices=("prompt", "pinned", "always", "never"),
+                help="Approval policy of the server's skills.",
+            ),
+            JSON,
+        ),
+        examples=(
+            ("skillwire servers add docs https://docs.example/mcp --token-env DOCS_TOKEN", "a remote server"),
+            (
+                "skillwire servers add tools --user -- npx -y @example/tools",
+                "a command, for all your projects",
+            ),
+        ),
+    ),
+    Command(
+        name="servers remove",
+        summary="Remove a server from skillwire.toml, with its cached files and approvals",
+        run="servers:remove",
+        arguments=(_SERVER,),
+        options=(_USER, JSON),
+        examples=(("skillwire servers remove docs", "from the project's file, or else the user's"),),
+    ),
+    Command(
+        name="servers import",
+        summary="Import the servers of your other MCP clients",
+        about="Reads the configuration of Claude Code, Claude Desktop, Cursor, VS Code, Codex, Gemini CLI "
+        "and Goose. Nothing is started, and nothing is written without --write.",
+        run="servers:import_servers",
+        options=(
+            flag("--write", help="Write the servers to skillwire.toml."),
+            flag("--project", help="Use the project's skillwire.toml instead of the user's."),
+            text("--only", metavar="NAME", help="Import this server only. Repeatable.", many=True),
+            JSON,
+        ),
+        examples=(
+            ("skillwire servers import", "what would be added"),
+            ("skillwire servers import --only github --write", "add one of them"),
+        ),
+    ),
+    Command(
+        name="servers trust",
+        summary="Review and trust the servers named in this project's files",
+        about="Files such as ./skillwire.toml, .mcp.json, .cursor/mcp.json and .vscode/mcp.json may come "
+        "from somebody else. Their servers are not started until you trust the file. Any change to the file "
+        "revokes the trust.",
+        run="project_trust:trust",
+        options=(
+            flag("--yes", "-y", help="Trust the files without asking."),
+            flag("--forget", help="Stop trusting the files of this project."),
+            JSON,
+        ),
+        examples=(("skillwire servers trust", "see what would be started, then decide"),),
+    ),
+)

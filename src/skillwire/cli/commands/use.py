@@ -1,0 +1,130 @@
+"""The commands of people who use skills: look at them, find them, load them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from skillwire.cli.command import JSON, ON_SERVER, Argument, Command, flag, integer, path, text
+from skillwire.limits import DEFAULT_LIMITS
+
+NAME: Final = Argument(
+    field="name",
+    metavar="NAME",
+    help="The name of a skill as `skillwire list` shows it, or its URI.",
+    completion="skill",
+)
+
+COMMANDS: Final = (
+    Command(
+        name="list",
+        summary="List the skills of your servers and directories",
+        run="skills:list_skills",
+        host=True,
+        options=(
+            flag("--from-clients", help="Also start or connect to the servers of your other MCP clients."),
+            flag("--all", help="Include skills that are disabled.", field="disabled"),
+            JSON,
+        ),
+        examples=(
+            ("skillwire list", "everything that is configured"),
+            ("skillwire list --server docs=https://docs.example/mcp", "with one more server"),
+            ("skillwire list --dir ./skills --no-default-directories", "one directory only"),
+            ("skillwire list --from-clients", "with the servers of your other MCP clients"),
+            ("skillwire list --style goose", "with the names that Goose would use"),
+        ),
+    ),
+    Command(
+        name="show",
+        summary="Show a skill's origin, files, approval and changes",
+        about="Nothing is loaded or approved.",
+        run="skills:show",
+        host=True,
+        arguments=(
+            NAME,
+            Argument(
+                field="path", metavar="PATH", help="Show the text of this file of the skill.", required=False
+            ),
+        ),
+        options=(flag("--text", help="Show the text of its SKILL.md."), ON_SERVER, JSON),
+        examples=(
+            ("skillwire show code-review", "origin, approval, frontmatter, files"),
+            ("skillwire show code-review --text", "its SKILL.md, before you load it"),
+            ("skillwire show code-review references/guide.md", "one of its files"),
+        ),
+    ),
+    Command(
+        name="search",
+        summary="Find skills by words",
+        about="Searches names, descriptions and cached text. The last word may be a prefix.",
+        run="search:search",
+        host=True,
+        arguments=(Argument(field="words", metavar="WORDS", help="Say what to look for.", many=True),),
+        options=(
+            text("--on", metavar="NAME", help="Search this server or directory only.", completion="server"),
+            integer(
+                "--limit",
+                help="Show at most N skills.",
+                default=DEFAULT_LIMITS.search_results,
+                least=1,
+                most=1000,
+            ),
+            JSON,
+        ),
+        examples=(
+            ("skillwire search refund customer", "best match first"),
+            ("skillwire search refund --on shop", "in one server or directory"),
+        ),
+    ),
+    Command(
+        name="catalog",
+        summary="Print what a model is told about your skills",
+        about="With --json, also the definitions of the tools that the model gets.",
+        run="catalog:catalog",
+        host=True,
+        options=(
+            integer("--budget", help="Use at most N characters; skills that do not fit are counted."),
+            text(
+                "--working",
+                metavar="PATH",
+                many=True,
+                help="A file being worked on; may activate path-scoped skills. Repeatable.",
+            ),
+            JSON,
+        ),
+        examples=(
+            ("skillwire catalog", "as Skillwire presents them"),
+            ("skillwire catalog --style codex", "as Codex does"),
+        ),
+    ),
+    Command(
+        name="load",
+        summary="Load a skill and print exactly what a model would get",
+        about="On a terminal you are asked about a skill that you have not approved. Elsewhere the command "
+        "exits with 7.",
+        run="load:load",
+        host=True,
+        arguments=(NAME,),
+        options=(ON_SERVER, JSON),
+        examples=(("skillwire load code-review", "asks first if it is not approved"),),
+    ),
+    Command(
+        name="read",
+        summary="Print a file of a skill, verified, as a model would get it",
+        run="load:read",
+        host=True,
+        arguments=(
+            NAME,
+            Argument(field="path", metavar="PATH", help="The path of a file of the skill."),
+        ),
+        options=(
+            flag("--raw", help="Print the bytes of the file instead of the model's view."),
+            path("--output", "-o", help="Write to this new file; needs --raw."),
+            ON_SERVER,
+            JSON,
+        ),
+        examples=(
+            ("skillwire read code-review references/guide.md", "as text for a model"),
+            ("skillwire read code-review assets/logo.png --raw -o logo.png", "the bytes, to a file"),
+        ),
+    ),
+)

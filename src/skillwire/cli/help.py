@@ -1,0 +1,142 @@
+"""Help, made from the tables of commands: whole at every width, in the order of the tables."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Iterable
+from typing import Final
+
+from skillwire.cli.command import GLOBAL_OPTIONS, HOST_OPTIONS, Command, Option
+from skillwire.cli.commands import SECTIONS, commands_of, group_of
+from skillwire.cli.output import write
+
+_NARROWEST: Final = 50
+_WIDEST: Final = 100
+_BESIDE: Final = 30
+_BESIDE_WIDTH: Final = 36
+_BELOW: Final = 4
+TAGLINE: Final = "Publish Agent Skills over MCP, and use them safely from any MCP server."
+
+
+def show_help(topic: str) -> None:
+    """Print the help of a command or a group; with an empty topic, of all of them."""
+    write(help_text(topic, width=shutil.get_terminal_size().columns))
+
+
+def help_text(topic: str, *, width: int) -> str:
+    """The help of a command or a group; with an empty topic, of all of them."""
+    width = min(max(width, _NARROWEST), _WIDEST)
+    if not topic:
+        return "\n".join(_overview(width))
+    word = topic.partition(" ")[0]
+    command = next((one for one in commands_of(word) if one.name == topic), None)
+    return "\n".join(_command(command, width) if command else _group(word, width))
+
+
+def spelled(option: Option) -> str:
+    """An option as help writes it: its spellings and its value."""
+    names = [*reversed(option.names), *([option.off] if option.off else [])]
+    return ", ".join(names) + (f" {option.metavar}" if option.metavar else "")
+
+
+def explained(option: Option) -> str:
+    """What an option does, with its default."""
+    if option.kind in ("choice", "integer", "number") and option.default is not None:
+        return f"{option.help} Default: {_number(option.default)}."
+    return f"{option.help} On by default." if option.off else option.help
+
+
+def _overview(width: int) -> list[str]:
+    lines = [*textwrap.wrap(TAGLINE, width), "", "Usage: skillwire COMMAND [OPTIONS] [ARGUMENTS]"]
+    rows = {
+        title: [
+            (word, group.summary if (group := group_of(word)) else commands_of(word)[0].summary)
+            for word in words
+        ]
+        for title, words in SECTIONS.items()
+    }
+    column = max(len(word) for some in rows.values() for word, _ in some)
+    for title, some in rows.items():
+        lines += ["", f"{title}:", *_columns(some, width, column)]
+    lines += [
+        "",
+        "Options:",
+        *_columns(
+            [("-h, --help", "Show this help and exit."), ("-V, --version", "Show the version and exit.")],
+            width,
+        ),
+        "",
+        "Examples:",
+        *_columns(
+            [
+                ("skillwire serve ./skills", "offer a folder of skills to MCP clients"),
+                ("skillwire list", "see the skills that you can use"),
+                ("skillwire help serve", "the options of one command"),
+            ],
+            width,
+        ),
+    ]
+    return lines
+
+
+def _group(word: str, width: int) -> list[str]:
+    group = group_of(word)
+    summary = group.summary if group else ""
+    commands = commands_of(word)
+    lines = [f"{summary}.", "", f"Usage: skillwire {word} COMMAND [OPTIONS] [ARGUMENTS]", "", "Commands:"]
+    lines += _columns([(one.name, one.summary) for one in commands], width)
+    if group:
+        lines += ["", *textwrap.wrap(f"`skillwire {word}` alone is `skillwire {group.default}`.", width)]
+    lines += [
+        "",
+        "Examples:",
+        *_columns([example for one in commands for example in one.examples[:1]], width),
+    ]
+    return [*lines, "", f"More: skillwire {commands[0].name} --help"]
+
+
+def _command(command: Command, width: int) -> list[str]:
+    lines = [*textwrap.wrap(f"{command.summary}.", width)]
+    if command.about:
+        lines += ["", *textwrap.wrap(command.about, width)]
+    lines += ["", f"Usage: {command.usage}"]
+    if command.arguments:
+        rows = [(argument.metavar, argument.help) for argument in command.arguments]
+        lines += ["", "Arguments:", *_columns(rows, width)]
+    parts = {"Options": command.options, "Where skills come from": HOST_OPTIONS if command.host else ()}
+    for title, options in (*parts.items(), ("General", GLOBAL_OPTIONS)):
+        if options:
+            rows = [(spelled(option), explained(option)) for option in options]
+            lines += ["", f"{title}:", *_columns(rows, width)]
+    if command.examples:
+        lines += ["", "Examples:", *_columns(command.examples, width)]
+    return lines
+
+
+def _columns(rows: Iterable[tuple[str, str]], width: int, column: int | None = None) -> list[str]:
+    """Two columns; beside a left one that is too wide, the right one starts a line below."""
+    rows = list(rows)
+    fitting = [len(left) for left, _ in rows if len(left) <= _BESIDE]
+    column = column or max(fitting, default=_BESIDE // 2)
+    if width - column < _BESIDE_WIDTH:
+        column = _BELOW
+    lines: list[str] = []
+    for left, right in rows:
+        if not right:
+            lines.append(f"  {left}")
+            continue
+        wrapped = textwrap.wrap(right, width - column - 4, break_long_words=False, break_on_hyphens=False)
+        if len(left) <= column:
+            first, *wrapped = wrapped
+            lines.append(f"  {left:<{column}}  {first}")
+        else:
+            lines.append(f"  {left}")
+        lines += [" " * (column + 4) + line for line in wrapped]
+    return lines
+
+
+def _number(value: object) -> str:
+    return (
+        f"{value:,}" if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else str(value)
+    )

@@ -1,0 +1,133 @@
+"""A whole command line: which command it names, what it asks of it, and the run."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final
+
+from skillwire.cli.command import GLOBAL_OPTIONS, HELP_NAMES, Command
+from skillwire.cli.commands import commands_of, group_of, names
+from skillwire.cli.parser import UsageError, closest, read_words
+
+_VERSION: Final = ("--version", "-V")
+_LEADING: Final = tuple(name for option in GLOBAL_OPTIONS for name in option.names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """What was asked for: the words of one command, its help, or the version."""
+
+    command: Command | None = None
+    words: tuple[str, ...] = ()
+    help_on: str = ""
+    """The command or group whose help is wanted; empty for all of them."""
+    version: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.command.name if self.command else ""
+
+
+def read_line(words: Sequence[str]) -> Line:
+    """Understand the words behind `skillwire`, as far as finding the command; or raise a `UsageError`."""
+    leading = 0
+    while leading < len(words) and words[leading] in _LEADING:
+        leading += 1
+    first, rest = (words[leading], list(words[leading + 1 :])) if leading < len(words) else ("", [])
+    before = list(words[:leading])
+    if first in _VERSION:
+        return Line(version=True)
+    if first == "help":
+        return Line(help_on=_topic(rest))
+    wants_help = any(word in HELP_NAMES for word in (*before, *_until_dashes(rest)))
+    if not first:
+        return Line(help_on="")
+    if first.startswith("-"):
+        hint = closest(first, (*_LEADING, *_VERSION)) or "name a command first"
+        raise UsageError(f"{first} is not an option of skillwire itself: {hint}")
+    if first not in names():
+        raise UsageError(_unknown(first))
+    command, rest = _find(first, rest, wants_help=wants_help)
+    if command is None or wants_help:
+        return Line(help_on=command.name if command else first)
+    return Line(command=command, words=(*before, *rest))
+
+
+def run_line(line: Line) -> int:
+    """Do what the line asks for, and give the exit code."""
+    if line.version:
+        from skillwire.cli.output import write
+        from skillwire.version import VERSION
+
+        write(f"skillwire {VERSION}")
+        return 0
+    if line.command is None:
+        from skillwire.cli.help import show_help
+
+        show_help(line.help_on)
+        return 0
+    from skillwire.cli.output import set_verbosity
+
+    values = read_words(line.command, line.words)
+    set_verbosity(quiet=values.pop("quiet"), verbose=values.pop("verbose"))
+    del values["wants_help"]
+    if line.command.host:
+        values = _with_host_options(values)
+    module, _, function = line.command.run.partition(":")
+    run: Callable[..., int | None] = getattr(import_module(f"skillwire.cli.{module}"), function)
+    if module != "serve":
+        gc.enable()
+    return run(**values) or 0
+
+
+def _until_dashes(words: list[str]) -> list[str]:
+    """The words before `--`: options behind it belong to another command."""
+    return words[: words.index("--")] if "--" in words else words
+
+
+def _find(first: str, rest: list[str], *, wants_help: bool) -> tuple[Command | None, list[str]]:
+    """The command, and the words behind its name. `None` for a group that was named alone for its help."""
+    commands = {command.name: command for command in commands_of(first)}
+    group = group_of(first)
+    if group is None:
+        return commands[first], rest
+    second = rest[0] if rest and not rest[0].startswith("-") else None
+    if second is None:
+        return (None if wants_help else commands[group.default]), rest
+    command = commands.get(f"{first} {second}")
+    if command is None:
+        known = [name.partition(" ")[2] for name in commands]
+        hint = closest(second, known) or f"there is {', '.join(known)}"
+        raise UsageError(f"there is no command {second!r}: {hint}", command=first)
+    return command, rest[1:]
+
+
+def _topic(words: list[str]) -> str:
+    if not words:
+        return ""
+    if words[0] == "help":
+        return ""
+    if words[0] not in names():
+        raise UsageError(_unknown(words[0]))
+    command, _ = _find(words[0], words[1:], wants_help=True)
+    return command.name if command else words[0]
+
+
+def _unknown(word: str) -> str:
+    hint = closest(word, (*names(), "help"))
+    return f"there is no command {word!r}" + (f": {hint}" if hint else "")
+
+
+def _with_host_options(values: dict[str, Any]) -> dict[str, Any]:
+    from skillwire.cli.command import HOST_OPTIONS
+    from skillwire.cli.host_options import HostOptions
+
+    fields = {option.field for option in HOST_OPTIONS}
+    shared = {name: value for name, value in values.items() if name in fields}
+    return {
+        **{name: value for name, value in values.items() if name not in fields},
+        "options": HostOptions(**shared),
+    }

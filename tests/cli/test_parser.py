@@ -1,0 +1,246 @@
+"""The command line is read by one table: what is accepted, what is refused, and in which words."""
+
+from __future__ import annotations
+
+import inspect
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skillwire.cli.command import GLOBAL_OPTIONS, HOST_OPTIONS, Argument, Command, Option
+from skillwire.cli.commands import SECTIONS, all_commands, commands_of, group_of, names
+from skillwire.cli.help import help_text
+from skillwire.cli.host_options import HostOptions
+from skillwire.cli.line import read_line
+from skillwire.cli.parser import UsageError, read_words
+from skillwire.cli.serve import ServeOptions
+
+COMMANDS = {command.name: command for command in all_commands()}
+GLOBAL_FIELDS = {option.field for option in GLOBAL_OPTIONS}
+
+
+def parsed(line: str | list[str]) -> dict[str, Any]:
+    """The values of a line, without those that every command has."""
+    words = line.split() if isinstance(line, str) else line
+    found = read_line(words)
+    assert found.command is not None
+    values = read_words(found.command, found.words)
+    return {name: value for name, value in values.items() if name not in GLOBAL_FIELDS}
+
+
+def given_in(line: str | list[str]) -> dict[str, Any]:
+    """The values that differ from the defaults."""
+    words = line.split() if isinstance(line, str) else line
+    command = read_line(words).command
+    assert command is not None
+    defaults = {option.field: option.default for option in command.all_options}
+    return {name: value for name, value in parsed(words).items() if defaults.get(name, ...) != value}
+
+
+@pytest.mark.parametrize(
+    ("line", "values"),
+    [
+        ("serve ./skills", {"paths": ("./skills",)}),
+        ("serve a b=c", {"paths": ("a", "b=c")}),
+        ("serve a --http h:1 b", {"paths": ("a", "b"), "http": "h:1"}),
+        ("serve a --http=x=y", {"paths": ("a",), "http": "x=y"}),
+        ("serve a --allow-host x --allow-host=y", {"paths": ("a",), "allow_host": ("x", "y")}),
+        ("serve a --token-file /t/../u", {"paths": ("a",), "token_file": Path("/t/../u")}),
+        ("serve a --ttl 1.5 --page-size 007", {"paths": ("a",), "ttl": 1.5, "page_size": 7}),
+        ("serve a --ttl 0 --page-size 1000", {"paths": ("a",), "ttl": 0, "page_size": 1000}),
+        ("serve a --no-watch --no-prompts", {"paths": ("a",), "watch": False, "prompts": False}),
+        ("serve a --no-watch --watch", {"paths": ("a",)}),
+        ("serve a --strict --strict", {"paths": ("a",), "strict": True}),
+        ("serve -- --odd", {"paths": ("--odd",)}),
+        ("serve -", {"paths": ("-",)}),
+        ("serve Straße 日本", {"paths": ("Straße", "日本")}),
+        ("show name --text path", {"name": "name", "text": True, "path": "path"}),
+        ("show name", {"name": "name", "path": None}),
+        ("read a b -o f --raw", {"name": "a", "path": "b", "output": Path("f"), "raw": True}),
+        ("list --no-usual", {"no_default_directories": True}),
+        ("list --dir mine=/x --dir /y", {"directories": ("mine=/x", "/y")}),
+        ("verify https://x/mcp --json", {"target": ("https://x/mcp",), "as_json": True}),
+        (
+            "verify --json -- node s.mjs --json -h",
+            {"target": ("node", "s.mjs", "--json", "-h"), "as_json": True},
+        ),
+        ("verify --era 2025-11-25 u", {"target": ("u",), "protocol": "2025-11-25"}),
+        (
+            "servers add tools --user -- npx -y x",
+            {"name": "tools", "place": ("npx", "-y", "x"), "user": True},
+        ),
+        ("servers add docs http://x --user", {"name": "docs", "place": ("http://x",), "user": True}),
+        ("servers --check", {"check": True}),
+        ("-q servers list", {}),
+    ],
+)
+def test_a_line_is_read_into_values(line: str, values: dict[str, Any]) -> None:
+    assert given_in(line) == values
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("lnt .", "there is no command 'lnt': did you mean lint?"),
+        ("frobnicate", "there is no command 'frobnicate'"),
+        ("help frobnicate", "there is no command 'frobnicate'"),
+        ("--verzion", "--verzion is not an option of skillwire itself: did you mean --version?"),
+        ("--zzzzz", "--zzzzz is not an option of skillwire itself: name a command first"),
+        ("-- serve x", "-- is not an option of skillwire itself: name a command first"),
+        ("Serve x", "there is no command 'Serve': did you mean serve?"),
+        ("servers lst", "there is no command 'lst': did you mean list?"),
+        ("cache x", "there is no command 'x': there is list, clear, path"),
+        ("serve", "PATH is missing: write skillwire serve [OPTIONS] PATH..."),
+        ("show", "NAME is missing: write skillwire show [OPTIONS] NAME [PATH]"),
+        ("show a b c", "unexpected argument 'c': write skillwire show [OPTIONS] NAME [PATH]"),
+        ("paths x", "unexpected argument 'x': write skillwire paths [OPTIONS]"),
+        ("serve x --htpp 1", "there is no option --htpp: did you mean --http?"),
+        ("serve x --zzzzzz", "there is no option --zzzzzz"),
+        ("serve x -z", "there is no option -z"),
+        ("serve x --http", "--http needs a value: --http HOST:PORT"),
+        ("serve x --http --strict", "--http needs a value: --http HOST:PORT"),
+        ("serve x --http=", "--http has an empty value: write --http HOST:PORT"),
+        ("serve x --http a --http b", "--http was given twice: give it once"),
+        ("serve x --strict=yes", "--strict takes no value: write --strict alone"),
+        ("serve x --page-size 0", "--page-size must be a whole number from 1 to 1,000, not '0'"),
+        ("serve x --page-size -1", "--page-size must be a whole number from 1 to 1,000, not '-1'"),
+        ("serve x --page-size 1_0", "--page-size must be a whole number from 1 to 1,000, not '1_0'"),
+        ("serve x --page-size ٣", "--page-size must be a whole number from 1 to 1,000, not '٣'"),
+        ("serve x --page-size 1.0", "--page-size must be a whole number from 1 to 1,000, not '1.0'"),
+        ("serve x --ttl nan", "--ttl must be a number from 0 to 31,536,000, not 'nan'"),
+        ("serve x --ttl 1e3", "--ttl must be a number from 0 to 31,536,000, not '1e3'"),
+        ("serve x --ttl .", "--ttl must be a number from 0 to 31,536,000, not '.'"),
+        ("catalog --budget x", "--budget must be a whole number of at least 0, not 'x'"),
+        ("serve x --tools sometimes", "--tools must be one of auto, always, never, not 'sometimes'"),
+        ("verify node s.mjs --json", "--json may be an option of s.mjs: put -- before the command"),
+        ("servers add x npx -y y", "-y may be an option of npx: put -- before the command"),
+    ],
+)
+def test_a_wrong_line_is_refused_in_words_that_say_what_to_write(line: str, message: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parsed(line)
+    assert str(refused.value) == message
+
+
+def test_an_empty_word_is_no_argument() -> None:
+    with pytest.raises(UsageError, match="PATH is empty"):
+        parsed(["serve", ""])
+
+
+WORDS = st.one_of(
+    st.sampled_from(
+        [name for command in COMMANDS.values() for option in command.all_options for name in option.names]
+    ),
+    st.sampled_from(
+        [*names(), "list", "add", "--", "-", "-h", "=", "", "7", "x=y", "--help", "help", "\udc80"]
+    ),
+    st.text(max_size=6),
+)
+
+
+@given(st.lists(WORDS, max_size=7))
+@settings(max_examples=400, deadline=None)
+def test_any_words_are_values_or_a_usage_error(words: list[str]) -> None:
+    with suppress(UsageError):
+        line = read_line(words)
+        if line.command is not None:
+            read_words(line.command, line.words)
+
+
+def types_of(option: Option | Argument) -> set[Any]:
+    """What the function of a command may declare for a value."""
+    kinds = {"flag": bool, "text": str, "path": Path, "choice": str, "integer": int, "number": float}
+    kind: Any = kinds[option.kind]
+    if option.many:
+        return {tuple[kind, ...]}
+    required = option.required if isinstance(option, Argument) else option.default is not None
+    return {kind} if required else {kind | None}
+
+
+def simplified(hint: Any) -> Any:
+    """A literal of texts counts as text."""
+    parts = get_args(hint)
+    if parts and all(isinstance(part, str) for part in parts):
+        return str
+    if type(None) in parts and any(get_origin(part) is Literal for part in parts):
+        return str | None
+    return hint
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_the_function_of_a_command_takes_exactly_what_its_table_says(command: Command) -> None:
+    module, _, name = command.run.partition(":")
+    function = getattr(import_module(f"skillwire.cli.{module}"), name)
+    if command.name == "serve":
+        from skillwire.server.legacy.features import IndexShape, ToolsMode
+
+        hints = get_type_hints(ServeOptions, localns={"IndexShape": IndexShape, "ToolsMode": ToolsMode})
+    else:
+        hints = {
+            parameter: hint
+            for parameter, hint in get_type_hints(function, localns={"HostOptions": HostOptions}).items()
+            if parameter != "return"
+        }
+        assert all(
+            parameter.kind is inspect.Parameter.KEYWORD_ONLY
+            for parameter in inspect.signature(function).parameters.values()
+        )
+    if command.host:
+        assert hints.pop("options") is HostOptions
+    described = {one.field: types_of(one) for one in (*command.arguments, *command.options)}
+    assert hints.keys() == described.keys()
+    for field, hint in hints.items():
+        assert simplified(hint) in described[field], field
+
+
+def test_host_options_has_a_field_for_each_shared_option() -> None:
+    hints = get_type_hints(HostOptions)
+    assert hints.keys() == {option.field for option in HOST_OPTIONS}
+    for option in HOST_OPTIONS:
+        assert hints[option.field] in types_of(option), option.field
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_no_option_of_a_command_has_the_name_of_another(command: Command) -> None:
+    every = (*command.all_options, *GLOBAL_OPTIONS)
+    spellings = [name for option in every for name in (*option.names, option.off, *option.hidden) if name]
+    assert len(spellings) == len(set(spellings))
+    fields = [one.field for one in (*every, *command.arguments)]
+    assert len(fields) == len(set(fields))
+
+
+def test_every_command_is_in_the_overview() -> None:
+    assert sorted(word for words in SECTIONS.values() for word in words) == sorted(names())
+    text = help_text("", width=80)
+    for word in names():
+        group = group_of(word)
+        assert (group.summary if group else commands_of(word)[0].summary) in text
+
+
+@pytest.mark.parametrize("width", [20, 50, 80, 200])
+@pytest.mark.parametrize("topic", ["", *dict.fromkeys([*names(), *COMMANDS])])
+def test_help_is_whole_and_fits_at_every_width(topic: str, width: int) -> None:
+    text = help_text(topic, width=width)
+    assert "..." not in text.replace("PATH...", "").replace("WORDS...", "").replace("COMMAND...", "")
+    assert "Examples:" in text
+    told = " ".join(text.split())
+    for command in [COMMANDS[topic]] if topic in COMMANDS else []:
+        for part in (*command.all_options, *command.arguments):
+            assert " ".join(part.help.split()) in told
+    for line in text.splitlines():
+        # A word is never broken: a line may only be too long when it is one.
+        assert len(line) <= max(width, 50) or line.lstrip().startswith(("-", "skillwire", "Usage"))
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_every_example_in_help_is_understood(command: Command) -> None:
+    assert command.examples
+    for line, _ in command.examples:
+        program, *words = line.split()
+        assert program == "skillwire"
+        assert parsed(words) is not None
