@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from skillwire.issues import Issue, shown
+if TYPE_CHECKING:
+    from skillwire.issues import (
+        Issue,
+    )  # Only a type here: `skillwire --version` does not wait for dataclasses.
 
 _SAID = 300
 
@@ -21,7 +25,7 @@ class FormatError(SkillwireError):
     exit_code = 3
 
     def __init__(self, issues: Iterable[Issue] | Issue) -> None:
-        self.issues: tuple[Issue, ...] = (issues,) if isinstance(issues, Issue) else tuple(issues)
+        self.issues: tuple[Issue, ...] = tuple(issues) if isinstance(issues, Iterable) else (issues,)
         super().__init__("; ".join(str(issue) for issue in self.issues))
 
 
@@ -35,6 +39,8 @@ class SourceError(SkillwireError):
     exit_code = 4
 
     def __init__(self, message: str, *, said: str = "") -> None:
+        from skillwire.issues import shown
+
         self.plain = message
         self.said = shown(said, _SAID)
         super().__init__(f"{message}: {self.said}" if said else message)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,6 +21,8 @@ def atomic_writer(path: Path, *, mode: int = 0o600) -> Generator[BinaryIO]:
     The directory must exist. The new file gets `mode`, whatever the umask; by default only its owner can
     read it.
     """
+    import tempfile  # Here: it takes long, and a server that only reads never needs it.
+
     descriptor, name = tempfile.mkstemp(prefix=".new-", suffix=UNFINISHED, dir=path.parent)
     temporary = Path(name)
     try:

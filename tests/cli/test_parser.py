@@ -19,6 +19,7 @@ from skillwire.cli.host_options import HostOptions
 from skillwire.cli.line import read_line
 from skillwire.cli.parser import UsageError, read_words
 from skillwire.cli.serve import ServeOptions
+from skillwire.limits import DEFAULT_LIMITS
 
 COMMANDS = {command.name: command for command in all_commands()}
 GLOBAL_FIELDS = {option.field for option in GLOBAL_OPTIONS}
@@ -212,6 +213,20 @@ def test_no_option_of_a_command_has_the_name_of_another(command: Command) -> Non
     assert len(spellings) == len(set(spellings))
     fields = [one.field for one in (*every, *command.arguments)]
     assert len(fields) == len(set(fields))
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "limit"),
+    [
+        ("verify", "--max-skills", DEFAULT_LIMITS.judged_skills),
+        ("verify", "--max-bytes", DEFAULT_LIMITS.bytes_per_server),
+        ("verify", "--timeout", DEFAULT_LIMITS.call_seconds),
+        ("search", "--limit", DEFAULT_LIMITS.search_results),
+    ],
+)
+def test_defaults_are_those_of_the_limits(command: str, option: str, limit: float) -> None:
+    # The tables repeat them, so that help need not import the limits.
+    assert [one.default for one in COMMANDS[command].options if one.name == option] == [limit]
 
 
 def test_every_command_is_in_the_overview() -> None:

@@ -6,16 +6,14 @@ The tables in `commands/` are made of these. Parsing, help, documentation and sh
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 Kind: TypeAlias = Literal["flag", "text", "path", "choice", "integer", "number"]
 Completion: TypeAlias = Literal["", "file", "directory", "skill", "server", "agent", "command"]
 """What a shell offers for a value; `skill`, `server` and `agent` are names that Skillwire knows."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class Option(NamedTuple):
     """One option of a command. `field` is the parameter of the command's function that gets its value."""
 
     names: tuple[str, ...]
@@ -41,8 +39,7 @@ class Option:
         return self.names[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Argument:
+class Argument(NamedTuple):
     """One positional argument of a command."""
 
     field: str
@@ -60,8 +57,7 @@ class Argument:
         return text if self.required else f"[{text}]"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(NamedTuple):
     """One command. `run` is where its function is, as `module:function` of `skillwire.cli`."""
 
     name: str
@@ -93,8 +89,7 @@ class Command:
         return " ".join(["skillwire", self.name, *options, *(one.usage for one in self.arguments)])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class Group(NamedTuple):
     """Commands with a common noun. The noun alone runs `default`."""
 
     name: str

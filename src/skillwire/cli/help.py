@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
+import os
+import sys
 import textwrap
 from collections.abc import Iterable
 from typing import Final
@@ -21,7 +22,7 @@ TAGLINE: Final = "Publish Agent Skills over MCP, and use them safely from any MC
 
 def show_help(topic: str) -> None:
     """Print the help of a command or a group; with an empty topic, of all of them."""
-    write(help_text(topic, width=shutil.get_terminal_size().columns))
+    write(help_text(topic, width=_terminal_width()))
 
 
 def help_text(topic: str, *, width: int) -> str:
@@ -134,6 +135,17 @@ def _columns(rows: Iterable[tuple[str, str]], width: int, column: int | None = N
             lines.append(f"  {left}")
         lines += [" " * (column + 4) + line for line in wrapped]
     return lines
+
+
+def _terminal_width() -> int:
+    """The width of the terminal; 80 where there is none. `shutil` knows it too, but imports a lot."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return int(columns)
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns if sys.__stdout__ else 80
+    except (OSError, ValueError):
+        return 80
 
 
 def _number(value: object) -> str:

@@ -68,8 +68,8 @@ def with_host(
     """Open a host, do something with it, and close it. On a terminal one sees which server is slow."""
     import asyncio
 
+    from skillwire.cli.logs import log_to_stderr
     from skillwire.cli.output import error as print_error
-    from skillwire.cli.output import log_to_stderr
     from skillwire.errors import SkillNotFound
     from skillwire.host.events import EventKind
     from skillwire.host.host import SkillHost

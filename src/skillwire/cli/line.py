@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from skillwire.cli.command import GLOBAL_OPTIONS, HELP_NAMES, Command
 from skillwire.cli.commands import commands_of, group_of, names
@@ -16,8 +15,7 @@ _VERSION: Final = ("--version", "-V")
 _LEADING: Final = tuple(name for option in GLOBAL_OPTIONS for name in option.names)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class Line(NamedTuple):
     """What was asked for: the words of one command, its help, or the version."""
 
     command: Command | None = None

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from contextlib import suppress
-
-from skillwire.issues import shown
 
 
 def printable(text: str) -> str:
     """Text on one line with every control character shown, not obeyed."""
+    from skillwire.issues import shown
+
     return shown(text, 2000)
 
 
@@ -21,6 +20,11 @@ def set_verbosity(*, quiet: bool, verbose: bool) -> None:
     """For this process: print only results and errors, or also what is going on."""
     global _verbosity
     _verbosity = 1 if verbose else -1 if quiet else 0
+
+
+def verbosity() -> int:
+    """Below 0 with `--quiet`, above 0 with `--verbose`."""
+    return _verbosity
 
 
 def info(text: str = "") -> None:
@@ -61,21 +65,3 @@ def human_size(size: int) -> str:
 
 def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
-
-
-class _SafeFormatter(logging.Formatter):
-    """Log lines may quote what a stranger sent. Each is one line: of a traceback, its last words."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        text = f"skillwire: {record.levelname.lower()}: {record.getMessage()}"
-        error = record.exc_info[1] if record.exc_info else None
-        return printable(text if error is None else f"{text}: {type(error).__name__}: {error}")
-
-
-def log_to_stderr() -> None:
-    """Send warnings of libraries to standard error, made printable; with `--verbose` also what they do."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_SafeFormatter())
-    logging.basicConfig(
-        level=(logging.ERROR, logging.WARNING, logging.INFO)[_verbosity + 1], handlers=[handler], force=True
-    )

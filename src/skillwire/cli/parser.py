@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from skillwire.cli.command import GLOBAL_OPTIONS, Command, Option
 from skillwire.errors import SkillwireError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _MOST_DIGITS: Final = 40
 
@@ -89,7 +91,7 @@ def _value(option: Option, word: str | None, *, attached: bool) -> object:
     if not word.strip():
         raise UsageError(f"{option.name} has an empty value: write {option.name} {option.metavar}")
     if option.kind == "path":
-        return Path(word)
+        return _path(word)
     if option.kind == "choice":
         if word not in option.choices:
             raise UsageError(f"{option.name} must be one of {', '.join(option.choices)}, not {word!r}")
@@ -127,8 +129,14 @@ def _arguments(command: Command, words: list[str]) -> dict[str, Any]:
             raise UsageError(f"{argument.metavar} is missing: write {command.usage}")
         if any(not word.strip() for word in taken):
             raise UsageError(f"{argument.metavar} is empty: write {command.usage}")
-        converted = tuple(Path(word) if argument.kind == "path" else word for word in taken)
+        converted = tuple(_path(word) if argument.kind == "path" else word for word in taken)
         values[argument.field] = converted if argument.many else (converted[0] if converted else None)
     if left:
         raise UsageError(f"unexpected argument {left[0]!r}: write {command.usage}")
     return values
+
+
+def _path(word: str) -> Path:
+    from pathlib import Path
+
+    return Path(word)

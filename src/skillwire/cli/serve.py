@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from skillwire.cli.commands.publish import TOKEN_VARIABLE
-from skillwire.cli.output import counted, human_size, info, log_to_stderr, printable
+from skillwire.cli.logs import log_to_stderr
+from skillwire.cli.output import counted, human_size, info, printable
 from skillwire.cli.parser import UsageError
 from skillwire.errors import FormatError, SourceError
 from skillwire.issues import Issue

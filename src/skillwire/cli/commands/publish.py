@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from skillwire.cli.command import JSON, Argument, Command, choice, flag, integer, path, seconds, text
-from skillwire.limits import DEFAULT_LIMITS
 
 TOKEN_VARIABLE: Final = "SKILLWIRE_TOKEN"  # noqa: S105 - the name of a variable, not a token
 _YEAR: Final = 365 * 24 * 3600
@@ -141,19 +140,19 @@ COMMANDS: Final = (
             integer(
                 "--max-skills",
                 help="Read the files of at most N skills.",
-                default=DEFAULT_LIMITS.judged_skills,
+                default=200,
                 least=1,
             ),
             integer(
                 "--max-bytes",
                 help="Download at most N bytes per protocol revision.",
                 least=1,
-                default=DEFAULT_LIMITS.bytes_per_server,
+                default=256 * 1024 * 1024,
             ),
             seconds(
                 "--timeout",
                 help="Wait this long for each response.",
-                default=DEFAULT_LIMITS.call_seconds,
+                default=30,
                 least=0.1,
                 most=3600,
             ),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from skillwire.cli.command import JSON, ON_SERVER, Argument, Command, flag, integer, path, text
-from skillwire.limits import DEFAULT_LIMITS
 
 NAME: Final = Argument(
     field="name",
@@ -64,7 +63,7 @@ COMMANDS: Final = (
             integer(
                 "--limit",
                 help="Show at most N skills.",
-                default=DEFAULT_LIMITS.search_results,
+                default=20,
                 least=1,
                 most=1000,
             ),
