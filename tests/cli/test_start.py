@@ -37,8 +37,9 @@ OURS = {"skillwire", "anyio", "sniffio", "typing_extensions", "yaml", "_yaml"}
 UVICORN = {"uvicorn", "uvloop", "httptools", "h11", "click", "a2wsgi"}
 LOADED_WHEN_IDLE = {"watchfiles"}
 NOT_THERE = {"org"}  # The standard library tries it, for Jython.
-# Of the standard library, what takes long and is easily brought in again.
-SLOW = {"argparse", "difflib", "email", "importlib.metadata", "logging.config", "multiprocessing", "tempfile"}
+# Of the standard library, what takes long and is easily imported by mistake. Not `tempfile`, which writes the
+# cache of the scan after the last answer.
+SLOW = {"argparse", "difflib", "email", "importlib.metadata", "logging.config", "multiprocessing"}
 
 
 @pytest.fixture
