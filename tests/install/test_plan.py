@@ -50,7 +50,7 @@ def one(found: Found, placed: Placed | None = None, *, skill: LockedSkill = NEW,
     return step.act
 
 
-BY_US = Placed("pdf", OLD.digest)
+BY_US = Placed("pdf", frozenset({OLD.digest}))
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_an_agent_that_is_not_known_here_is_left_out() -> None:
         (tree(OLD, "x"), BY_US, Act.EDITED),
         (Link(Path("/etc")), BY_US, Act.FOREIGN),
         (Other("a file"), BY_US, Act.FOREIGN),
-        (tree(OLD), Placed("pdf", OLD.digest, link=True), Act.EDITED),
+        (tree(OLD), Placed("pdf", frozenset({OLD.digest}), link=True), Act.EDITED),
     ],
 )
 def test_a_skill_that_left_the_lock_is_removed_if_nobody_changed_it(
@@ -170,7 +170,7 @@ def test_a_skill_that_left_the_lock_is_removed_if_nobody_changed_it(
 
 
 def test_a_link_of_ours_is_removed_with_its_skill_and_a_link_elsewhere_is_not() -> None:
-    ours = {THERE: Placed("pdf", "", link=True)}
+    ours = {THERE: Placed("pdf", link=True)}
     assert acts(whole((), {THERE: Link(HERE)}, ours)) == [("pdf", "claude-code", Act.REMOVE)]
     assert acts(whole((), {THERE: Link(Path("/x"))}, ours)) == [("pdf", "claude-code", Act.FOREIGN)]
     assert whole((), {}, ours).steps == ()
@@ -182,7 +182,7 @@ def test_a_folder_that_nobody_knows_is_not_in_the_plan() -> None:
 
 def test_a_plan_can_be_for_some_skills_alone() -> None:
     other = locked("other")
-    placed = {CANONICAL / "gone": Placed("gone", OLD.digest)}
+    placed = {CANONICAL / "gone": Placed("gone", frozenset({OLD.digest}))}
     found: dict[Path, Found] = {CANONICAL / "gone": tree(OLD)}
     assert acts(whole((NEW, other), found, placed, only=["other"])) == [("other", "agents", Act.INSTALL)]
 

@@ -79,11 +79,18 @@ NOTHING: Final = Nothing()
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """What Skillwire put at a place: a copy of this version, or a link to the canonical folder."""
+    """What Skillwire put at a place: a copy of one of these versions, or a link to the canonical folder.
+
+    There are two versions when an installation was cut off: nobody knows which one it came to.
+    """
 
     name: str
-    digest: str
+    digests: frozenset[str] = frozenset()
     link: bool = False
+
+    def is_unchanged(self, there: Tree) -> bool:
+        """Whether a folder is as Skillwire left it."""
+        return not self.link and there.digest is not None and there.digest in self.digests
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,8 +271,8 @@ def _act(
             if before is None:
                 # Nothing is lost when only modes differ.
                 return Act.REPLACE if there.digest == skill.digest else Act.FOREIGN
-            unchanged = not before.link and there.digest is not None and there.digest == before.digest
-            return Act.REPLACE if unchanged or there.digest == skill.digest else Act.EDITED
+            unchanged = before.is_unchanged(there) or there.digest == skill.digest
+            return Act.REPLACE if unchanged else Act.EDITED
 
 
 def _removal(there: Found, before: Placed, canonical: Path, *, forced: bool) -> Act:
@@ -273,8 +280,7 @@ def _removal(there: Found, before: Placed, canonical: Path, *, forced: bool) -> 
         case Link(leads_to):
             return Act.REMOVE if before.link and leads_to == canonical else Act.FOREIGN
         case Tree():
-            unchanged = not before.link and there.digest is not None and there.digest == before.digest
-            return Act.REMOVE if unchanged or forced else Act.EDITED
+            return Act.REMOVE if before.is_unchanged(there) or forced else Act.EDITED
         case _:
             return Act.FOREIGN
 

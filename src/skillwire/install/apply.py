@@ -1,0 +1,263 @@
+"""Apply: carry out a plan, so that each folder is the old one or the new one, whole.
+
+Of one folder:
+
+1. The new one is written beside it, in a folder of our own inside the target, and read back.
+2. It trades places with the old one in a single step. Where the system has no such step, the old one is
+   moved aside first; `recover` puts it back if the process dies in between.
+3. The old one is looked at again. If somebody changed it after the plan was made, it is put back.
+4. Only then it is removed.
+
+Nothing is written through a link, and nothing outside the targets.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from skillwire.errors import SkillwireError, VerificationError
+from skillwire.install.disk import look_at
+from skillwire.install.exchange import exchange
+from skillwire.install.lock import LockedSkill
+from skillwire.install.plan import Act, Found, Link, Nothing, Plan, Step, Tree
+from skillwire.install.portable import clashes, windows_problem
+from skillwire.issues import shown
+from skillwire.skill.digests import digest_of
+
+STAGING: Final = ".skillwire-tmp-"
+"""How the folders begin that installations are prepared in. One that is left over may be deleted."""
+_NEW, _OLD, _NAME = "new", "old", "name"
+_FATAL: Final = frozenset({errno.ENOSPC, errno.EROFS, errno.EDQUOT})
+_NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EACCES})
+_NO_PRIVILEGE: Final = 1314  # Windows: only administrators and developers may make links.
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a step. `problem` is one line; empty when it was done."""
+
+    step: Step
+    problem: str = ""
+    link: bool = False
+    """Whether a link was put there; a copy is, where links are not allowed."""
+
+    @property
+    def done(self) -> bool:
+        return not self.problem
+
+
+def apply(
+    made: Plan,
+    content: Callable[[LockedSkill], Mapping[str, bytes]],
+    *,
+    windows: bool = os.name == "nt",
+    on_step: Callable[[Outcome], None] = lambda _: None,
+) -> tuple[Outcome, ...]:
+    """Carry out what a plan writes; what stops stays as it is.
+
+    `content` gives the bytes of a version by path. A step that fails is told of in its outcome, and the
+    others go on, unless the disk is full or cannot be written at all.
+    """
+    outcomes: list[Outcome] = []
+    fatal = ""
+    for step in made.writes:
+        if fatal:
+            outcome = Outcome(step, f"not tried: {fatal}")
+        else:
+            try:
+                outcome = Outcome(step, link=_carry_out(step, content, windows=windows))
+            except OSError as error:
+                reason = f"{error.strerror or error}: {step.path}"
+                outcome = Outcome(step, f"it is as it was, {_advice(error, reason)}")
+                fatal = (error.strerror or "") if error.errno in _FATAL else ""
+            except SkillwireError as error:
+                outcome = Outcome(step, str(error))
+        outcomes.append(outcome)
+        on_step(outcome)
+    return tuple(outcomes)
+
+
+def recover(folders: Iterable[Path]) -> None:
+    """Clear away what a process left that died while it installed; put back what it had moved aside."""
+    for folder in set(folders):
+        try:
+            staged = [path for path in folder.iterdir() if path.name.startswith(STAGING)]
+        except OSError:
+            continue
+        for staging in staged:
+            if staging.is_symlink():
+                continue
+            with suppress(OSError, ValueError):
+                name = (staging / _NAME).read_text("utf-8")
+                if (staging / _OLD).exists() and "/" not in name and not os.path.lexists(folder / name):
+                    (staging / _OLD).rename(folder / name)
+            shutil.rmtree(staging, ignore_errors=True)
+
+
+def write_tree(
+    folder: Path, skill: LockedSkill, files: Mapping[str, bytes], *, windows: bool = False
+) -> None:
+    """Write a version into a folder that does not exist yet, and read it back.
+
+    Bytes that are not what is pinned, or names that this file system changes, are a `VerificationError`.
+    """
+    if windows:
+        for file in skill.files:
+            if problem := windows_problem(file.path):
+                raise VerificationError(f"Windows does not take it: {problem}", uri=skill.name)
+    folder.mkdir(mode=0o755)
+    made: set[str] = set()
+    try:
+        _open_to_all(folder)
+        for file in skill.files:
+            data = files[file.path]
+            if len(data) != file.size or digest_of(data) != file.digest:
+                raise VerificationError(f"{shown(file.path)} is not what is pinned", uri=skill.name)
+            _make_parents(folder, file.path, made)
+            flags = (
+                os.O_WRONLY
+                | os.O_CREAT
+                | os.O_EXCL
+                | getattr(os, "O_NOFOLLOW", 0)
+                | getattr(os, "O_BINARY", 0)
+            )
+            descriptor = os.open(folder / file.path, flags, 0o755 if file.executable else 0o644)
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(data)
+                if hasattr(os, "fchmod"):
+                    with suppress(PermissionError):
+                        os.fchmod(descriptor, 0o755 if file.executable else 0o644)
+    except FileExistsError:
+        raise VerificationError(_clash_words(skill), uri=skill.name) from None
+    there = look_at(folder, [file.path for file in skill.files])
+    if not isinstance(there, Tree) or there.digest != skill.digest:
+        raise VerificationError(
+            f"this file system does not keep the names of its files as they are: {_odd_names(skill, there)}",
+            uri=skill.name,
+        )
+
+
+def _carry_out(step: Step, content: Callable[[LockedSkill], Mapping[str, bytes]], *, windows: bool) -> bool:
+    folder = step.path.parent
+    if step.act is not Act.REMOVE:
+        folder.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=STAGING, dir=folder))
+    try:
+        (staging / _NAME).write_text(step.name, "utf-8")
+        if step.act is Act.REMOVE:
+            step.path.rename(staging / _OLD)
+            _refuse_change(step, staging / _OLD)
+            return False
+        if step.skill is None:
+            raise AssertionError("only what is in the lock is installed")
+        linked = step.link_to is not None and _make_link(staging / _NEW, step.link_to, folder)
+        if not linked:
+            write_tree(staging / _NEW, step.skill, content(step.skill), windows=windows)
+        _swap(step, staging)
+        return linked
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _swap(step: Step, staging: Path) -> None:
+    """Put what is staged into its place; what was there is in the staging folder afterwards."""
+    if isinstance(step.found, Nothing):
+        if os.path.lexists(step.path):
+            raise VerificationError(f"{step.path} appeared meanwhile: it is left alone", uri=step.name)
+        (staging / _NEW).rename(step.path)
+        return
+    if exchange(staging / _NEW, step.path):
+        (staging / _NEW).rename(staging / _OLD)
+        _refuse_change(step, staging / _OLD)
+        return
+    step.path.rename(staging / _OLD)
+    try:
+        (staging / _NEW).rename(step.path)
+    except OSError:
+        (staging / _OLD).rename(step.path)
+        raise
+    _refuse_change(step, staging / _OLD)
+
+
+def _refuse_change(step: Step, old: Path) -> None:
+    """Put back what is not what the plan was made for."""
+    pinned = [file.path for file in step.skill.files] if step.skill else ()
+    there = look_at(old, pinned)
+    if _same(there, step.found, old, step.path):
+        return
+    if not exchange(old, step.path):
+        with suppress(FileNotFoundError):
+            step.path.rename(old.with_name("refused"))
+        old.rename(step.path)
+    raise VerificationError(
+        f"{step.path} was changed while it was replaced: it is as it was; run the command again",
+        uri=step.name,
+    )
+
+
+def _same(there: Found, planned: Found, moved: Path, before: Path) -> bool:
+    if isinstance(there, Link) and isinstance(planned, Link):
+        # A relative link leads elsewhere from where it was moved to.
+        return os.path.relpath(there.leads_to, moved.parent) == os.path.relpath(
+            planned.leads_to, before.parent
+        )
+    return there == planned
+
+
+def _make_link(path: Path, leads_to: Path, folder: Path) -> bool:
+    """A relative link for `folder`; false where links are not allowed."""
+    try:
+        path.symlink_to(os.path.relpath(leads_to, folder), target_is_directory=True)
+    except NotImplementedError:
+        return False
+    except OSError as error:
+        if error.errno in _NO_LINKS or getattr(error, "winerror", None) == _NO_PRIVILEGE:
+            return False
+        raise
+    return True
+
+
+def _make_parents(folder: Path, path: str, made: set[str]) -> None:
+    segments = path.split("/")[:-1]
+    for length in range(1, len(segments) + 1):
+        part = "/".join(segments[:length])
+        if part not in made:
+            (folder / part).mkdir(mode=0o755)
+            _open_to_all(folder / part)
+            made.add(part)
+
+
+def _open_to_all(folder: Path) -> None:
+    # Whatever the umask says: the same modes everywhere.
+    with suppress(PermissionError):
+        folder.chmod(0o755)
+
+
+def _clash_words(skill: LockedSkill) -> str:
+    pairs = clashes(file.path for file in skill.files)
+    names = " and ".join(shown(name) for name in pairs[0]) if pairs else "two of its names"
+    return f"this file system takes {names} for one name"
+
+
+def _odd_names(skill: LockedSkill, there: Found) -> str:
+    names = {file.path for file in there.files} if isinstance(there, Tree) else set[str]()
+    odd = [file.path for file in skill.files if file.path not in names]
+    return ", ".join(shown(path) for path in odd[:3]) or "their content differs"
+
+
+def _advice(error: OSError, reason: str) -> str:
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT:
+            return f"{reason}; make room and run it again"
+        case errno.EROFS | errno.EACCES | errno.EPERM:
+            return f"{reason}; make the folder writable and run it again"
+        case _:
+            return reason

@@ -1,0 +1,169 @@
+"""What is on disk: a skill's folder read into a value, without following a link out of it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from skillwire.errors import SourceError
+from skillwire.install.agents import CANONICAL_TARGET, Places, Scope, agents
+from skillwire.install.lock import LockedFile
+from skillwire.install.plan import NOTHING, Found, Link, Other, Tree
+from skillwire.skill.digests import Digest
+from skillwire.skill.membership import belongs_to_skill
+
+_MOST_FILES: Final = 20_000
+_CHUNK: Final = 1 << 20
+# A link or a pipe in a file's place must neither lead the reader elsewhere nor hold it.
+_FLAGS: Final = (
+    os.O_RDONLY
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_BINARY", 0)
+)
+
+
+def look_at(path: Path, pinned: Collection[str] = ()) -> Found:
+    """What is at a place, every file hashed.
+
+    What tools leave behind, such as `__pycache__`, is not part of a skill unless it is `pinned`.
+    """
+    text = str(path)
+    try:
+        status = os.lstat(text)
+    except (FileNotFoundError, NotADirectoryError):
+        return NOTHING
+    except OSError as error:
+        return Other(error.strerror or "unreadable")
+    if stat.S_ISLNK(status.st_mode):
+        return Link(Path(os.path.abspath(path.parent / path.readlink())))  # noqa: PTH100 - lexical
+    if not stat.S_ISDIR(status.st_mode):
+        return Other("a file, not a folder")
+    try:
+        return _tree(text, frozenset(pinned))
+    except OSError as error:
+        return Other(error.strerror or "unreadable")
+
+
+def read_file(path: Path, limit: int) -> bytes | None:
+    """The bytes of a plain file, no link followed; `None` when there is no such file or it is longer."""
+    try:
+        descriptor = os.open(path, _FLAGS)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        data = stream.read(limit + 1)
+    return data if len(data) <= limit else None
+
+
+def target_folders(places: Places, scope: Scope, targets: Iterable[str]) -> dict[str, Path]:
+    """The real folder of every target that is known here, the canonical one among them.
+
+    In a project, a folder that leads out of it over a link is a `SourceError`: nothing is written there.
+    """
+    root = places.root(scope).resolve()
+    known = agents()
+    folders = {CANONICAL_TARGET: places.canonical(scope)}
+    for target in targets:
+        agent = known.get(target)
+        folder = places.folder(agent, scope) if agent else None
+        if folder is not None:
+            folders[target] = folder
+    real: dict[str, Path] = {}
+    for target, folder in folders.items():
+        try:
+            resolved = folder.resolve()
+        except (OSError, RuntimeError) as error:
+            raise SourceError(f"{folder} cannot be used: {error}") from None
+        if scope is Scope.PROJECT and not resolved.is_relative_to(root):
+            raise SourceError(
+                f"{folder} leads out of the project, to {resolved}: remove that link, "
+                f"or install for yourself with --user"
+            )
+        real[target] = resolved
+    return real
+
+
+def knows_modes(folder: Path) -> bool:
+    """Whether the file system keeps apart what may be run and what may not."""
+    if os.name == "nt":
+        return False
+    while not folder.is_dir() and folder.parent != folder:
+        folder = folder.parent
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=".skillwire-probe-", dir=folder)
+    except OSError:
+        return True  # Nothing can be written there anyway.
+    try:
+        seen: set[int] = set()
+        for mode in (0o644, 0o755):
+            with suppress(OSError):
+                os.fchmod(descriptor, mode)
+            seen.add(os.fstat(descriptor).st_mode & 0o111)
+        return seen == {0, 0o111}
+    finally:
+        os.close(descriptor)
+        Path(name).unlink(missing_ok=True)
+
+
+def look_at_all(paths: Mapping[Path, Collection[str]]) -> dict[Path, Found]:
+    """What is at each place; each comes with the paths that are pinned there."""
+    return {path: look_at(path, pinned) for path, pinned in paths.items()}
+
+
+def _tree(root: str, pinned: frozenset[str]) -> Tree | Other:
+    files: list[LockedFile] = []
+    strange: list[str] = []
+    waiting = [(root, "")]
+    # Litter is looked for among the pinned paths only where there is any: most skills have none.
+    pinned_litter = frozenset(path for path in pinned if not all(map(belongs_to_skill, path.split("/"))))
+    while waiting:
+        folder, prefix = waiting.pop()
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                path = prefix + entry.name
+                if not belongs_to_skill(entry.name) and not any(
+                    one == path or one.startswith(f"{path}/") for one in pinned_litter
+                ):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append((entry.path, f"{path}/"))
+                elif not entry.is_file(follow_symlinks=False) or not _is_plain(entry.name):
+                    strange.append(path.encode("utf-8", "backslashreplace").decode())
+                else:
+                    files.append(_hash(entry.path, path))
+                if len(files) + len(waiting) + len(strange) > _MOST_FILES:
+                    return Other(f"a folder with more than {_MOST_FILES:,} files")
+    files.sort(key=lambda file: file.path)
+    return Tree(tuple(files), tuple(sorted(strange)))
+
+
+def _is_plain(name: str) -> bool:
+    return name.isprintable() or not any(
+        char < " " or char == "\x7f" or "\ud800" <= char <= "\udfff" for char in name
+    )
+
+
+def _hash(path: str, shown: str) -> LockedFile:
+    descriptor = os.open(path, _FLAGS)
+    try:
+        status = os.fstat(descriptor)
+        data = os.read(descriptor, _CHUNK)
+        digest = hashlib.sha256(data)
+        size = len(data)
+        while len(data) == _CHUNK or (data and size < status.st_size):
+            data = os.read(descriptor, _CHUNK)
+            digest.update(data)
+            size += len(data)
+    finally:
+        os.close(descriptor)
+    return LockedFile(shown, Digest("sha256:" + digest.hexdigest()), size, bool(status.st_mode & 0o100))

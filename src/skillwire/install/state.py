@@ -1,0 +1,239 @@
+"""InstallState: what Skillwire did in one project or home, which the lock file does not say.
+
+It is the user's own and never shared: what was put where, what the user agreed to, and the versions that were
+installed before. One process at a time works on it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, cast
+
+import platformdirs
+
+from skillwire.errors import FormatError, SourceError
+from skillwire.files import write_atomic
+from skillwire.install.lock import Lock, LockedSkill, format_lock, parse_lock
+from skillwire.install.plan import Placed
+from skillwire.json_types import is_list, is_object
+
+_VERSION: Final = 1
+_WAIT_SECONDS: Final = 600.0
+_POLL_SECONDS: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version that was installed, and when. It is kept as the text of a lock file of its own."""
+
+    digest: str
+    at: str
+    text: str
+
+    @property
+    def skill(self) -> LockedSkill:
+        return parse_lock(self.text).skills[0]
+
+
+@dataclass(frozen=True, slots=True)
+class InstallState:
+    """The state of one root. Values are replaced, never changed."""
+
+    placed: Mapping[Path, Placed] = field(default_factory=dict[Path, Placed])
+    accepted: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What the user agreed to have installed, by `acceptance_key`, and when."""
+    history: Mapping[str, tuple[Version, ...]] = field(default_factory=dict[str, tuple[Version, ...]])
+    """Every version that was installed, by the skill's name, the latest last."""
+
+    def has_accepted(self, skill: LockedSkill) -> bool:
+        return acceptance_key(skill) in self.accepted
+
+    def accept(self, skills: Iterable[LockedSkill]) -> InstallState:
+        """The state after the user agreed to these skills as they are pinned."""
+        at = _now()
+        return replace(self, accepted={**self.accepted, **{acceptance_key(skill): at for skill in skills}})
+
+    def put(self, placed: Mapping[Path, Placed], gone: Iterable[Path] = ()) -> InstallState:
+        """The state after something was put at places, and taken away from others."""
+        left = {path: one for path, one in self.placed.items() if path not in set(gone)}
+        return replace(self, placed={**left, **placed})
+
+    def remember(self, skills: Iterable[LockedSkill], keep: int) -> InstallState:
+        """The state with these versions as the latest ones of their skills."""
+        history = dict(self.history)
+        for skill in skills:
+            before = [one for one in history.get(skill.name, ()) if one.digest != skill.digest]
+            latest = Version(skill.digest, _now(), format_lock(Lock((skill,))))
+            history[skill.name] = tuple([*before, latest][-keep:])
+        return replace(self, history=history)
+
+
+def acceptance_key(skill: LockedSkill) -> str:
+    """What a yes is bound to: the name, the source, every byte, the powers and the signer.
+
+    Anything else about a skill may change without asking again: its targets, or how its source was written.
+    """
+    parts = [
+        skill.name,
+        list(skill.pin.identity),
+        skill.pin.get("url"),
+        skill.digest,
+        list(skill.powers.allowed_tools),
+        list(skill.powers.scripts),
+        [file.path for file in skill.files if file.executable],
+        skill.signer,
+    ]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class StateFiles:
+    """Where the state of a root lies, and the versions of all roots."""
+
+    folder: Path
+
+    @classmethod
+    def of_user(cls) -> StateFiles:
+        return cls(Path(platformdirs.user_data_dir("skillwire", appauthor=False)) / "install")
+
+    @property
+    def versions(self) -> Path:
+        return self.folder / "versions"
+
+    def file(self, root: Path) -> Path:
+        name = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:32]
+        return self.folder / "roots" / f"{name}.json"
+
+    def read(self, root: Path) -> InstallState:
+        """The state of a root; an empty one when there is none, or when it cannot be understood."""
+        try:
+            data = self.file(root).read_bytes()
+        except FileNotFoundError:
+            return InstallState()
+        except OSError as error:
+            raise SourceError(f"{self.file(root)} cannot be read: {error.strerror}") from None
+        try:
+            return _parse(json.loads(data))
+        except (ValueError, TypeError, KeyError, FormatError, RecursionError):
+            # Without it every folder counts as somebody else's: nothing is overwritten for want of it.
+            return InstallState()
+
+    def write(self, root: Path, state: InstallState) -> None:
+        file = self.file(root)
+        document = {
+            "version": _VERSION,
+            "root": str(root.resolve()),
+            "placed": {
+                str(path): {"name": one.name, "digests": sorted(one.digests), "link": one.link}
+                for path, one in sorted(state.placed.items())
+            },
+            "accepted": dict(sorted(state.accepted.items())),
+            "history": {
+                name: [{"digest": one.digest, "at": one.at, "lock": one.text} for one in versions]
+                for name, versions in sorted(state.history.items())
+            },
+        }
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_atomic(file, json.dumps(document).encode())
+        except OSError as error:
+            raise SourceError(
+                f"{file} cannot be written: {error.strerror}; make room there, or make it writable"
+            ) from None
+
+    def roots(self) -> list[InstallState]:
+        """The state of every root that there is."""
+        states: list[InstallState] = []
+        for file in sorted((self.folder / "roots").glob("*.json")):
+            with suppress(OSError, ValueError, TypeError, KeyError, FormatError):
+                states.append(_parse(json.loads(file.read_bytes())))
+        return states
+
+    @contextmanager
+    def working(
+        self, root: Path, *, seconds: float = _WAIT_SECONDS, on_wait: Callable[[], None] = lambda: None
+    ) -> Generator[None]:
+        """Let one process at a time work on a root; another one waits, after `on_wait`."""
+        path = self.file(root).with_suffix(".lock")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+        except OSError as error:
+            raise SourceError(
+                f"{path.parent} cannot be written: {error.strerror}; make room there, or make it writable"
+            ) from None
+        try:
+            end = time.monotonic() + seconds
+            waited = False
+            while not _try_lock(descriptor):
+                if not waited:
+                    on_wait()
+                    waited = True
+                if time.monotonic() >= end:
+                    raise SourceError(
+                        f"another skillwire has been working on {root} for {seconds:.0f} seconds: "
+                        "wait for it, or end it"
+                    )
+                time.sleep(_POLL_SECONDS)
+            yield
+        finally:
+            os.close(descriptor)  # Which lets go of the lock, as the end of the process does.
+
+
+def _parse(document: object) -> InstallState:
+    if not is_object(document) or document.get("version") != _VERSION:
+        raise ValueError
+    placed = _object(document["placed"])
+    accepted = _object(document["accepted"])
+    history = _object(document["history"])
+    return InstallState(
+        placed={
+            Path(path): Placed(str(row["name"]), frozenset(row["digests"]), bool(row["link"]))
+            for path, row in placed.items()
+        },
+        accepted={key: str(at) for key, at in accepted.items()},
+        history={
+            name: tuple(
+                Version(str(row["digest"]), str(row["at"]), str(row["lock"]))
+                for row in (cast("list[dict[str, Any]]", rows) if is_list(rows) else [])
+            )
+            for name, rows in history.items()
+        },
+    )
+
+
+def _object(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError
+    return cast("dict[str, Any]", value)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _try_lock(descriptor: int) -> bool:
+    if sys.platform == "win32":
+        import msvcrt
+
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

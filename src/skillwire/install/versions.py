@@ -1,0 +1,87 @@
+"""VersionStore: the files of every installed version, by digest, so that one can be put back.
+
+It lies among the user's data, outside every folder that an agent reads. No file in it is called `SKILL.md`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from skillwire.errors import SourceError, VerificationError
+from skillwire.files import write_atomic
+from skillwire.install.disk import read_file
+from skillwire.install.lock import LockedFile, LockedSkill
+from skillwire.skill.digests import Digest, digest_of
+
+_PREFIX: Final = len("sha256:")
+
+
+class VersionStore:
+    """Bytes by digest. Every read is verified."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def has(self, skill: LockedSkill) -> bool:
+        """Whether all files of a version seem to be there. Reading them tells for sure."""
+        return all(self._path(file.digest).is_file() for file in skill.files)
+
+    def read(self, file: LockedFile) -> bytes | None:
+        """The bytes of a file, or `None` when they are not there as they were kept."""
+        path = self._path(file.digest)
+        data = read_file(path, file.size)
+        if data is None:
+            return None
+        if len(data) != file.size or digest_of(data) != file.digest:
+            with suppress(OSError):
+                path.unlink()
+            return None
+        return data
+
+    def content(self, skill: LockedSkill) -> dict[str, bytes]:
+        """Every file of a version, verified; `VerificationError` when one is not there as it was."""
+        files: dict[str, bytes] = {}
+        for file in skill.files:
+            data = self.read(file)
+            if data is None:
+                raise VerificationError(
+                    f"{skill.name} at {skill.digest[:19]} is not kept whole here: {file.path} is missing or "
+                    "damaged; `skillwire sync` fetches it from its source again",
+                    uri=f"{skill.name}/{file.path}",
+                )
+            files[file.path] = data
+        return files
+
+    def keep(self, files: Mapping[Digest, bytes]) -> None:
+        """Keep bytes that were verified. What is there already is not written again."""
+        for digest, data in files.items():
+            path = self._path(digest)
+            if path.is_file() and path.stat().st_size == len(data):
+                continue
+            if "sha256:" + hashlib.sha256(data).hexdigest() != digest:
+                raise VerificationError(f"bytes that are not {digest} are not kept", uri=digest)
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                write_atomic(path, data)
+            except OSError as error:
+                raise SourceError(
+                    f"{self.folder} cannot be written: {error.strerror}; make room there, or make it writable"
+                ) from None
+
+    def prune(self, used: Iterable[Digest]) -> int:
+        """Remove every file that no version uses; how many those were."""
+        known = {self._path(digest) for digest in used}
+        removed = 0
+        for path in self.folder.glob("*/*"):
+            if path not in known:
+                with suppress(OSError):
+                    path.unlink()
+                    removed += 1
+        return removed
+
+    def _path(self, digest: Digest) -> Path:
+        return self.folder / digest[_PREFIX : _PREFIX + 2] / digest[_PREFIX + 2 :]

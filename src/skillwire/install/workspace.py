@@ -1,0 +1,245 @@
+"""Workspace: a project or a home with its lock file, its folders and what is known of them.
+
+Everything here is local: what has to be fetched is in the version store before a plan is carried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+import platformdirs
+
+from skillwire.errors import LimitExceeded, SourceError
+from skillwire.files import write_atomic
+from skillwire.install.agents import Places, Scope, detect_agents, find_agents, shares_canonical
+from skillwire.install.apply import Outcome, apply, recover
+from skillwire.install.disk import knows_modes, look_at_all, target_folders
+from skillwire.install.lock import LOCK_NAME, Lock, LockedSkill, format_lock, parse_lock
+from skillwire.install.plan import Act, Found, Placed, Plan, Tree, plan
+from skillwire.install.state import InstallState, StateFiles
+from skillwire.install.versions import VersionStore
+from skillwire.limits import DEFAULT_LIMITS, Limits
+from skillwire.skill.digests import Digest
+
+_LOCK_MODE: Final = 0o644
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Where skills are installed."""
+
+    scope: Scope
+    places: Places
+    files: StateFiles
+    lock_file: Path
+    links: bool = True
+    limits: Limits = DEFAULT_LIMITS
+    versions: VersionStore = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "versions", VersionStore(self.files.versions))
+
+    @classmethod
+    def open(
+        cls,
+        scope: Scope = Scope.PROJECT,
+        *,
+        places: Places | None = None,
+        files: StateFiles | None = None,
+        links: bool = True,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> Workspace:
+        """The workspace of the working directory, or of the user. Nothing is read or written yet."""
+        where = places or Places.here()
+        lock_file = (
+            where.project / LOCK_NAME
+            if scope is Scope.PROJECT
+            else Path(platformdirs.user_config_dir("skillwire", appauthor=False)) / LOCK_NAME
+        )
+        return cls(scope, where, files or StateFiles.of_user(), lock_file, links, limits)
+
+    @property
+    def root(self) -> Path:
+        return self.places.root(self.scope)
+
+    # The lock file
+
+    def read_lock(self) -> Lock | None:
+        """The lock, or `None` when there is none."""
+        try:
+            with self.lock_file.open("rb") as stream:
+                data = stream.read(self.limits.lock_bytes + 1)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise SourceError(f"{self.lock_file} cannot be read: {error.strerror}") from None
+        if len(data) > self.limits.lock_bytes:
+            raise LimitExceeded(f"{self.lock_file} has more than {self.limits.lock_bytes:,} bytes")
+        try:
+            return parse_lock(data.decode("utf-8"), file=str(self.lock_file))
+        except UnicodeDecodeError:
+            raise SourceError(
+                f"{self.lock_file} is not UTF-8 text: take it from version control again"
+            ) from None
+
+    def require_lock(self) -> Lock:
+        lock = self.read_lock()
+        if lock is None:
+            raise SourceError(
+                f"there is no {self.lock_file}: `skillwire add` makes one, and `--user` means your own"
+            )
+        return lock
+
+    def write_lock(self, lock: Lock) -> bool:
+        """Write the lock unless it says so already; whether it was written."""
+        text = format_lock(lock).encode("utf-8")
+        try:
+            if self.lock_file.read_bytes() == text:
+                return False
+        except OSError:
+            pass
+        try:
+            self.lock_file.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(self.lock_file, text, mode=_LOCK_MODE)
+        except OSError as error:
+            raise SourceError(
+                f"{self.lock_file} cannot be written: {error.strerror}; make room there, or make it writable"
+            ) from None
+        return True
+
+    # Targets
+
+    def choose_targets(self, agent_ids: Iterable[str] | None) -> tuple[str, ...]:
+        """The agents that need a folder of their own: those that were named, or those that are here."""
+        chosen = detect_agents(self.places, self.scope) if agent_ids is None else find_agents(agent_ids)
+        return tuple(
+            sorted(
+                agent.id
+                for agent in chosen
+                if self.places.folder(agent, self.scope) is not None
+                and not shares_canonical(agent, self.places, self.scope)
+            )
+        )
+
+    def folders(self, lock: Lock) -> dict[str, Path]:
+        """The real folder of every target of the lock."""
+        return target_folders(
+            self.places, self.scope, {target for skill in lock.skills for target in skill.targets}
+        )
+
+    # Plan and apply
+
+    def plan(
+        self,
+        lock: Lock,
+        state: InstallState,
+        *,
+        force: Iterable[str] = (),
+        only: Iterable[str] | None = None,
+    ) -> Plan:
+        """Compare the lock with what is on disk, every file hashed."""
+        folders = self.folders(lock)
+        wanted = None if only is None else frozenset(only)
+        looked_at: dict[Path, frozenset[str]] = {}
+        for skill in lock.skills:
+            if wanted is not None and skill.name not in wanted:
+                continue
+            paths = frozenset(file.path for file in skill.files)
+            for target in ("agents", *skill.targets):
+                if target in folders:
+                    looked_at[folders[target] / skill.name] = paths
+        for path, placed in state.placed.items():
+            if wanted is None or placed.name in wanted:
+                looked_at.setdefault(path, frozenset())
+        found = look_at_all(looked_at)
+        made = plan(
+            lock, folders=folders, found=found, placed=state.placed, links=self.links, force=force, only=only
+        )
+        if any(
+            _only_modes_differ(step.act, step.found, step.skill) for step in made.steps
+        ) and not knows_modes(folders["agents"]):
+            return plan(
+                lock,
+                folders=folders,
+                found=found,
+                placed=state.placed,
+                links=self.links,
+                modes=False,
+                force=force,
+                only=only,
+            )
+        return made
+
+    def carry_out(
+        self,
+        made: Plan,
+        state: InstallState,
+        *,
+        on_step: Callable[[Outcome], None] = lambda _: None,
+    ) -> tuple[tuple[Outcome, ...], InstallState]:
+        """Apply a plan, and note what was put where. The content must be in the version store."""
+        recover({step.path.parent for step in made.steps})
+        writes = made.writes
+        if not writes:
+            # What is right on disk and was not noted as ours is so from now on.
+            adopted = _noted(made, state)
+            if adopted != state.placed:
+                state = replace(state, placed=adopted)
+                self.files.write(self.root, state)
+            return (), state
+        # Written before anything else: a process that dies leaves either version, and both are ours.
+        pending = {
+            step.path: Placed(
+                step.name,
+                state.placed.get(step.path, Placed(step.name)).digests
+                | ({step.skill.digest} if step.skill else frozenset[str]()),
+                state.placed.get(step.path, Placed(step.name)).link and step.link_to is not None,
+            )
+            for step in writes
+            if step.act is not Act.REMOVE
+        }
+        self.files.write(self.root, state.put(pending))
+        outcomes = apply(made, self.versions.content, on_step=on_step)
+        placed = dict(_noted(made, state))
+        for outcome in outcomes:
+            step = outcome.step
+            if not outcome.done:
+                continue
+            if step.skill is None:
+                placed.pop(step.path, None)
+            else:
+                placed[step.path] = Placed(step.name, frozenset({step.skill.digest}), outcome.link)
+        installed = [outcome.step.skill for outcome in outcomes if outcome.done and outcome.step.skill]
+        state = replace(state, placed=placed).remember(installed, self.limits.kept_versions)
+        self.files.write(self.root, state)
+        return outcomes, state
+
+    def prune(self) -> None:
+        """Remove kept files that no version of any project uses any more."""
+        used: set[Digest] = set()
+        for state in self.files.roots():
+            for versions in state.history.values():
+                for version in versions:
+                    used |= {file.digest for file in version.skill.files}
+        self.versions.prune(used)
+
+
+def _noted(made: Plan, state: InstallState) -> Mapping[Path, Placed]:
+    """What was put where, with the folders that turned out to be right."""
+    placed = dict(state.placed)
+    for step in made.steps:
+        if step.act is Act.CURRENT and step.skill is not None:
+            placed[step.path] = Placed(
+                step.name, frozenset({step.skill.digest}), not isinstance(step.found, Tree)
+            )
+    gone = {path for path in placed if all(step.path != path for step in made.steps)}
+    return {path: one for path, one in placed.items() if path not in gone or path.exists()}
+
+
+def _only_modes_differ(act: Act, found: Found, skill: LockedSkill | None) -> bool:
+    return (
+        act is Act.REPLACE and skill is not None and isinstance(found, Tree) and found.digest == skill.digest
+    )
