@@ -103,6 +103,12 @@ class Limits:
     """An archive that holds more is refused before it is unpacked."""
     archive_files: int = 1000
     """An archive with more files is refused."""
+    repository_bytes: int = 256 * MIB
+    """The skills of a git repository that have more bytes are not read; a folder of it can be named."""
+    repository_fetch_bytes: int = 1024 * MIB
+    """A git repository that sends more than this is given up."""
+    git_seconds: float = 300
+    """A call of `git` that takes longer is ended."""
     site_skills: int = 1000
     """A site that lists more skills is refused."""
     kept_versions: int = 10

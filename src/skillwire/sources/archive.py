@@ -70,6 +70,11 @@ def read_archive(data: bytes, *, limits: Limits = DEFAULT_LIMITS) -> tuple[Archi
     return tuple(files[path] for path in sorted(files))
 
 
+def is_archive(data: bytes) -> bool:
+    """Whether bytes begin as an archive does."""
+    return data.startswith((_ZIP, _GZIP)) or data[257:262] == b"ustar"
+
+
 def write_tar_gz(files: Iterable[ArchiveFile]) -> bytes:
     """A `.tar.gz` that depends on the files alone: sorted, without times and owners.
 

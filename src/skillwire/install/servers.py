@@ -1,0 +1,263 @@
+"""ServerSkills: skills of MCP servers, verified against their entries, for installing.
+
+One host is opened for all servers that are asked, so that they are asked side by side. Nothing is loaded,
+held or cached by that: every file is a preview (SEC-7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, cast
+
+import anyio
+
+from skillwire.catalog.naming import skill_path
+from skillwire.catalog.registry import RegisteredSkill
+from skillwire.errors import (
+    AmbiguousName,
+    ApprovalRequired,
+    SkillNotFound,
+    SkillwireError,
+    SourceError,
+)
+from skillwire.host.config.server import ServerConfig
+from skillwire.host.host import SkillHost
+from skillwire.install.candidates import (
+    Candidate,
+    Failure,
+    Fetched,
+    make_candidate,
+    not_what_is_pinned,
+    with_interpreters,
+)
+from skillwire.install.lock import LockedSkill, Pin
+from skillwire.issues import shown
+from skillwire.limits import Limits
+from skillwire.skill.digests import SetDigest, set_digest
+from skillwire.skill.entries import DYNAMIC, SkillEntry
+from skillwire.skill.uris import path_below, skill_root
+from skillwire.sources.reference import Reference
+from skillwire.text import redact_url
+from skillwire.trust.approval import Policy, Reason
+from skillwire.trust.verify import check_entry
+
+if TYPE_CHECKING:
+    from skillwire.trust.signatures import Publisher
+
+_FILES_TOGETHER: Final = 32
+_READY: Final = "ready"
+
+
+def entry_digest(entry: SkillEntry) -> SetDigest | None:
+    """The digest of the set of files that an entry lists; `None` for a dynamic skill."""
+    if entry.resources is DYNAMIC:
+        return None
+    root = skill_root(entry.uri)
+    return set_digest(("/".join(path_below(one.uri, root)), one.digest) for one in entry.resources)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSkills:
+    """The skills of configured servers, by label, and of servers that a lock names by URL."""
+
+    servers: Mapping[str, ServerConfig]
+    publishers: Sequence[Publisher]
+    limits: Limits
+    on_progress: Callable[[str, int, int], None]
+
+    async def fetch(self, wanted: Sequence[tuple[Reference, frozenset[str] | None]]) -> Fetched:
+        """Every skill that the references mean, with all files."""
+        failures: list[Failure] = []
+        async with AsyncExitStack() as stack:
+            host, problems = await self._open(stack, {reference.place: "" for reference, _ in wanted})
+            chosen: list[tuple[RegisteredSkill, str]] = []
+            for reference, names in wanted:
+                try:
+                    found = self._find(host, reference, problems)
+                except SkillwireError as error:
+                    failures.append(Failure(reference.text, error))
+                    continue
+                chosen += [(one, reference.text) for one in found if names is None or one.entry.name in names]
+            candidates, failed = await self._read_all(host, chosen)
+            return Fetched(tuple(candidates), (*failures, *failed))
+
+    async def fetch_pinned(self, skills: Sequence[LockedSkill]) -> Fetched:
+        """The pinned versions of skills, by server and URI."""
+        failures: list[Failure] = []
+        places = {skill.pin.get("server"): skill.pin.get("url") for skill in skills}
+        async with AsyncExitStack() as stack:
+            host, problems = await self._open(stack, places)
+            chosen: list[tuple[RegisteredSkill, str]] = []
+            for skill in skills:
+                label = skill.pin.get("server")
+                try:
+                    if label in problems:
+                        raise problems[label]
+                    found = await host.find(skill.pin.get("uri"), server=label)
+                    digest = entry_digest(found.entry)
+                    if digest != skill.digest:
+                        raise not_what_is_pinned(skill, digest or "made on request")
+                except SkillwireError as error:
+                    failures.append(Failure(skill.name, error))
+                    continue
+                chosen.append((found, skill.source))
+            candidates, failed = await self._read_all(host, chosen)
+            return Fetched(tuple(candidates), (*failures, *failed))
+
+    async def digests(
+        self, skills: Sequence[tuple[LockedSkill, Reference]]
+    ) -> list[tuple[LockedSkill, str, SkillwireError | None]]:
+        """What the servers list now for pinned skills: a digest, or why there is none. Reads no file."""
+        answers: list[tuple[LockedSkill, str, SkillwireError | None]] = []
+        places = {
+            reference.place: skill.pin.get("url") if skill.pin.get("server") == reference.place else ""
+            for skill, reference in skills
+        }
+        async with AsyncExitStack() as stack:
+            host, problems = await self._open(stack, places)
+            for skill, reference in skills:
+                try:
+                    found = [
+                        one for one in self._find(host, reference, problems) if one.entry.name == skill.name
+                    ]
+                    if not found:
+                        raise SkillNotFound(f"{reference.place} no longer has {skill.name}")
+                    answers.append((skill, entry_digest(found[0].entry) or "made on request", None))
+                except SkillwireError as error:
+                    answers.append((skill, "", error))
+        return answers
+
+    async def _open(
+        self, stack: AsyncExitStack, places: Mapping[str, str]
+    ) -> tuple[SkillHost, dict[str, SkillwireError]]:
+        """A host of the servers that are asked, and why some of them cannot be."""
+        problems: dict[str, SkillwireError] = {}
+        servers: dict[str, ServerConfig] = {}
+        for label, url in places.items():
+            config = self.servers.get(label)
+            if config is None and url:
+                # The lock names where it was: without a login, for a login is the user's own.
+                config = ServerConfig(url=url)
+            if config is None:
+                problems[label] = SourceError(
+                    f"no server is called {shown(label)} here: "
+                    f"`skillwire servers add {shown(label)} URL` adds it"
+                )
+            elif config.approval is Policy.NEVER:
+                problems[label] = ApprovalRequired(
+                    f"nothing is installed from {shown(label)}: the policy of that server is never",
+                    reason=Reason.DENIED,
+                    origin=label,
+                    uri="",
+                )
+            else:
+                servers[label] = config
+        host = SkillHost(servers=servers, usual=False, limits=self.limits)
+        await stack.enter_async_context(host)
+        for state in host.servers():
+            if state.status.value != _READY:
+                problems[state.label] = SourceError(f"{state.label} cannot be asked", said=state.reason)
+        return host, problems
+
+    def _find(
+        self, host: SkillHost, reference: Reference, problems: Mapping[str, SkillwireError]
+    ) -> list[RegisteredSkill]:
+        label, name = reference.place, reference.path
+        if label in problems:
+            raise problems[label]
+        skills = [skill for skill in host.skills() if skill.origin.label == label]
+        if not name or name == "*":
+            if not skills:
+                raise SkillNotFound(f"{label} serves no skills")
+            return skills
+        found = [skill for skill in skills if skill.entry.name == name]
+        if len(found) != 1:
+            exact = [skill for skill in skills if "/".join(skill_path(skill.uri)) == name]
+            found = exact if len(exact) == 1 else found
+        if not found:
+            raise SkillNotFound(
+                f"{label} has no skill called {shown(name)}: `skillwire list` shows what it has"
+            )
+        if len(found) > 1:
+            raise AmbiguousName(name, [f"{label}/{'/'.join(skill_path(skill.uri))}" for skill in found])
+        return found
+
+    async def _read_all(
+        self, host: SkillHost, chosen: Sequence[tuple[RegisteredSkill, str]]
+    ) -> tuple[list[Candidate], list[Failure]]:
+        limiter = anyio.CapacityLimiter(_FILES_TOGETHER)
+        candidates: list[Candidate] = []
+        failures: list[Failure] = []
+        done = 0
+        total = sum(len(one.entry.resources) for one, _ in chosen if one.entry.resources is not DYNAMIC)
+
+        async def read_one(skill: RegisteredSkill, path: str, into: dict[str, bytes]) -> None:
+            nonlocal done
+            async with limiter:
+                file = await host.preview(skill.uri, path, server=skill.origin.label)
+            into[path] = file.data
+            done += 1
+            self.on_progress(skill.origin.label, done, total)
+
+        async def read(skill: RegisteredSkill, source: str) -> None:
+            try:
+                candidates.append(await self._read(skill, source, read_one))
+            except SkillwireError as error:
+                failures.append(Failure(skill.entry.name, error))
+            except ExceptionGroup as group:
+                known = [error for error in _flat(group) if isinstance(error, SkillwireError)]
+                if len(known) != len(_flat(group)):
+                    raise
+                failures.append(Failure(skill.entry.name, known[0]))
+
+        async with anyio.create_task_group() as tasks:
+            for skill, source in chosen:
+                tasks.start_soon(read, skill, source)
+        return candidates, failures
+
+    async def _read(
+        self,
+        skill: RegisteredSkill,
+        source: str,
+        read_one: Callable[[RegisteredSkill, str, dict[str, bytes]], Coroutine[object, object, None]],
+    ) -> Candidate:
+        entry = check_entry(skill.entry, limits=self.limits)
+        if entry.resources is DYNAMIC:
+            raise ApprovalRequired(
+                f"{skill.handle} is made on request: it has no fixed files that could be pinned",
+                reason=Reason.UNBINDABLE,
+                origin=skill.origin.label,
+                uri=entry.uri,
+            )
+        root = skill_root(entry.uri)
+        files: dict[str, bytes] = {}
+        async with anyio.create_task_group() as tasks:
+            for resource in entry.resources:
+                tasks.start_soon(read_one, skill, "/".join(path_below(resource.uri, root)), files)
+        config = self.servers.get(skill.origin.label)
+        candidate = make_candidate(
+            with_interpreters(sorted(files.items())),
+            source=source,
+            pin=Pin.make(
+                "mcp",
+                server=skill.origin.label,
+                uri=entry.uri,
+                url=redact_url(config.url) if config and config.url else "",
+            ),
+            expected_name=entry.name,
+            publishers=self.publishers,
+            limits=self.limits,
+        )
+        return replace(candidate, entry=entry)
+
+
+def _flat(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    found: list[BaseException] = []
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            found += _flat(cast("BaseExceptionGroup[BaseException]", error))
+        else:
+            found.append(error)
+    return found

@@ -1,0 +1,403 @@
+"""Upstream: what the sources of skills have now, or what they had when a skill was pinned.
+
+Sources are asked side by side: all MCP servers over one host, sites and repositories each on their own.
+A source that fails costs its own skills alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import anyio.to_thread
+
+from skillwire.errors import FormatError, SkillNotFound, SkillwireError, SourceError, VerificationError
+from skillwire.install.candidates import (
+    Candidate,
+    Failure,
+    Fetched,
+    make_candidate,
+    not_what_is_pinned,
+    read_archive_file,
+    read_folder,
+    split_skills,
+)
+from skillwire.install.lock import LockedSkill, Pin
+from skillwire.install.servers import ServerSkills
+from skillwire.issues import shown
+from skillwire.limits import DEFAULT_LIMITS, Limits
+from skillwire.sources.archive import ArchiveFile
+from skillwire.sources.git import fetch_tree, resolve_commit
+from skillwire.sources.packages import packages_with_skills
+from skillwire.sources.reference import Reference, SourceKind, parse_reference
+from skillwire.sources.wellknown import fetch_artifact, fetch_index, fetch_site
+
+if TYPE_CHECKING:
+    from skillwire.host.config.server import ServerConfig
+    from skillwire.trust.signatures import Publisher
+
+INSTALLED: Final = "--installed"
+"""How the lock names the skills of installed Python packages as a source."""
+_TOGETHER: Final = 16
+
+
+class Freshness(StrEnum):
+    """How a pinned skill stands to its source."""
+
+    CURRENT = "current"
+    OUTDATED = "outdated"
+    GONE = "gone"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What a source says about one pinned skill."""
+
+    skill: LockedSkill
+    freshness: Freshness
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class Upstream:
+    """The sources that skills come from.
+
+    `servers` are the configured MCP servers by label. Relative paths start at `base`.
+    """
+
+    base: Path
+    servers: Mapping[str, ServerConfig] = field(default_factory=dict[str, "ServerConfig"])
+    publishers: Sequence[Publisher] = ()
+    limits: Limits = DEFAULT_LIMITS
+    on_progress: Callable[[str, int, int], None] = field(default=lambda what, done, total: None)
+    """Called with what is fetched, how much of it is there, and how much there will be."""
+
+    # What a source has now
+
+    async def fetch(
+        self, sources: Sequence[str], names: Mapping[str, Iterable[str]] | None = None
+    ) -> Fetched:
+        """Every skill of these sources, or only those that `names` has for a source."""
+        candidates: list[Candidate] = []
+        failures: list[Failure] = []
+        chosen = {source: frozenset(wanted) for source, wanted in (names or {}).items()}
+        by_server: list[tuple[Reference, frozenset[str] | None]] = []
+        jobs: list[tuple[str, Awaitable[Fetched]]] = []
+        for source in dict.fromkeys(sources):
+            wanted = chosen.get(source)
+            try:
+                reference = self._reference(source)
+            except SkillwireError as error:
+                failures.append(Failure(source, error))
+                continue
+            if reference.kind is SourceKind.MCP:
+                by_server.append((reference, wanted))
+            else:
+                jobs.append((source, self._fetch_one(reference, wanted)))
+        if by_server:
+            jobs.append((by_server[0][0].text, self._servers().fetch(by_server)))
+
+        async def run(what: str, job: Awaitable[Fetched]) -> None:
+            try:
+                fetched = await job
+            except SkillwireError as error:
+                failures.append(Failure(what, error))
+                return
+            candidates.extend(fetched.candidates)
+            failures.extend(fetched.failures)
+
+        async with anyio.create_task_group() as tasks:
+            for what, job in jobs:
+                tasks.start_soon(run, what, job)
+        ordered = sorted(candidates, key=lambda one: (one.name, one.skill.source))
+        return Fetched(tuple(ordered), tuple(sorted(failures, key=lambda one: one.what)))
+
+    async def fetch_latest(self, skills: Iterable[LockedSkill]) -> Fetched:
+        """What the sources of pinned skills have now under their names."""
+        names: dict[str, set[str]] = defaultdict(set)
+        for skill in skills:
+            names[skill.source].add(skill.name)
+        fetched = await self.fetch(list(names), names)
+        seen = {(one.name, one.skill.source) for one in fetched.candidates}
+        failed = {failure.what for failure in fetched.failures}
+        missing = [
+            Failure(name, SkillNotFound(f"{shown(source, 200)} no longer has {name}"))
+            for source, wanted in names.items()
+            for name in sorted(wanted)
+            if (name, source) not in seen and source not in failed and name not in failed
+        ]
+        return replace(fetched, failures=(*fetched.failures, *missing))
+
+    async def check(self, skills: Iterable[LockedSkill]) -> tuple[Check, ...]:
+        """Whether sources have something else than what is pinned, as cheaply as each can tell."""
+        checks: dict[str, Check] = {}
+        servers: list[LockedSkill] = []
+        others: list[LockedSkill] = []
+        for skill in skills:
+            try:
+                kind = self._reference(skill.source).kind
+            except SkillwireError as error:
+                checks[skill.name] = Check(skill, Freshness.UNKNOWN, str(error))
+                continue
+            (servers if kind is SourceKind.MCP else others).append(skill)
+        limiter = anyio.CapacityLimiter(_TOGETHER)
+
+        async def ask(skill: LockedSkill) -> None:
+            async with limiter:
+                try:
+                    checks[skill.name] = await self._check_one(skill)
+                except SkillNotFound as error:
+                    checks[skill.name] = Check(skill, Freshness.GONE, str(error))
+                except SkillwireError as error:
+                    checks[skill.name] = Check(skill, Freshness.UNKNOWN, str(error))
+
+        async def ask_servers() -> None:
+            asked = [(skill, self._reference(skill.source)) for skill in servers]
+            for skill, digest, problem in await self._servers().digests(asked):
+                if problem is not None:
+                    gone = isinstance(problem, SkillNotFound)
+                    checks[skill.name] = Check(
+                        skill, Freshness.GONE if gone else Freshness.UNKNOWN, str(problem)
+                    )
+                else:
+                    checks[skill.name] = _compared(skill, digest == skill.digest, digest)
+
+        async with anyio.create_task_group() as tasks:
+            if servers:
+                tasks.start_soon(ask_servers)
+            for skill in others:
+                tasks.start_soon(ask, skill)
+        return tuple(checks[name] for name in sorted(checks))
+
+    # What is pinned
+
+    async def fetch_pinned(self, skills: Sequence[LockedSkill]) -> Fetched:
+        """Exactly the pinned versions. A source that has another one by now is a failure of that skill."""
+        groups: dict[tuple[str, ...], list[LockedSkill]] = defaultdict(list)
+        for skill in skills:
+            pin = skill.pin
+            key = {
+                "mcp": ("mcp",),
+                "git": ("git", pin.get("repository"), pin.get("commit")),
+                "site": ("site", pin.get("artifact"), skill.name),
+            }.get(pin.kind, (pin.kind, pin.get("path") or pin.get("package")))
+            groups[key].append(skill)
+        candidates: list[Candidate] = []
+        failures: list[Failure] = []
+
+        async def run(group: list[LockedSkill]) -> None:
+            try:
+                fetched = await self._fetch_group(group)
+            except SkillwireError as error:
+                failures.extend(Failure(skill.name, error) for skill in group)
+                return
+            failures.extend(fetched.failures)
+            found = {one.name: one for one in fetched.candidates}
+            failed = {failure.what for failure in fetched.failures}
+            for skill in group:
+                candidate = found.get(skill.name)
+                if candidate is None:
+                    if skill.name not in failed:
+                        error = SkillNotFound(f"{shown(skill.source, 200)} no longer has {skill.name}")
+                        failures.append(Failure(skill.name, error))
+                elif candidate.skill.digest != skill.digest:
+                    failures.append(Failure(skill.name, not_what_is_pinned(skill, candidate.skill.digest)))
+                else:
+                    candidates.append(replace(candidate, skill=skill))
+
+        async with anyio.create_task_group() as tasks:
+            for group in groups.values():
+                tasks.start_soon(run, group)
+        return Fetched(tuple(sorted(candidates, key=lambda one: one.name)), tuple(failures))
+
+    async def _fetch_group(self, group: list[LockedSkill]) -> Fetched:
+        pin = group[0].pin
+        match pin.kind:
+            case "mcp":
+                return await self._servers().fetch_pinned(group)
+            case "git":
+                paths = [skill.pin.get("path") for skill in group]
+                common = os.path.commonpath([f"/{path}" for path in paths]).strip("/")
+                reference = Reference(
+                    kind=SourceKind.GIT,
+                    text=group[0].source,
+                    place=pin.get("repository"),
+                    ref=pin.get("commit"),
+                    path=common,
+                )
+                fetched = await self._fetch_git(reference)
+                wanted = {(skill.name, skill.pin.get("path")) for skill in group}
+                return replace(
+                    fetched,
+                    candidates=tuple(
+                        one for one in fetched.candidates if (one.name, one.skill.pin.get("path")) in wanted
+                    ),
+                )
+            case "site":
+                url, digest = pin.get("artifact"), pin.get("digest")
+                files = await fetch_artifact(url, digest, limits=self.limits)
+                return Fetched((self._candidate(files, group[0].source, pin, group[0].name),))
+            case "package":
+                return self._packages(frozenset(skill.name for skill in group))
+            case _:
+                text = pin.get("path")
+                kind = SourceKind.ARCHIVE if pin.kind == "archive" else SourceKind.FOLDER
+                return await self._fetch_one(Reference(kind=kind, text=text, place=text), None)
+
+    # One source
+
+    def _reference(self, source: str) -> Reference:
+        if source == INSTALLED:
+            return Reference(kind=SourceKind.PACKAGE, text=source, place="")
+        return parse_reference(source)
+
+    def _servers(self) -> ServerSkills:
+        return ServerSkills(
+            self.servers, publishers=self.publishers, limits=self.limits, on_progress=self.on_progress
+        )
+
+    async def _fetch_one(self, reference: Reference, wanted: frozenset[str] | None) -> Fetched:
+        match reference.kind:
+            case SourceKind.GIT:
+                fetched = await self._fetch_git(reference)
+            case SourceKind.SITE:
+                fetched = await self._fetch_site(reference, wanted)
+            case SourceKind.PACKAGE:
+                fetched = await anyio.to_thread.run_sync(self._packages, wanted)
+            case SourceKind.ARCHIVE:
+                fetched = await anyio.to_thread.run_sync(self._archive, reference)
+            case _:
+                fetched = await anyio.to_thread.run_sync(self._folder, reference)
+        if wanted is None:
+            return fetched
+        return replace(fetched, candidates=tuple(one for one in fetched.candidates if one.name in wanted))
+
+    async def _fetch_git(self, reference: Reference) -> Fetched:
+        tree = await anyio.to_thread.run_sync(lambda: fetch_tree(reference, limits=self.limits))
+        skills = split_skills(tree.files)
+        made: list[Candidate] = []
+        failures: list[Failure] = []
+        for folder, files in skills.items():
+            path = "/".join(part for part in (reference.path, folder) if part)
+            pin = Pin.make("git", repository=reference.place, commit=tree.commit, path=path)
+            links = [one for one in tree.skipped if one.startswith(f"{folder}/" if folder else "")]
+            try:
+                if links:
+                    raise VerificationError(
+                        f"{shown(links[0])} is a link in the repository: a skill with links is not installed",
+                        uri=path,
+                    )
+                made.append(self._candidate(files, reference.text, pin))
+            except SkillwireError as error:
+                failures.append(Failure(path or reference.text, error))
+        return Fetched(tuple(made), tuple(failures))
+
+    async def _fetch_site(self, reference: Reference, wanted: frozenset[str] | None) -> Fetched:
+        site = await fetch_site(reference, names=wanted, limits=self.limits)
+        made: list[Candidate] = []
+        failures = [Failure(name, error) for name, error in site.failures]
+        failures += [Failure(reference.text, FormatError(issue)) for issue in site.issues]
+        for skill in site.skills:
+            pin = Pin.make("site", index=site.index_url, artifact=skill.entry.url, digest=skill.digest)
+            try:
+                made.append(self._candidate(skill.files, reference.text, pin, skill.entry.name))
+            except SkillwireError as error:
+                failures.append(Failure(skill.entry.name, error))
+        return Fetched(tuple(made), tuple(failures))
+
+    def _folder(self, reference: Reference) -> Fetched:
+        folder = self._path(reference.place)
+        return self._local(read_folder(folder, limits=self.limits), reference, "folder", folder)
+
+    def _archive(self, reference: Reference) -> Fetched:
+        path = self._path(reference.place)
+        return self._local(read_archive_file(path, limits=self.limits), reference, "archive", path)
+
+    def _local(
+        self,
+        skills: Mapping[str, tuple[ArchiveFile, ...]],
+        reference: Reference,
+        kind: str,
+        place: Path,
+    ) -> Fetched:
+        if not skills:
+            raise SourceError(f"{reference.place} has no skill: no SKILL.md is there")
+        made: list[Candidate] = []
+        failures: list[Failure] = []
+        for folder, files in skills.items():
+            path = self._portable(place / folder if folder and kind == "folder" else place)
+            expected = folder.rpartition("/")[2] or (place.name if kind == "folder" else "")
+            try:
+                made.append(self._candidate(files, reference.text, Pin.make(kind, path=path), expected))
+            except SkillwireError as error:
+                failures.append(Failure(folder or reference.text, error))
+        return Fetched(tuple(made), tuple(failures))
+
+    def _packages(self, wanted: frozenset[str] | None) -> Fetched:
+        made: list[Candidate] = []
+        failures: list[Failure] = []
+        for package in packages_with_skills():
+            pin = Pin.make("package", package=package.package, version=package.version)
+            for folder, files in read_folder(package.folder, limits=self.limits).items():
+                name = folder.rpartition("/")[2]
+                if wanted is not None and name not in wanted:
+                    continue
+                try:
+                    made.append(self._candidate(files, INSTALLED, pin, name))
+                except SkillwireError as error:
+                    failures.append(Failure(f"{package.package}: {name}", error))
+        return Fetched(tuple(made), tuple(failures))
+
+    async def _check_one(self, skill: LockedSkill) -> Check:
+        reference = self._reference(skill.source)
+        if reference.kind is SourceKind.GIT and skill.pin.kind == "git":
+            commit = await anyio.to_thread.run_sync(lambda: resolve_commit(reference, limits=self.limits))
+            if commit == skill.pin.get("commit"):
+                return Check(skill, Freshness.CURRENT)
+        if reference.kind is SourceKind.SITE and skill.pin.kind == "site":
+            _, index = await fetch_index(reference, limits=self.limits)
+            entry = next((entry for entry in index.entries if entry.name == skill.name), None)
+            if entry is None:
+                raise SkillNotFound(f"{shown(skill.source, 200)} no longer lists {skill.name}")
+            if entry.digest is not None:
+                return _compared(skill, entry.digest == skill.pin.get("digest"), entry.digest)
+        fetched = await self._fetch_one(reference, frozenset({skill.name}))
+        found = next((one for one in fetched.candidates if one.name == skill.name), None)
+        if found is None:
+            failed = next((one.error for one in fetched.failures), None)
+            raise failed or SkillNotFound(f"{shown(skill.source, 200)} no longer has {skill.name}")
+        return _compared(skill, found.skill.digest == skill.digest, found.skill.digest)
+
+    def _candidate(
+        self, files: Iterable[ArchiveFile], source: str, pin: Pin, expected_name: str = ""
+    ) -> Candidate:
+        return make_candidate(
+            files,
+            source=source,
+            pin=pin,
+            expected_name=expected_name,
+            publishers=self.publishers,
+            limits=self.limits,
+        )
+
+    def _path(self, text: str) -> Path:
+        path = Path(text).expanduser()
+        return path if path.is_absolute() else self.base / path
+
+    def _portable(self, path: Path) -> str:
+        """A path as a lock file has it: from the project down, where it lies in the project."""
+        try:
+            return f"./{path.resolve().relative_to(self.base.resolve()).as_posix()}"
+        except ValueError:
+            return path.resolve().as_posix()
+
+
+def _compared(skill: LockedSkill, same: bool, digest: str) -> Check:
+    return Check(skill, Freshness.CURRENT if same else Freshness.OUTDATED, "" if same else digest)

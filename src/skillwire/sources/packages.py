@@ -1,0 +1,50 @@
+"""Skills that installed Python packages carry, at `PACKAGE/.agents/skills/NAME/SKILL.md`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.metadata import Distribution, distributions
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+_FOLDER: Final = (".agents", "skills")
+_SKILL_FILE: Final = "SKILL.md"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PackageSkills:
+    """The folder of skills of one package."""
+
+    package: str
+    version: str
+    folder: Path
+
+
+def packages_with_skills(found: Iterable[Distribution] | None = None) -> tuple[PackageSkills, ...]:
+    """Every installed package that carries skills, in the order of their names.
+
+    No package is imported: the list of files that each was installed with says what is there.
+    """
+    packages: dict[Path, PackageSkills] = {}
+    for distribution in distributions() if found is None else found:
+        name = distribution.metadata["Name"]
+        if not name:
+            continue
+        for folder in _folders(distribution):
+            packages.setdefault(folder, PackageSkills(name.lower(), distribution.version, folder))
+    return tuple(sorted(packages.values()))
+
+
+def _folders(distribution: Distribution) -> set[Path]:
+    folders: set[Path] = set()
+    for file in distribution.files or ():
+        parts = PurePosixPath(file).parts
+        if parts[-1] != _SKILL_FILE or ".." in parts:
+            continue
+        for at in range(1, len(parts) - 2):
+            if parts[at : at + 2] == _FOLDER:
+                folder = Path(str(distribution.locate_file(PurePosixPath(*parts[: at + 2]))))
+                if folder.is_dir():
+                    folders.add(folder.resolve())
+    return folders
