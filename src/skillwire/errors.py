@@ -152,6 +152,24 @@ class ApprovalRequired(SkillwireError):
         self.removed = tuple(removed)
 
 
+class OutOfSync(SkillwireError):
+    """The user must act: installed skills are not as the lock file says, or a source has moved on."""
+
+    exit_code = 10
+
+
+class InstalledInPart(SkillwireError):
+    """The user must act: some skills were installed and others were not; each was told of."""
+
+    exit_code = 11
+
+
+class RefusedByPolicy(SkillwireError):
+    """The user must act: a policy or a power that was not granted keeps a skill from being installed."""
+
+    exit_code = 12
+
+
 class Refusal(SkillwireError):
     """A client must act: its request is answered with this JSON-RPC error."""
 

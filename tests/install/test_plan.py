@@ -139,6 +139,14 @@ def test_without_links_it_gets_a_copy() -> None:
     assert made.needs_content() == (TWO,)
 
 
+def test_a_link_of_ours_gives_way_to_a_copy() -> None:
+    ours = {THERE: Placed("pdf", frozenset({NEW.digest}), link=True)}
+    made = whole((TWO,), {HERE: tree(NEW), THERE: Link(HERE)}, ours, links=False)
+    assert acts(made)[1] == ("pdf", "claude-code", Act.REPLACE)
+    made = whole((TWO,), {HERE: tree(NEW), THERE: Link(HERE)}, {}, links=False)
+    assert acts(made)[1] == ("pdf", "claude-code", Act.FOREIGN)
+
+
 def test_an_agent_that_shares_a_folder_gets_nothing_more() -> None:
     folders = {"agents": CANONICAL, "codex": CANONICAL, "trae": CLAUDE, "trae-cn": CLAUDE}
     made = whole((replace(NEW, targets=("codex", "trae", "trae-cn")),), {}, {}, folders=folders)

@@ -194,7 +194,8 @@ def plan(
                 continue
             link_to = canonical / skill.name if links and target != CANONICAL_TARGET else None
             before, there = placed.get(path), found.get(path, NOTHING)
-            act = _act(skill, there, before, link_to, modes=modes, forced=skill.name in forced)
+            own = canonical / skill.name if target != CANONICAL_TARGET else None
+            act = _act(skill, there, before, link_to, own, modes=modes, forced=skill.name in forced)
             steps.append(
                 Step(
                     name=skill.name,
@@ -248,6 +249,7 @@ def _act(
     there: Found,
     before: Placed | None,
     link_to: Path | None,
+    canonical: Path | None,
     *,
     modes: bool,
     forced: bool,
@@ -258,8 +260,9 @@ def _act(
         case Link(leads_to):
             if link_to is not None and leads_to == link_to:
                 return Act.CURRENT
-            # A link of ours that leads elsewhere was put there by somebody else.
-            return Act.REPLACE if forced else Act.FOREIGN
+            # A link of ours gives way to a copy. One that leads elsewhere was put there by somebody else.
+            ours = before is not None and before.link and leads_to == canonical
+            return Act.REPLACE if forced or ours else Act.FOREIGN
         case Other():
             return Act.FOREIGN  # Not even by force: nobody knows what that is.
         case Tree():

@@ -67,10 +67,20 @@ class InstallState:
         left = {path: one for path, one in self.placed.items() if path not in set(gone)}
         return replace(self, placed={**left, **placed})
 
-    def remember(self, skills: Iterable[LockedSkill], keep: int) -> InstallState:
-        """The state with these versions as the latest ones of their skills."""
+    def forget(self, skills: Iterable[LockedSkill]) -> InstallState:
+        """The state after the user took a yes back. Versions are kept."""
+        keys = {acceptance_key(skill) for skill in skills}
+        return replace(self, accepted={key: at for key, at in self.accepted.items() if key not in keys})
+
+    def remember(self, skills: Iterable[LockedSkill], keep: int, *, in_place: bool = False) -> InstallState:
+        """The state with these versions as the latest ones of their skills.
+
+        With `in_place` a version that is known stays where it is in the order: one went back to it.
+        """
         history = dict(self.history)
         for skill in skills:
+            if in_place and any(one.digest == skill.digest for one in history.get(skill.name, ())):
+                continue
             before = [one for one in history.get(skill.name, ()) if one.digest != skill.digest]
             latest = Version(skill.digest, _now(), format_lock(Lock((skill,))))
             history[skill.name] = tuple([*before, latest][-keep:])

@@ -5,6 +5,7 @@ Everything here is local: what has to be fetched is in the version store before 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,13 +17,15 @@ from skillwire.errors import LimitExceeded, SourceError
 from skillwire.files import write_atomic
 from skillwire.install.agents import Places, Scope, detect_agents, find_agents, shares_canonical
 from skillwire.install.apply import Outcome, apply, recover
-from skillwire.install.disk import knows_modes, look_at_all, target_folders
-from skillwire.install.lock import LOCK_NAME, Lock, LockedSkill, format_lock, parse_lock
+from skillwire.install.disk import knows_modes, look_at_all, read_file, target_folders
+from skillwire.install.lock import LOCK_NAME, Lock, LockedSkill, Pin, format_lock, parse_lock
 from skillwire.install.plan import Act, Found, Placed, Plan, Tree, plan
 from skillwire.install.state import InstallState, StateFiles
 from skillwire.install.versions import VersionStore
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill.digests import Digest
+from skillwire.skill.digests import Digest, digest_of
+from skillwire.skill.names import parse_name
+from skillwire.skill.uris import SKILL_FILE
 
 _LOCK_MODE: Final = 0o644
 
@@ -178,9 +181,13 @@ class Workspace:
         made: Plan,
         state: InstallState,
         *,
+        going_back: bool = False,
         on_step: Callable[[Outcome], None] = lambda _: None,
     ) -> tuple[tuple[Outcome, ...], InstallState]:
-        """Apply a plan, and note what was put where. The content must be in the version store."""
+        """Apply a plan, and note what was put where. The content must be in the version store.
+
+        `going_back` is for a version that was installed before: it does not become the latest one.
+        """
         recover({step.path.parent for step in made.steps})
         writes = made.writes
         if not writes:
@@ -190,6 +197,7 @@ class Workspace:
                 state = replace(state, placed=adopted)
                 self.files.write(self.root, state)
             return (), state
+        state = self._keep_replaced(made, state)
         # Written before anything else: a process that dies leaves either version, and both are ours.
         pending = {
             step.path: Placed(
@@ -213,9 +221,41 @@ class Workspace:
             else:
                 placed[step.path] = Placed(step.name, frozenset({step.skill.digest}), outcome.link)
         installed = [outcome.step.skill for outcome in outcomes if outcome.done and outcome.step.skill]
-        state = replace(state, placed=placed).remember(installed, self.limits.kept_versions)
+        state = replace(state, placed=placed).remember(
+            installed, self.limits.kept_versions, in_place=going_back
+        )
         self.files.write(self.root, state)
         return outcomes, state
+
+    def _keep_replaced(self, made: Plan, state: InstallState) -> InstallState:
+        """Keep every folder that a plan overwrites, also one that was edited: it can be rolled back to."""
+        for step in made.writes:
+            tree = step.found
+            if not isinstance(tree, Tree) or tree.digest is None:
+                continue
+            if any(one.digest == tree.digest for one in state.history.get(step.name, ())):
+                continue
+            if sum(file.size for file in tree.files) > self.limits.bytes_per_skill:
+                continue
+            blobs: dict[Digest, bytes] = {}
+            for file in tree.files:
+                data = read_file(step.path / file.path, file.size)
+                if data is not None and digest_of(data) == file.digest:
+                    blobs[file.digest] = data
+            if len(blobs) != len({file.digest for file in tree.files}) or not any(
+                file.path == SKILL_FILE for file in tree.files
+            ):
+                continue
+            self.versions.keep(blobs)
+            found = LockedSkill(
+                name=parse_name(step.name),
+                source=str(step.path),
+                pin=Pin.make("folder", path=str(step.path)),
+                digest=tree.digest,
+                files=tree.files,
+            )
+            state = state.remember([found], self.limits.kept_versions)
+        return state
 
     def prune(self) -> None:
         """Remove kept files that no version of any project uses any more."""
@@ -235,8 +275,8 @@ def _noted(made: Plan, state: InstallState) -> Mapping[Path, Placed]:
             placed[step.path] = Placed(
                 step.name, frozenset({step.skill.digest}), not isinstance(step.found, Tree)
             )
-    gone = {path for path in placed if all(step.path != path for step in made.steps)}
-    return {path: one for path, one in placed.items() if path not in gone or path.exists()}
+    planned = {step.path for step in made.steps}
+    return {path: one for path, one in placed.items() if path in planned or os.path.lexists(path)}
 
 
 def _only_modes_differ(act: Act, found: Found, skill: LockedSkill | None) -> bool:

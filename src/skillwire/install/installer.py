@@ -1,0 +1,449 @@
+"""Installer: add, sync, update, roll back and remove skills of a workspace.
+
+It asks nobody. Whoever calls it shows what `propose`, `compare` and `unaccepted` give, asks the user, and
+passes on what the user granted: only that is installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+from skillwire.errors import (
+    FormatError,
+    RefusedByPolicy,
+    SkillNotFound,
+    SkillwireError,
+    SourceError,
+    VerificationError,
+)
+from skillwire.files import write_atomic
+from skillwire.install.agents import CANONICAL_TARGET
+from skillwire.install.apply import Outcome, write_tree
+from skillwire.install.candidates import Candidate, Failure, Fetched, make_candidate, read_folder
+from skillwire.install.lock import Lock, LockedSkill, Pin, format_lock
+from skillwire.install.plan import Act, Plan, Step
+from skillwire.install.state import InstallState, Version
+from skillwire.install.upstream import Check, Upstream
+from skillwire.install.workspace import Workspace
+from skillwire.issues import Issue, shown
+from skillwire.skill.digests import digest_of
+from skillwire.sources.archive import ArchiveFile, write_tar_gz
+from skillwire.trust.approval import NO_GRANTS, Grants
+
+
+class RecordApproval(Protocol):
+    """Keeps the user's yes to a skill of a server where the host finds it."""
+
+    async def __call__(self, candidate: Candidate, grants: Grants) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was done. `failures` are by skill, each one line."""
+
+    installed: tuple[str, ...] = ()
+    updated: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    current: tuple[str, ...] = ()
+    stopped: tuple[Step, ...] = ()
+    refused: tuple[Failure, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    copies: tuple[Path, ...] = ()
+    """Where a copy was made because links are not allowed."""
+
+    @property
+    def is_whole(self) -> bool:
+        return not (self.stopped or self.refused or self.failures)
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What would be installed. A candidate in `known` is installed already, as it is."""
+
+    candidates: tuple[Candidate, ...]
+    before: Mapping[str, LockedSkill] = field(default_factory=dict[str, LockedSkill])
+    """What is pinned now, of those that would be replaced."""
+    known: tuple[Candidate, ...] = ()
+    failures: tuple[Failure, ...] = ()
+
+
+@dataclass(slots=True)
+class Installer:
+    """The operations on one workspace."""
+
+    workspace: Workspace
+    upstream: Upstream
+    record: RecordApproval | None = None
+    on_step: Callable[[Outcome], None] = field(default=lambda _: None)
+    on_wait: Callable[[], None] = field(default=lambda: None)
+
+    # Adding and updating
+
+    async def propose(
+        self, sources: Sequence[str], *, targets: Iterable[str], names: Iterable[str] | None = None
+    ) -> Proposal:
+        """Fetch what sources have and compare it with the lock. Nothing is written."""
+        wanted = None if names is None else {source: list(names) for source in sources}
+        fetched = await self.upstream.fetch(sources, wanted)
+        return self._compare(fetched, tuple(targets))
+
+    async def propose_updates(self, names: Iterable[str] | None = None) -> Proposal:
+        """Fetch what the sources of pinned skills have now."""
+        lock = self.workspace.require_lock()
+        skills = lock.skills if names is None else tuple(lock.require(name) for name in names)
+        return self._compare(await self.upstream.fetch_latest(skills), None)
+
+    def _compare(self, fetched: Fetched, targets: tuple[str, ...] | None) -> Proposal:
+        lock = self.workspace.read_lock() or Lock()
+        failures = list(fetched.failures)
+        new: dict[str, Candidate] = {}
+        known: list[Candidate] = []
+        before: dict[str, LockedSkill] = {}
+        for candidate in fetched.candidates:
+            pinned = lock.get(candidate.name)
+            if candidate.name in new or any(one.name == candidate.name for one in known):
+                failures.append(Failure(candidate.name, _two_of_one_name(candidate)))
+                continue
+            if pinned is not None and targets is not None and not _same_source(pinned, candidate.skill):
+                failures.append(Failure(candidate.name, _name_taken(pinned)))
+                continue
+            own = targets if targets is not None else pinned.targets if pinned else ()
+            merged = sorted({*own, *(pinned.targets if pinned else ())})
+            ready = candidate.for_targets(merged)
+            if pinned is not None:
+                ready = replace(ready, skill=replace(ready.skill, extra=pinned.extra))
+            if pinned is not None and _is_pinned(pinned, ready.skill):
+                known.append(ready)
+                continue
+            if pinned is not None:
+                before[candidate.name] = pinned
+            new[candidate.name] = ready
+        return Proposal(tuple(new.values()), before, tuple(known), tuple(failures))
+
+    async def install(
+        self,
+        candidates: Sequence[Candidate],
+        grants: Mapping[str, Grants],
+        *,
+        force: Iterable[str] = (),
+        going_back: bool = False,
+    ) -> Report:
+        """Install exactly these versions, pin them, and keep the user's yes.
+
+        A skill whose powers were not all granted is refused: bytes are never stripped (SEC-2, SEC-4).
+        """
+        refused: list[Failure] = []
+        accepted: list[Candidate] = []
+        for candidate in candidates:
+            missing = candidate.skill.powers.missing(grants.get(candidate.name, NO_GRANTS))
+            if candidate.name not in grants:
+                refused.append(Failure(candidate.name, RefusedByPolicy(f"{candidate.name} was not approved")))
+            elif missing:
+                refused.append(Failure(candidate.name, not_granted(candidate.skill, missing.allowed_tools)))
+            else:
+                accepted.append(candidate)
+        for candidate in accepted:
+            if self.record is not None and candidate.entry is not None:
+                await self.record(candidate, grants[candidate.name])
+        report = self._install(accepted, force=force, going_back=going_back)
+        return replace(report, refused=(*refused, *report.refused))
+
+    def _install(self, candidates: Sequence[Candidate], *, force: Iterable[str], going_back: bool) -> Report:
+        work = self.workspace
+        skills = [candidate.skill for candidate in candidates]
+        with work.files.working(work.root, on_wait=self.on_wait):
+            lock = work.read_lock() or Lock()
+            wanted = lock.put(*skills)
+            for candidate in candidates:
+                work.versions.keep(candidate.blobs())
+            state = work.files.read(work.root).accept(skills)
+            names = [skill.name for skill in skills]
+            made = work.plan(wanted, state, force=force, only=names)
+            stopped = {step.name for step in made.stopped if step.target == CANONICAL_TARGET}
+            made = Plan(tuple(step for step in made.steps if step.name not in stopped or step.stops))
+            outcomes, state = work.carry_out(made, state, going_back=going_back, on_step=self.on_step)
+            bad = {one.step.name for one in outcomes if not one.done and one.step.target == CANONICAL_TARGET}
+            done = [skill for skill in skills if skill.name not in bad and skill.name not in stopped]
+            state = state.remember(done, work.limits.kept_versions, in_place=going_back)
+            work.write_lock(lock.put(*done))
+            work.files.write(work.root, state)
+        return _report(made, outcomes, {skill.name for skill in lock.skills})
+
+    # Syncing
+
+    def compare(
+        self, *, force: Iterable[str] = (), only: Iterable[str] | None = None
+    ) -> tuple[Lock, InstallState, Plan]:
+        """What is different on disk from the lock, every file hashed. Nothing is written."""
+        lock = self.workspace.require_lock()
+        state = self.workspace.files.read(self.workspace.root)
+        return lock, state, self.workspace.plan(lock, state, force=force, only=only)
+
+    def unaccepted(self, state: InstallState, made: Plan) -> tuple[LockedSkill, ...]:
+        """The skills that would be written and that this user has not agreed to as they are pinned."""
+        skills = {step.name: step.skill for step in made.writes if step.skill is not None}
+        return tuple(skill for skill in skills.values() if not state.has_accepted(skill))
+
+    async def sync(
+        self,
+        *,
+        accept: Iterable[LockedSkill] = (),
+        force: Iterable[str] = (),
+        only: Iterable[str] | None = None,
+    ) -> Report:
+        """Make the folders equal to the lock. `accept` is what the user was shown and agreed to just now."""
+        work = self.workspace
+        with work.files.working(work.root, on_wait=self.on_wait):
+            _, state, made = self.compare(force=force, only=only)
+            agreed = state.accept(accept)
+            unaccepted = {skill.name for skill in self.unaccepted(agreed, made)}
+            refused = [
+                Failure(name, RefusedByPolicy(f"{name} was not approved as it is pinned now"))
+                for name in sorted(unaccepted)
+            ]
+            needed = [skill for skill in made.needs_content() if skill.name not in unaccepted]
+            missing = [skill for skill in needed if not work.versions.has(skill)]
+            failures: list[Failure] = []
+            if missing:
+                fetched = await self.upstream.fetch_pinned(missing)
+                for candidate in fetched.candidates:
+                    work.versions.keep(candidate.blobs())
+                failures = list(fetched.failures)
+            dropped = unaccepted | {failure.what for failure in failures}
+            made = Plan(tuple(step for step in made.steps if step.name not in dropped or not step.changes))
+            before = {one.name for one in state.placed.values()}
+            outcomes, agreed = work.carry_out(made, agreed, on_step=self.on_step)
+            if agreed.accepted != state.accepted:
+                work.files.write(work.root, agreed)
+        report = _report(made, outcomes, before)
+        return replace(report, refused=(*refused, *report.refused), failures=(*failures, *report.failures))
+
+    def adoptable(self, steps: Iterable[Step]) -> tuple[Candidate, ...]:
+        """What is on disk where a plan stopped, as skills that could be pinned as they are."""
+        adopted: list[Candidate] = []
+        for step in steps:
+            if step.skill is None or step.target != CANONICAL_TARGET:
+                continue
+            files = read_folder(step.path, limits=self.workspace.limits).get("")
+            if files is None:
+                raise SourceError(
+                    f"{step.path} holds no skill that could be adopted: use --force to replace it"
+                )
+            path = step.path
+            try:
+                shown_path = f"./{path.relative_to(self.workspace.root.resolve()).as_posix()}"
+            except ValueError:
+                shown_path = path.as_posix()
+            candidate = make_candidate(
+                files,
+                source=step.skill.source,
+                pin=Pin.make("folder", path=shown_path),
+                expected_name=step.name,
+                publishers=self.upstream.publishers,
+                limits=self.workspace.limits,
+            )
+            skill = replace(candidate.skill, targets=step.skill.targets, extra=step.skill.extra)
+            adopted.append(replace(candidate, skill=skill))
+        return tuple(adopted)
+
+    # Checking sources
+
+    async def check(self, names: Iterable[str] | None = None) -> tuple[Check, ...]:
+        """Whether the sources have something else than what is pinned."""
+        lock = self.workspace.require_lock()
+        skills = lock.skills if names is None else tuple(lock.require(name) for name in names)
+        return await self.upstream.check(skills)
+
+    # Going back, removing, exporting
+
+    def versions(self, name: str) -> tuple[Version, ...]:
+        """The versions of a skill that are kept here, the latest last."""
+        return self.workspace.files.read(self.workspace.root).history.get(name, ())
+
+    def earlier(self, name: str, to: str = "") -> Candidate:
+        """An earlier version, from what is kept here and verified again: the one before, or a given one."""
+        lock = self.workspace.require_lock()
+        current = lock.get(name)
+        kept = self.versions(name)
+        if not kept:
+            raise SkillNotFound(f"no version of {shown(name)} is kept here")
+        if to:
+            wanted = to if to.startswith("sha256:") else f"sha256:{to}"
+            fitting = [one for one in kept if one.digest.startswith(wanted)]
+            if len(fitting) != 1:
+                raise SkillNotFound(
+                    f"{'no' if not fitting else 'more than one'} version of {name} that is kept here begins "
+                    f"with {shown(to)}: `skillwire why {name}` lists them"
+                )
+            version = fitting[0]
+        else:
+            at = next(
+                (number for number, one in enumerate(kept) if current and one.digest == current.digest),
+                len(kept),
+            )
+            if at == 0:
+                raise SkillNotFound(
+                    f"no version of {name} from before this one is kept here: "
+                    f"`skillwire why {name}` lists them"
+                )
+            version = kept[at - 1]
+        skill = version.skill
+        if current is not None:
+            skill = replace(skill, targets=current.targets)
+            if skill.pin.kind == "folder" and skill.pin.get("path") == skill.source:
+                # An edit that was overwritten: it goes on to belong to the same source.
+                skill = replace(skill, source=current.source)
+        content = self.workspace.versions.content(skill)
+        by_path = [ArchiveFile(file.path, content[file.path], file.executable) for file in skill.files]
+        candidate = make_candidate(
+            by_path,
+            source=skill.source,
+            pin=skill.pin,
+            expected_name=name,
+            publishers=self.upstream.publishers,
+            limits=self.workspace.limits,
+        )
+        if candidate.skill.digest != version.digest:
+            raise VerificationError(f"the kept version of {name} is damaged: it is not used", uri=name)
+        return replace(candidate, skill=replace(candidate.skill, targets=skill.targets, extra=skill.extra))
+
+    def remove(self, names: Sequence[str], *, force: bool = False) -> Report:
+        """Remove skills from the lock and from every folder. One that was edited stays, unless forced."""
+        work = self.workspace
+        with work.files.working(work.root, on_wait=self.on_wait):
+            lock = work.require_lock()
+            skills = [lock.require(name) for name in names]
+            rest = lock.without(names)
+            state = work.files.read(work.root)
+            # What is right on disk is ours to remove, whether or not it was noted.
+            _, state = work.carry_out(_only_current(work.plan(lock, state, only=names)), state)
+            made = work.plan(rest, state, only=names, force=names if force else ())
+            stopped = {step.name for step in made.stopped}
+            made = Plan(tuple(step for step in made.steps if step.name not in stopped or step.stops))
+            outcomes, state = work.carry_out(made, state, on_step=self.on_step)
+            bad = stopped | {one.step.name for one in outcomes if not one.done}
+            gone = [skill for skill in skills if skill.name not in bad]
+            work.write_lock(lock.without(skill.name for skill in gone))
+            work.files.write(work.root, state.forget(gone))
+        report = _report(made, outcomes, set())
+        return replace(report, removed=tuple(skill.name for skill in gone))
+
+    def content(self, skill: LockedSkill) -> dict[str, bytes]:
+        """The bytes of a pinned skill, from what is kept or from its folder, verified."""
+        if self.workspace.versions.has(skill):
+            return self.workspace.versions.content(skill)
+        folder = self.workspace.places.canonical(self.workspace.scope) / skill.name
+        files = read_folder(folder, limits=self.workspace.limits).get("", ()) if folder.is_dir() else ()
+        content = {file.path: file.data for file in files}
+        wanted = {file.path: file.digest for file in skill.files}
+        actual = {path: digest_of(data) for path, data in content.items()}
+        if actual != wanted:
+            raise VerificationError(
+                f"{skill.name} is not here as it is pinned: run `skillwire sync` first", uri=skill.name
+            )
+        return content
+
+    def export(self, place: Path, names: Iterable[str] | None = None) -> tuple[LockedSkill, ...]:
+        """Write pinned skills and their lock to a new folder, or to an archive that is always the same."""
+        lock = self.workspace.require_lock()
+        skills = lock.skills if names is None else tuple(lock.require(name) for name in names)
+        text = format_lock(replace(lock, skills=tuple(skills)))
+        contents = {skill.name: self.content(skill) for skill in skills}
+        if place.name.endswith((".tar.gz", ".tgz")):
+            files = [
+                ArchiveFile(f"{skill.name}/{file.path}", contents[skill.name][file.path], file.executable)
+                for skill in skills
+                for file in skill.files
+            ]
+            _write_new(place, write_tar_gz([*files, ArchiveFile("skillwire.lock", text.encode())]))
+            return tuple(skills)
+        if place.exists() and (not place.is_dir() or any(place.iterdir())):
+            raise SourceError(f"{place} is there already: name a new folder, or a file that ends in .tar.gz")
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            for skill in skills:
+                write_tree(place / skill.name, skill, contents[skill.name])
+            (place / "skillwire.lock").write_text(text, "utf-8")
+        except OSError as error:
+            raise SourceError(f"{place} cannot be written: {error.strerror}") from None
+        return tuple(skills)
+
+
+def not_granted(skill: LockedSkill, tools: Sequence[str]) -> SkillwireError:
+    """Why a skill with powers is not installed."""
+    if tools:
+        return RefusedByPolicy(
+            f"{skill.name} asks for tools ({shown(' '.join(tools), 200)}), and they were not granted: "
+            "--allow-tools grants them"
+        )
+    return RefusedByPolicy(
+        f"{skill.name} has scripts ({shown(', '.join(skill.powers.scripts), 200)}), and they were not "
+        "granted: --allow-code grants them"
+    )
+
+
+def _report(made: Plan, outcomes: Sequence[Outcome], before: set[str]) -> Report:
+    done = [one for one in outcomes if one.done]
+    written = {one.step.name for one in done if one.step.skill is not None}
+    removed = {one.step.name for one in done if one.step.skill is None}
+    failures = {one.step.name: one.problem for one in outcomes if not one.done}
+    current = {step.name for step in made.steps if step.act is Act.CURRENT} - written - set(failures)
+    stopped = {step.name for step in made.stopped}
+    return Report(
+        installed=tuple(sorted(written - before - set(failures))),
+        updated=tuple(sorted(written & before - set(failures))),
+        removed=tuple(sorted(removed - set(failures))),
+        current=tuple(sorted(current - stopped)),
+        stopped=made.stopped,
+        failures=tuple(
+            Failure(name, SourceError(f"{name}: {problem}")) for name, problem in sorted(failures.items())
+        ),
+        copies=tuple(one.step.path for one in done if one.step.link_to is not None and not one.link),
+    )
+
+
+def _only_current(made: Plan) -> Plan:
+    return Plan(tuple(step for step in made.steps if step.act is Act.CURRENT))
+
+
+def _is_pinned(pinned: LockedSkill, candidate: LockedSkill) -> bool:
+    return (
+        pinned.digest == candidate.digest
+        and pinned.targets == candidate.targets
+        and pinned.powers == candidate.powers
+        and pinned.pin == candidate.pin
+        and pinned.source == candidate.source
+        and [file.executable for file in pinned.files] == [file.executable for file in candidate.files]
+    )
+
+
+def _same_source(pinned: LockedSkill, candidate: LockedSkill) -> bool:
+    return pinned.source == candidate.source or pinned.pin.identity == candidate.pin.identity
+
+
+def _name_taken(pinned: LockedSkill) -> SkillwireError:
+    return RefusedByPolicy(
+        f"{pinned.name} is installed from {shown(pinned.source, 200)} already, and a folder holds one skill: "
+        f"`skillwire remove {pinned.name}` first"
+    )
+
+
+def _two_of_one_name(candidate: Candidate) -> SkillwireError:
+    return FormatError(
+        Issue(
+            rule="two-skills",
+            message=f"{candidate.name} is there twice, here in {shown(candidate.skill.source, 200)}",
+            fix="add one of them by its own path",
+        )
+    )
+
+
+def _write_new(path: Path, data: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, data, mode=0o644)
+    except OSError as error:
+        raise SourceError(f"{path} cannot be written: {error.strerror}") from None
