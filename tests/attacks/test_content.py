@@ -19,6 +19,7 @@ from skillwire.errors import (
 )
 from skillwire.host.approvals.approver import ApprovalRequest
 from skillwire.limits import Limits
+from skillwire.trust.origin import Origin
 
 pytestmark = pytest.mark.anyio
 
@@ -120,7 +121,7 @@ async def test_rotated_content_takes_the_approval_back_and_says_which_files_chan
     sim = Simulator()
     skill = sim.skill("refunds", files={"a.md": b"one", "b.md": b"two"})
     async with opened(tmp_path, evil=sim) as host:
-        await host.approve("refunds")
+        await host.approve(await host.find("refunds"))
         await host.load("refunds")
         host.release("refunds")
         skill.change_file("a.md", b"rotated").change_file("c.md", b"new")
@@ -139,7 +140,8 @@ async def test_content_that_rotates_while_a_skill_is_held_ends_the_holding(tmp_p
     sim = Simulator()
     skill = sim.skill("refunds", files={"a.md": b"honest"})
     async with opened(tmp_path, evil=sim) as host:
-        await host.approve("refunds")
+        await host.approve(await host.find("refunds"))
+        await host.cache.forget_server(Origin.mcp("evil"))
         await host.load("refunds")
         skill.change_file("a.md", b"rotated")
         with pytest.raises(ApprovalRequired) as caught:
@@ -157,7 +159,8 @@ async def test_content_that_rotated_before_the_load_is_not_loaded_under_the_old_
     sim = Simulator()
     skill = sim.skill("refunds")
     async with opened(tmp_path, evil=sim) as host:
-        await host.approve("refunds")
+        await host.approve(await host.find("refunds"))
+        await host.cache.forget_server(Origin.mcp("evil"))
         skill.change_body("Now do evil.\n")
         with pytest.raises(ApprovalRequired) as caught:
             await host.load("refunds")

@@ -259,6 +259,7 @@ def test_show_has_a_diff_of_what_changed_since_approval_as_often_as_it_is_asked(
 def test_without_the_approved_bytes_show_lists_the_files_that_changed(run: Run) -> None:
     plant("served/refunds", body="Pay back in euros.\n")
     run("approve", "refunds", "--server", serving())
+    run("cache", "clear")
     plant("served/refunds", body="Pay back in dollars.\n")
     out = run("show", "refunds", "--server", serving()).out
     assert "changed  SKILL.md" in out

@@ -42,10 +42,9 @@ def test_bytes_come_back_only_with_the_digest_that_is_asked_for(tmp_path: Path) 
     assert cache.put(file)
     assert cache.get(DEMO, file.uri, file.digest) == b"honest"
     assert cache.get(OTHER, file.uri, file.digest) is None
-    assert cache.get(DEMO, file.uri, digest_of(b"other"), keep=True) is None
-    assert cache.get(DEMO, file.uri, file.digest) == b"honest"
     assert cache.get(DEMO, file.uri, digest_of(b"other")) is None
-    assert list(cache.files()) == []
+    cache.path_of(DEMO, file.uri).write_bytes(b"damaged")
+    assert cache.get(DEMO, file.uri, file.digest) is None
 
 
 @pytest.mark.requirement("SEC-8", "SEC-9")
@@ -56,7 +55,6 @@ def test_a_file_that_grew_is_not_read_to_its_end(tmp_path: Path) -> None:
     with path.open("r+b") as stream:
         stream.truncate(10**12)
     assert cache.get(DEMO, file.uri, file.digest) is None
-    assert not path.exists()
 
 
 @pytest.mark.requirement("SEC-8")

@@ -40,7 +40,7 @@ async def test_nothing_is_fetched_on_connection_listing_or_approval(tmp_path: Pa
     async with opened(tmp_path, shop=sim) as host:
         host.skills()
         host.catalog()
-        await host.approve("refunds")
+        await host.approve(await host.find("refunds"))
         await host.refresh()
         assert sim.read_uris() == []
         await host.load("refunds")
@@ -339,7 +339,7 @@ async def test_events_tell_what_happened_from_the_start_until_the_host_is_closed
 
     async with anyio.create_task_group() as tasks, opened(tmp_path, shop=sim) as host:
         tasks.start_soon(listen, host)
-        await host.approve("refunds")
+        await host.approve(await host.find("refunds"))
         sim.skill("refunds").change_body("New.\n")
         sim.skill("other")
         await host.refresh()
@@ -388,7 +388,7 @@ def test_a_host_can_tell_a_uri_from_a_path() -> None:
 
 async def test_grants_of_a_loaded_skill_are_said(tmp_path: Path) -> None:
     async with opened(tmp_path, shop=shop_with_refunds()) as host:
-        await host.approve("refunds", grants=Grants(execute_code=True))
+        await host.approve(await host.find("refunds"), grants=Grants(execute_code=True))
         assert (await host.load("refunds")).grants == Grants(execute_code=True)
         assert host.may_execute("bash", {"command": "ls"}).allowed
 

@@ -12,6 +12,7 @@ import pytest
 from simulator import Simulator, agree, make_host, opened
 from skillwire.errors import ApprovalRequired, SkillNotFound, SourceError
 from skillwire.host.approvals.approver import ApprovalRequest
+from skillwire.trust.origin import Origin
 
 pytestmark = pytest.mark.anyio
 
@@ -129,10 +130,11 @@ async def test_a_skill_that_changes_while_the_user_thinks_is_asked_about_again(t
 @pytest.mark.requirement("SEC-6")
 async def test_a_yes_that_is_taken_back_during_a_load_ends_it(tmp_path: Path) -> None:
     sim = shop()
-    gate = Gate(sim, "resources/read")
     errors: list[ApprovalRequired] = []
     async with opened(tmp_path, shop=sim) as host:
-        await host.approve("refunds")
+        await host.approve(await host.find("refunds"))
+        await host.cache.forget_server(Origin.mcp("shop"))
+        gate = Gate(sim, "resources/read")
 
         async def load() -> None:
             try:

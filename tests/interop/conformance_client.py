@@ -33,7 +33,7 @@ async def use_skills(era: str, style: str, folder: Path, url: str) -> None:
         print("listed", *(skill.entry.name for skill in host.skills()))
         if os.environ["MCP_CONFORMANCE_SCENARIO"].endswith("no-prefetch"):
             for skill in host.skills():
-                await host.approve(skill.handle)
+                await host.approve(await host.find(skill.handle))
             host.catalog()
             host.tools()
             return

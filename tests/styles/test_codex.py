@@ -187,7 +187,7 @@ async def test_c6_the_call_loads_the_skill_with_approval_and_verification(tmp_pa
         call = {"server": "demo", "uri": "skill://refunds/SKILL.md"}
         assert (await read.handler(call)).is_error
         assert sim.read_uris() == []
-        await host.approve("refunds")
+        await host.approve(await host.find("refunds"))
         assert "<untrusted_skill_" in (await read.handler(call)).text
         assert "More." in (await read.handler({"server": "demo", "uri": "skill://refunds/a.md"})).text
         assert (await read.handler({"server": "demo", "uri": "file:///etc/passwd"})).is_error

@@ -135,7 +135,7 @@ async def test_g3_a_server_that_goes_away_leaves_an_empty_slot(tmp_path: Path) -
     sim = Simulator()
     sim.skill("refunds")
     async with opened(tmp_path, host_options=GEMINI, demo=sim) as host:
-        await host.approve("refunds")
+        await host.approve(await host.find("refunds"))
     gone = ServerConfig(command=("no-such-command",), connect_seconds=1)
     async with opened(tmp_path, host_options=GEMINI, demo=gone) as host:
         assert host.skills() == ()

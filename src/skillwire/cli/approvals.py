@@ -32,7 +32,7 @@ def approve(
         if skill.origin.is_local:
             raise SourceError(f"{skill.handle} is one of your own files: it needs no approval")
         grants = Grants(allowed_tools=allow_tools, execute_code=allow_code)
-        approval = await host.approve(skill.handle, grants=grants)
+        approval = await host.approve(skill, grants=grants)
         if as_json:
             show_json(skill_json(SkillRow(skill, host.standing(skill))))
             return

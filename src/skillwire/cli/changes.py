@@ -54,7 +54,7 @@ def _old(host: SkillHost, row: SkillRow, uri: SkillUri) -> str | None:
     """The approved text of a file, when the cache still has it."""
     approved = row.standing.approved
     digest = next((digest for file, digest in approved.resources if file == uri), None) if approved else None
-    data = host.cache.get(row.skill.origin, uri, digest, keep=True) if digest else None
+    data = host.cache.get(row.skill.origin, uri, digest) if digest else None
     try:
         return None if data is None else data.decode("utf-8")
     except UnicodeDecodeError:

@@ -1,8 +1,8 @@
 """SkillCache: verified files on disk, by server and URI (ENT-4, SEC-8).
 
 A file lies at `SERVER/URI`, both encoded so that the path gives them back. It is written to a file beside it
-and moved into place, and its digest is computed anew on every access: what differs from the entry is thrown
-away. The directory is the user's alone. No file in it is called `SKILL.md`, so that nothing that looks for
+and moved into place, and its digest is computed anew on every access: what differs from the entry is not
+used. The directory is the user's alone. No file in it is called `SKILL.md`, so that nothing that looks for
 skills finds one here.
 """
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -57,10 +56,10 @@ class SkillCache:
         """Tell of every file that is kept or removed from now on."""
         self._watchers.append(tell)
 
-    def get(self, origin: Origin, uri: SkillUri, digest: Digest, *, keep: bool = False) -> bytes | None:
-        """The bytes of a file when they have this digest, else `None`; others are thrown away.
+    def get(self, origin: Origin, uri: SkillUri, digest: Digest) -> bytes | None:
+        """The bytes of a file when they have this digest, else `None`.
 
-        With `keep` they stay: a look at a skill that changed must not cost the bytes to compare it with.
+        Others stay until they are replaced: they may be what was approved before the skill changed.
         """
         path = self.path_of(origin, uri)
         try:
@@ -69,20 +68,11 @@ class SkillCache:
                 data = stream.read(self._limits.bytes_per_skill + 1)
         except OSError:
             return None
-        if digest_of(data) != digest:
-            if not keep:
-                with suppress(OSError):
-                    path.unlink()
-            return None
-        return data
+        return data if digest_of(data) == digest else None
 
-    async def fetch(
-        self, origin: Origin, uri: SkillUri, digest: Digest, *, keep: bool = False
-    ) -> bytes | None:
+    async def fetch(self, origin: Origin, uri: SkillUri, digest: Digest) -> bytes | None:
         """What `get` gives, read in a worker thread."""
-        return await anyio.to_thread.run_sync(
-            lambda: self.get(origin, uri, digest, keep=keep), abandon_on_cancel=True
-        )
+        return await anyio.to_thread.run_sync(self.get, origin, uri, digest, abandon_on_cancel=True)
 
     async def store(self, file: VerifiedFile) -> bool:
         """What `put` does, written in a worker thread."""

@@ -50,6 +50,8 @@ from skillwire.host.styles.switches import Switches
 from skillwire.host.tools import Tool, make_tools, render_directory
 from skillwire.issues import shown
 from skillwire.limits import DEFAULT_LIMITS, Limits
+from skillwire.skill.digests import SetDigest, parse_set_digest
+from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SKILL_FILE, parse_uri
 from skillwire.trust.approval import NO_GRANTS, Approval, Grants
 from skillwire.trust.directory import DirectoryView
@@ -143,6 +145,7 @@ class SkillHost:
             registry=self._registry,
             facts=lambda skill: intake.candidate(skill.origin, skill.entry, disabled=not skill.enabled),
             approvals=self.approvals,
+            cache=self.cache,
             ask=ask,
             tell=self._log.tell,
             limits=limits,
@@ -402,9 +405,37 @@ class SkillHost:
         """How a skill stands with the user: approved as it is, changed since, new, and so on."""
         return self._consent.standing(skill)
 
-    async def approve(self, name: str, *, grants: Grants = NO_GRANTS, server: str | None = None) -> Approval:
-        """Approve a skill as its entry is now. Fetches nothing but the entry."""
-        return await self._consent.approve(await self.find(name, server=server), grants)
+    async def approve(
+        self,
+        skill: RegisteredSkill | str,
+        *,
+        digest: str | None = None,
+        grants: Grants = NO_GRANTS,
+        server: str | None = None,
+        how: str = "",
+    ) -> Approval:
+        """Approve a skill of a server with exactly the files that the user was shown (SEC-6).
+
+        Give the skill as `find` returned it when it was shown, or its name and the digest of its files. If
+        the server has other files by now, this is an `ApprovalRequired` that names them, and nothing is
+        approved. The approved files are fetched, verified and cached, so that a later change can be compared
+        with them. `how` is recorded with the approval, beside the time and the user.
+        """
+        if isinstance(skill, str):
+            if digest is None:
+                raise ValueError("say what was shown to the user: give its digest, or the skill from find()")
+            shown: SkillEntry | SetDigest = parse_set_digest(digest)
+            current = await self.find(skill, server=server)
+        else:
+            shown = parse_set_digest(digest) if digest is not None else skill.entry
+            current = self._registry.get(skill.key) or skill
+        entry = self._consent.check_shown(current, shown)
+        await self._loader.keep(current, entry)
+        return await self._consent.approve(current, entry, grants, how=how or "approved by the application")
+
+    async def approved_text(self, skill: RegisteredSkill, uri: str) -> bytes | None:
+        """A file of a skill as it was when the user approved it last; `None` when that is not cached."""
+        return await self._consent.approved_bytes(skill, parse_uri(uri))
 
     async def revoke(self, name: str, *, server: str | None = None) -> bool:
         """Take an approval back and let go of the skill; false when there was none."""

@@ -28,6 +28,7 @@ from skillwire.errors import ApprovalRequired, FormatError, SkillNotFound, Skill
 from skillwire.host.approvals.approver import Approver
 from skillwire.host.cache import SkillCache
 from skillwire.limits import Limits
+from skillwire.skill.digests import Digest
 from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.uris import SKILL_FILE, SkillUri
 from skillwire.sources.base import Source
@@ -60,6 +61,7 @@ class _Held:
     verified: VerifiedSkill
     seen: ResourceSet
     retrieved: int
+    is_kept: bool
 
 
 class Loader:
@@ -153,7 +155,7 @@ class Loader:
         """A file for the user's eyes: verified, but neither loaded, held, cached nor approved (SEC-7)."""
         entry = check_entry(skill.entry, limits=self._limits)
         uri = skill_file(entry, path)
-        data, _ = await self._fetch(entry, skill.origin, uri, keep=True)
+        data, _ = await self._fetch(entry, skill.origin, uri)
         if uri == entry.uri:
             return verify_skill_md(entry, data, skill.origin, limits=self._limits).file
         return verify_file(entry, uri, data, skill.origin, limits=self._limits)
@@ -173,12 +175,13 @@ class Loader:
             in_hand = {entry.uri: verified.file}
             await self._consent.obtain(skill, entry, self.preview, seen=seen, in_hand=in_hand)
         # Step 3. VER-3: held until it is released, unless the yes was taken back meanwhile.
-        grants = await self._consent.confirm(skill, entry, seen=seen if entry.is_dynamic else frozenset())
+        shown = seen if entry.is_dynamic else frozenset[tuple[SkillUri, Digest]]()
+        grants, is_kept = await self._consent.confirm(skill, entry, seen=shown)
         held = HeldSkill(skill.origin, entry, grants)
-        self._held[skill.key] = _Held(skill.handle, held, verified, seen, len(data))
+        self._held[skill.key] = _Held(skill.handle, held, verified, seen, len(data), is_kept)
         self._on_held(skill.origin)
-        # Step 7. SEC-8.
-        if not is_cached:
+        # Step 7. SEC-8. With an approval for one load, the bytes of the kept one stay to compare with.
+        if is_kept and not is_cached:
             await self._cache.store(verified.file)
         return verified
 
@@ -195,18 +198,32 @@ class Loader:
             held.seen = held.seen | seen
         if self._held.get(key) is not held:
             raise SkillNotFound(f"{key.uri} was released while it was read: load it first", uri=key.uri)
-        if not is_cached:
+        if held.is_kept and not is_cached:
             await self._cache.store(file)
         return file
 
-    async def _fetch(
-        self, entry: CheckedEntry, origin: Origin, uri: SkillUri, *, keep: bool = False
-    ) -> tuple[bytes, bool]:
+    async def keep(self, skill: RegisteredSkill, entry: CheckedEntry) -> None:
+        """Fetch, verify and cache every file of an entry that the user approves, to compare with later."""
+        files: list[VerifiedFile] = []
+        for resource in () if entry.resources is DYNAMIC else entry.resources:
+            data, is_cached = await self._fetch(entry, skill.origin, resource.uri)
+            if resource.uri == entry.uri:
+                verified = verify_skill_md(entry, data, skill.origin, limits=self._limits)
+                self._accept(verified)
+                file = verified.file
+            else:
+                file = verify_file(entry, resource.uri, data, skill.origin, limits=self._limits)
+            if not is_cached:
+                files.append(file)
+        for file in files:
+            await self._cache.store(file)
+
+    async def _fetch(self, entry: CheckedEntry, origin: Origin, uri: SkillUri) -> tuple[bytes, bool]:
         """The bytes of a file, and whether they came from the cache."""
         source = self._source_of(origin)  # Refused behind a closed gate, cached or not.
         if not origin.is_local and entry.resources is not DYNAMIC:
             listed = next(resource for resource in entry.resources if resource.uri == uri)
-            if (cached := await self._cache.fetch(origin, uri, listed.digest, keep=keep)) is not None:
+            if (cached := await self._cache.fetch(origin, uri, listed.digest)) is not None:
                 return cached, True
         return (await source.read(uri)).data, False
 

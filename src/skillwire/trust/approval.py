@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-from skillwire.skill.digests import Digest
+from skillwire.skill.digests import Digest, SetDigest, set_digest
 from skillwire.skill.entries import DYNAMIC, SkillEntry
-from skillwire.skill.uris import SKILL_FILE, SkillUri, skill_root
+from skillwire.skill.uris import SKILL_FILE, SkillUri, path_below, skill_root
 from skillwire.trust.origin import Origin
 from skillwire.trust.verify import CheckedEntry, VerifiedFile
 
@@ -96,6 +96,18 @@ def resource_set(entry: SkillEntry) -> ResourceSet:
     if entry.resources is DYNAMIC:
         return frozenset()
     return frozenset((resource.uri, resource.digest) for resource in entry.resources)
+
+
+def shown_digest(entry: SkillEntry) -> SetDigest | None:
+    """One digest for all files of a skill, by which a user says which set was shown to them.
+
+    `None` for a dynamic skill, which has no set. A `FormatError` when the entry lists what no set of files
+    can have, such as two files of one path.
+    """
+    if entry.resources is DYNAMIC:
+        return None
+    root = skill_root(entry.uri)
+    return set_digest(("/".join(path_below(file.uri, root)), file.digest) for file in entry.resources)
 
 
 def seen_set(files: Iterable[VerifiedFile]) -> ResourceSet:

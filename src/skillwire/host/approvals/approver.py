@@ -14,13 +14,17 @@ from skillwire.catalog.registry import RegisteredSkill, Registry
 from skillwire.errors import ApprovalRequired
 from skillwire.host.approvals.status import ApprovalStatus, status_of
 from skillwire.host.approvals.store import ApprovalStore
+from skillwire.host.cache import SkillCache
 from skillwire.host.events import Event, EventKind
 from skillwire.limits import Limits
-from skillwire.skill.uris import SkillUri
+from skillwire.skill.digests import SetDigest
+from skillwire.skill.entries import SkillEntry
+from skillwire.skill.uris import SkillUri, shown_uri
 from skillwire.trust.admission import Act, Ask, Candidate, Decision, admit, require
 from skillwire.trust.approval import (
     NO_GRANTS,
     Approval,
+    ChangeKind,
     Coverage,
     FileChange,
     Grants,
@@ -31,6 +35,7 @@ from skillwire.trust.approval import (
     difference,
     is_nested,
     resource_set,
+    shown_digest,
 )
 from skillwire.trust.guards import requested_tools
 from skillwire.trust.origin import Origin
@@ -49,12 +54,26 @@ class ApprovalRequest:
     changes: tuple[FileChange, ...]
     nested: bool
     requested_tools: tuple[str, ...]
+    digest: SetDigest | None
+    """Of the files that a yes is for; `None` for a dynamic skill, where it is for what was retrieved."""
     preview: Callable[[str], Awaitable[VerifiedFile]] = field(repr=False)
     """Reads a file of the skill for the user's eyes. It is no load (SEC-7)."""
+    approved: Callable[[str], Awaitable[bytes | None]] = field(repr=False)
+    """Reads a file as the user approved it last, to compare with; `None` when that is not cached."""
 
 
-ApprovalCallback: TypeAlias = Callable[[ApprovalRequest], Awaitable[Grants | bool]]
-"""Asks the user. `True` loads the skill with no grants, `Grants` with those; anything else is a no."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Once:
+    """A yes for this one load: nothing is kept, and the next load asks again."""
+
+    grants: Grants = NO_GRANTS
+
+
+Answer: TypeAlias = Grants | Once | bool
+ApprovalCallback: TypeAlias = Callable[[ApprovalRequest], Awaitable[Answer]]
+"""Asks the user. `True` approves the skill with no grants, `Grants` with those, `Once` for this load alone;
+anything else is a no. The answer counts for the files that the request names: when the server has others by
+then, the user is asked again about those."""
 
 
 class Approver:
@@ -66,6 +85,7 @@ class Approver:
         registry: Registry,
         facts: Callable[[RegisteredSkill], Candidate],
         approvals: ApprovalStore,
+        cache: SkillCache,
         ask: ApprovalCallback | None,
         tell: Callable[[Event], None],
         limits: Limits,
@@ -73,11 +93,14 @@ class Approver:
         self._registry = registry
         self._facts = facts
         self._approvals = approvals
+        self._cache = cache
         self._ask = ask
         self._tell = tell
         self._limits = limits
         # SEC-6: approvals of dynamic skills, which end with the session.
         self._of_seen: dict[SkillKey, Approval] = {}
+        # Approvals for one load, from the answer until the load is done.
+        self._once: dict[SkillKey, Approval] = {}
 
     async def obtain(
         self,
@@ -100,6 +123,11 @@ class Approver:
         async def look(path: str) -> VerifiedFile:
             return (in_hand or {}).get(skill_file(entry, path)) or await preview(skill, path)
 
+        before = self._kept(skill) or self._withdrawn(skill)
+
+        async def approved(path: str) -> bytes | None:
+            return await self.approved_bytes(skill, skill_file(entry, path), before)
+
         answer = await self._ask(
             ApprovalRequest(
                 skill=skill,
@@ -107,10 +135,12 @@ class Approver:
                 changes=decision.changes,
                 nested=self._nested(skill),
                 requested_tools=requested_tools(entry.frontmatter.get("allowed-tools")),
+                digest=shown_digest(entry),
                 preview=look,
+                approved=approved,
             )
         )
-        if answer is not True and not isinstance(answer, Grants):
+        if answer is not True and not isinstance(answer, Grants | Once):
             # Fail closed: an answer that is no clear yes is a no.
             raise ApprovalRequired(
                 f"{skill.handle} from {skill.origin} was not approved: it is not loaded",
@@ -118,9 +148,13 @@ class Approver:
                 origin=skill.origin.label,
                 uri=entry.uri,
             )
-        grants = answer if isinstance(answer, Grants) else NO_GRANTS
+        grants = answer.grants if isinstance(answer, Once) else NO_GRANTS
+        grants = answer if isinstance(answer, Grants) else grants
+        # SEC-6: for the entry that was shown, whatever the server lists by now.
         approval = approve(entry, skill.origin, grants=grants, seen=seen)
-        if approval.bound:
+        if isinstance(answer, Once) and approval.bound:
+            self._once[skill.key] = approval
+        elif approval.bound:
             await self._approvals.put(approval, entry, how="asked at load")
         else:
             self._of_seen[skill.key] = approval
@@ -128,25 +162,50 @@ class Approver:
 
     async def confirm(
         self, skill: RegisteredSkill, entry: CheckedEntry, *, seen: ResourceSet = frozenset()
-    ) -> Grants:
-        """The grants as they are now, without asking: a yes may have been taken back since it was given."""
-        await self._read(skill)
-        return require(self._decide(skill, entry, self._kept(skill), seen), entry.uri, skill.origin)
+    ) -> tuple[Grants, bool]:
+        """The grants as they are now, without asking, and whether the approval is kept.
 
-    async def approve(self, skill: RegisteredSkill, grants: Grants = NO_GRANTS) -> Approval:
-        """Record the user's yes to a skill as its entry is now."""
+        An approval may have been taken back since it was given. One for this load alone ends here.
+        """
+        await self._read(skill)
+        once = self._once.pop(skill.key, None)
+        decision = self._decide(skill, entry, once or self._kept(skill), seen)
+        return require(decision, entry.uri, skill.origin), once is None
+
+    def check_shown(self, skill: RegisteredSkill, shown: SkillEntry | SetDigest) -> CheckedEntry:
+        """The skill's entry, when it is the one that the user was shown; else `ApprovalRequired` (SEC-6)."""
         entry = check_entry(skill.entry, limits=self._limits)
         if entry.is_dynamic:
             raise ApprovalRequired(
-                f"{skill.handle} is made on request: it can only be approved when it is loaded and seen",
+                f"{skill.handle} is generated on request: it can only be approved when it is loaded and seen",
                 reason=Reason.UNBINDABLE,
                 origin=skill.origin.label,
                 uri=entry.uri,
             )
+        digest = shown_digest(shown) if isinstance(shown, SkillEntry) else shown
+        if digest == shown_digest(entry):
+            return entry
+        changes: tuple[FileChange, ...] = ()
+        if isinstance(shown, SkillEntry):
+            changes = difference(resource_set(shown), resource_set(entry))
+        raise changed_meanwhile(skill, shown_digest(entry), changes)
+
+    async def approve(
+        self, skill: RegisteredSkill, entry: CheckedEntry, grants: Grants = NO_GRANTS, *, how: str
+    ) -> Approval:
+        """Keep the user's approval of a skill with exactly this entry."""
         approval = approve(entry, skill.origin, grants=grants)
-        if not skill.origin.is_local:
-            await self._approvals.put(approval, entry, how="approved by name")
+        await self._approvals.put(approval, entry, how=how)
         return approval
+
+    async def approved_bytes(
+        self, skill: RegisteredSkill, uri: SkillUri, approval: Approval | None = None
+    ) -> bytes | None:
+        """A file as it was when it was approved, when it is still cached."""
+        approval = approval or self._kept(skill) or self._withdrawn(skill)
+        resources = approval.resources if approval is not None else ()
+        digest = next((digest for file, digest in resources if file == uri), None)
+        return await self._cache.fetch(skill.origin, uri, digest) if digest else None
 
     async def revoke(self, key: SkillKey) -> bool:
         """Take the user's yes back; false when there was none."""
@@ -210,6 +269,23 @@ class Approver:
 
     def _withdrawn(self, skill: RegisteredSkill) -> Approval | None:
         return None if skill.origin.is_local else self._approvals.withdrawn(skill.origin, skill.uri)
+
+
+def changed_meanwhile(
+    skill: RegisteredSkill, digest: SetDigest | None, changes: tuple[FileChange, ...]
+) -> ApprovalRequired:
+    """The refusal of an approval that was meant for other files than the skill has now."""
+    differing = ", ".join(f"{shown_uri(change.uri)} {change.kind}" for change in changes[:8])
+    return ApprovalRequired(
+        f"{skill.handle} from {skill.origin} is not what was shown: it has other files now"
+        f"{f' ({differing})' if differing else ''}; review it again and approve {digest}",
+        reason=Reason.CHANGED,
+        origin=skill.origin.label,
+        uri=skill.uri,
+        added=[change.uri for change in changes if change.kind is ChangeKind.ADDED],
+        changed=[change.uri for change in changes if change.kind is ChangeKind.CHANGED],
+        removed=[change.uri for change in changes if change.kind is ChangeKind.REMOVED],
+    )
 
 
 def _files(count: int) -> str:

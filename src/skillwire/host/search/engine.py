@@ -147,8 +147,7 @@ class SkillSearch:
         digest = self._wanted_digest(skill)
         if digest is None:
             return ""
-        # A look for the sake of a search throws nothing away.
-        return self._text(skill, self._cache.get(skill.origin, skill.uri, digest, keep=True))
+        return self._text(skill, self._cache.get(skill.origin, skill.uri, digest))
 
     async def _local_text(self, skill: RegisteredSkill) -> str:
         if self._wanted_digest(skill) is None:
