@@ -1,16 +1,31 @@
-# `make demo` and `make test` need Python 3.11 or later and nothing else: each sets itself up.
-.PHONY: demo test check unit bench constraints clean
-PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+# `make demo`, `make quick` and `make test` need Python 3.11 or later and nothing else: each sets itself up.
+.PHONY: demo test quick check unit package other-python random mutants fuzz docs bench environments constraints clean
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+# A newer Python than the one above, where there is one: it runs the tests that need no peer.
+OTHER_PYTHON ?= $(shell ls $(HOME)/.pyenv/versions/3.1[3-9]*/bin/python $(HOME)/.local/share/uv/python/*/bin/python3.1[3-9] \
+	2>/dev/null | sort -V | tail -1)
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
 BIN = .venv/bin
 STAMP = .venv/installed
 DEMO_STAMP = .venv/installed-for-demo
-PIP = PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
+PINNED = PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1
+PIP = $(PINNED) $(BIN)/python -m pip
+# How many packages are there, instead of silence: set-up takes a minute.
+PROGRESS = $(PYTHON) tools/install_progress.py
+QUICK = not process and not slow and not interop and not soak
+ENVIRONMENTS = $(patsubst tests/environments/%.txt,.envs/%/installed,$(wildcard tests/environments/*.txt))
 
 demo: $(DEMO_STAMP)
 	@$(BIN)/python examples/demo.py
 
-test: check unit
+# What CI runs. Environments first: tests that need one find it ready.
+test: check environments unit package other-python
+
+# Under a minute: what to run while working.
+quick: $(STAMP)
+	QUICK=1 $(BIN)/pytest -q -n 2 --dist worksteal -m "$(QUICK)" $(ARGS)
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -20,6 +35,37 @@ check: $(STAMP)
 unit: $(STAMP)
 	$(BIN)/pytest -n 2 --dist worksteal
 
+# The wheel, installed where nothing else is, must work.
+package: $(STAMP)
+	@rm -rf dist && $(BIN)/python -m hatchling build
+	@test -x .envs/wheel/bin/python || $(PYTHON) -m venv .envs/wheel
+	@$(PINNED) .envs/wheel/bin/python -m pip install --quiet --force-reinstall --no-deps dist/*.whl
+	@$(PINNED) .envs/wheel/bin/python -m pip install --quiet dist/*.whl
+	$(BIN)/python tools/check_package.py .envs/wheel dist
+
+other-python: $(if $(OTHER_PYTHON),.envs/other-python/installed)
+	@if [ -n "$(OTHER_PYTHON)" ]; then .envs/other-python/bin/python -m pytest -q -n 2 --dist worksteal -p no:cacheprovider \
+		-m "$(QUICK)" $(shell cat tests/other-python.txt); \
+	else echo "No second Python (3.13 or later) here: its tests were not run." >&2; fi
+
+# The whole suite in random order: no test may lean on another. SEED=n repeats a run.
+random: $(STAMP)
+	$(BIN)/pytest -n 2 -m "not interop and not soak" --random-order $(if $(SEED),--random-order-seed=$(SEED))
+
+# Each security line changed, one at a time; a test must notice. About an hour.
+mutants: $(STAMP)
+	$(BIN)/python -m tools.mutants $(ARGS)
+
+# FUZZ_SECONDS=600 make fuzz
+fuzz: $(STAMP)
+	FUZZ_SECONDS=$${FUZZ_SECONDS:-60} $(BIN)/pytest -q -n 2 tests/fuzz
+
+# Write what is generated: docs/reference, the traces in docs/architecture.md, the pictures of the README.
+docs: $(STAMP)
+	$(BIN)/python -m tools.reference
+	$(BIN)/python -m tools.traces
+	$(BIN)/python -m tools.pictures
+
 # Takes about an hour; `python -m benchmarks --help` has the options for less.
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks --write $(BENCH)
@@ -28,22 +74,42 @@ $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Skillwire needs Python 3.11 or later; install it, or run make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -m venv .venv
 
+# Dependency groups need pip 25.1 or later.
 $(STAMP): pyproject.toml constraints.txt | $(BIN)/python
-	@echo "Setting up .venv for development (once) ..." >&2
-	@$(PIP) install --quiet --editable '.[dev]'
+	@echo "Setting up .venv for development, once: about a minute." >&2
+	@$(PIP) install --quiet --upgrade 'pip>=25.1'
+	@$(PIP) install --progress-bar off --editable . --group dev | $(PROGRESS)
 	@touch $@
 
 # What a user needs and no more, so that the demo starts soon.
 $(DEMO_STAMP): pyproject.toml constraints.txt | $(BIN)/python
-	@echo "Setting up .venv (once) ..." >&2
-	@$(PIP) install --quiet --editable .
+	@echo "Setting up .venv, once: about half a minute." >&2
+	@$(PIP) install --progress-bar off --editable . | $(PROGRESS)
+	@touch $@
+
+# An environment for tests that need packages of their own: tests/environments/NAME.txt becomes .envs/NAME. A test finds
+# it with `environment("NAME")` of tests/environments.py, which skips when it is not there.
+environments: $(ENVIRONMENTS)
+
+.envs/%/installed: tests/environments/%.txt
+	@echo "Setting up .envs/$*, once ..." >&2
+	@rm -rf .envs/$* && $(PYTHON) -m venv .envs/$*
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 .envs/$*/bin/python -m pip install --progress-bar off --requirement $< | $(PROGRESS)
+	@touch $@
+
+.envs/other-python/installed: pyproject.toml constraints.txt
+	@echo "Setting up .envs/other-python, once ..." >&2
+	@rm -rf .envs/other-python && $(OTHER_PYTHON) -m venv .envs/other-python
+	@$(PINNED) .envs/other-python/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@$(PINNED) .envs/other-python/bin/python -m pip install --progress-bar off --editable . --group unit | $(PROGRESS)
 	@touch $@
 
 # Pin what a fresh resolution gives. Look at the difference before you commit it.
 constraints:
-	rm -rf .venv && $(PYTHON) -m venv .venv && $(BIN)/python -m pip install --quiet --editable '.[dev]' hatchling
+	rm -rf .venv && $(PYTHON) -m venv .venv && $(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable . --group dev
 	(echo '# Every version that `make` installs. Made by `make constraints`.'; \
-	 $(BIN)/python -m pip freeze --exclude-editable | sort -f) > constraints.txt
+	 $(BIN)/python -m pip freeze --all --exclude-editable | sort -f) > constraints.txt
 
 clean:
-	rm -rf .venv .node dist build
+	rm -rf .venv .envs .node dist build

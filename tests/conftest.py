@@ -1,16 +1,48 @@
-"""Fixtures that every test may use."""
+"""Fixtures that every test may use, and the rule that a test which starts a process says so."""
 
 from __future__ import annotations
 
 import logging
+import os
+import sys
 from collections.abc import Generator
 
 import pytest
+from hypothesis import settings
+
+# No deadlines: how long an example takes depends on what else the machine does. `tests/fuzz` runs for longer.
+settings.register_profile("skillwire", deadline=None)
+settings.register_profile("quick", deadline=None, max_examples=20)
+settings.load_profile("quick" if os.environ.get("QUICK") else "skillwire")
+
+_STARTS = {"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.system"}
+_running: list[pytest.Item] = []
+
+
+def _on_audit_event(event: str, arguments: tuple[object, ...]) -> None:
+    if event in _STARTS and _running and os.getpid() == _PID:
+        item = _running[-1]
+        if not any(item.get_closest_marker(mark) for mark in ("process", "interop", "soak")):
+            raise RuntimeError(f"{item.nodeid} starts a process: mark it with @pytest.mark.process")
+
+
+_PID = os.getpid()
+if os.environ.get("QUICK"):  # set by `make quick`
+    sys.addaudithook(_on_audit_event)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    _running.append(item)
+    try:
+        return (yield)
+    finally:
+        _running.pop()
 
 
 @pytest.fixture(scope="session", autouse=True)
 def cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
-    """Servers that tests start keep their indexes here, and not in the cache of whoever runs the tests."""
+    """Servers that tests start keep their caches here, and not in the cache of whoever runs the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield

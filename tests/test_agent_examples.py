@@ -30,6 +30,7 @@ def run(example: str, *arguments: str, home: Path) -> list[str]:
     return ended.stdout.splitlines()
 
 
+@pytest.mark.process
 @pytest.mark.requirement("VER-1", "SEC-5")
 def test_an_agent_on_pydantic_ai_loads_a_skill_and_reads_a_file(tmp_path: Path) -> None:
     approved, answer = run("agent_pydantic_ai.py", home=tmp_path)
@@ -40,6 +41,7 @@ def test_an_agent_on_pydantic_ai_loads_a_skill_and_reads_a_file(tmp_path: Path) 
     ).read_text("utf-8")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("style", ["anthropic", "openai"])
 def test_a_bare_loop_goes_through_the_same_door_in_either_format(style: str, tmp_path: Path) -> None:
     slip, approved, loaded, read, answer = run("agent_loop.py", style, home=tmp_path)

@@ -64,6 +64,7 @@ async def read(client: Client, uri: str) -> str:
     return content.text
 
 
+@pytest.mark.process
 @pytest.mark.requirement("CAP-1", "CAP-4")
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("example", ["low_level_server.py", "mcp_server.py", "fastmcp_server.py"])
@@ -76,6 +77,7 @@ async def test_a_server_of_each_framework_serves_the_samples(example: str, era: 
             assert (len(data), f"sha256:{hashlib.sha256(data).hexdigest()}") == (file["size"], file["digest"])
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("example", ["mcp_server.py", "fastmcp_server.py"])
 async def test_the_tools_of_a_server_stay_beside_its_skills(example: str) -> None:
     async with running(example, ERAS[0]) as client:
@@ -83,6 +85,7 @@ async def test_the_tools_of_a_server_stay_beside_its_skills(example: str) -> Non
         assert result.structured_content == {"result": 3}
 
 
+@pytest.mark.process
 @pytest.mark.requirement("ENT-2")
 @pytest.mark.parametrize("era", ERAS)
 async def test_skills_made_by_functions_are_static_or_dynamic(era: str) -> None:
@@ -98,6 +101,7 @@ async def test_skills_made_by_functions_are_static_or_dynamic(era: str) -> None:
         assert "soup of the day" in await read(client, dynamic["uri"])
 
 
+@pytest.mark.process
 @pytest.mark.requirement("SEC-6")
 def test_the_demo_loads_a_skill_in_its_fence_and_notices_a_change() -> None:
     environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "100"}
@@ -122,6 +126,7 @@ def test_the_demo_loads_a_skill_in_its_fence_and_notices_a_change() -> None:
     assert "it is not loaded" in changed
 
 
+@pytest.mark.process
 def test_the_script_of_a_sample_skill_lists_commits(tmp_path: Path) -> None:
     def git(*arguments: str) -> None:
         identity = ["-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]

@@ -184,6 +184,7 @@ async def test_a_cache_that_was_tampered_with_is_found_out_and_replaced(
     assert sim.read_uris().count(skill.uri) == 2
 
 
+@pytest.mark.process
 @pytest.mark.requirement("SEC-8")
 async def test_a_tampered_cache_of_a_server_that_is_away_gives_nothing(tmp_path: Path) -> None:
     sim = Simulator()

@@ -50,6 +50,7 @@ def told(host: SkillHost) -> str:
     return " | ".join(event.message for event in host.events_so_far() if event.origin == "evil")
 
 
+@pytest.mark.process
 @pytest.mark.requirement("SEC-9")
 async def test_a_line_without_end_is_cut_off_while_it_arrives(tmp_path: Path) -> None:
     async with opened(tmp_path, evil=wild("endless line"), shop=honest(), host_options=SMALL) as host:
@@ -57,6 +58,7 @@ async def test_a_line_without_end_is_cut_off_while_it_arrives(tmp_path: Path) ->
         assert "more than 200,000 bytes" in told(host)
 
 
+@pytest.mark.process
 @pytest.mark.requirement("SEC-9")
 async def test_a_mute_process_costs_only_itself(tmp_path: Path) -> None:
     evil = wild("mute", connect_seconds=0.5)
@@ -67,6 +69,7 @@ async def test_a_mute_process_costs_only_itself(tmp_path: Path) -> None:
         assert state(host) == (Status.FAILED, "no answer within 0.5 s")
 
 
+@pytest.mark.process
 @pytest.mark.requirement("SEC-9")
 async def test_a_process_that_dies_during_a_read_ends_that_read_with_its_reason(tmp_path: Path) -> None:
     async with opened(tmp_path, evil=wild("crash while reading"), host_options=SMALL) as host:
@@ -80,6 +83,7 @@ async def test_a_process_that_dies_during_a_read_ends_that_read_with_its_reason(
         assert host.held() == ()
 
 
+@pytest.mark.process
 @pytest.mark.requirement("SEC-9", "SEC-11")
 @pytest.mark.parametrize("misdeed", ["garbage", "chatter"])
 async def test_garbage_between_the_answers_does_no_harm(
@@ -92,6 +96,7 @@ async def test_garbage_between_the_answers_does_no_harm(
     assert "owned" not in out + err
 
 
+@pytest.mark.process
 async def test_a_secret_that_a_server_was_given_is_not_repeated_in_its_reason(tmp_path: Path) -> None:
     evil = wild("tell secrets", env={"API_TOKEN": "sk-12345678"})
     async with opened(tmp_path, evil=evil) as host:

@@ -73,6 +73,7 @@ def labels(document: dict[str, Any]) -> list[str]:
     return [server["label"] for server in document["servers"]]
 
 
+@pytest.mark.process
 def test_a_fresh_clone_starts_nothing_and_costs_nothing_else(run: Run, home: Path) -> None:
     plant("served/refunds")
     plant(".agents/skills/notes")
@@ -89,6 +90,7 @@ def test_a_fresh_clone_starts_nothing_and_costs_nothing_else(run: Run, home: Pat
     assert not STARTED.exists()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "command",
     [
@@ -119,6 +121,7 @@ def test_servers_list_says_what_is_not_trusted_and_what_to_do(run: Run) -> None:
     assert "trust" not in run("servers").out
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("path", CLIENTS)
 def test_a_clients_file_in_the_project_needs_trust_of_its_own(run: Run, path: str) -> None:
     client_file(path, evil=["touch", "started"])
@@ -130,6 +133,7 @@ def test_a_clients_file_in_the_project_needs_trust_of_its_own(run: Run, path: st
     assert STARTED.exists()
 
 
+@pytest.mark.process
 def test_a_clients_file_of_the_user_needs_no_trust_even_if_a_project_names_the_same(
     run: Run, home: Path
 ) -> None:
@@ -149,6 +153,7 @@ def test_import_takes_nothing_over_from_a_file_that_is_not_trusted(run: Run) -> 
     assert labels(run("servers", "list", "--json").document) == []
 
 
+@pytest.mark.process
 def test_what_the_user_names_is_the_users_own_word(run: Run) -> None:
     PROJECT.write_text(EVIL, "utf-8")
     assert labels(run("list", "--config", PROJECT, "--json").document) == ["evil"]
@@ -188,6 +193,7 @@ def test_a_long_command_is_shown_to_its_end(run: Run) -> None:
     assert "x evil\n" in run("servers", "trust", "--yes").err
 
 
+@pytest.mark.process
 def test_any_change_of_the_file_takes_the_trust_back(run: Run) -> None:
     PROJECT.write_text(EVIL, "utf-8")
     run("servers", "trust", "--yes")
@@ -235,6 +241,7 @@ def test_where_nobody_can_be_asked_nothing_is_trusted(run: Run) -> None:
     assert labels(run("list", "--json").document) == []
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("answer", "code", "trusted"), [("y\n", 0, True), ("n\n", 7, False), ("\n", 7, False), ("\x04", 7, False)]
 )
@@ -248,6 +255,7 @@ def test_on_a_terminal_only_a_yes_is_a_yes(run: Run, answer: str, code: int, tru
     assert run("servers", "list", "--json").document["servers"][0]["trusted"] is trusted
 
 
+@pytest.mark.process
 def test_a_file_that_changes_while_the_question_stands_is_not_trusted(run: Run) -> None:
     PROJECT.write_text('[servers.good]\ncommand = "good"\n', "utf-8")
     terminal = Terminal("servers", "trust")
@@ -258,6 +266,7 @@ def test_a_file_that_changes_while_the_question_stands_is_not_trusted(run: Run) 
     assert labels(run("list", "--json").document) == []
 
 
+@pytest.mark.process
 def test_what_the_user_adds_is_trusted_in_a_file_that_was(run: Run) -> None:
     PROJECT.write_text("usual = false\n", "utf-8")  # It names no server: nothing in it waits for trust.
     assert "skillwire list" in run("servers", "add", "one", "--", "touch", "started").out
@@ -275,6 +284,7 @@ def test_an_addition_does_not_make_the_rest_of_a_file_trusted(run: Run) -> None:
     assert not STARTED.exists()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("damage", ["", "null", "{}", '{"path": 1, "digest": 2}', "[" * 100_000, "\udcff"])
 def test_a_damaged_record_trusts_nothing(run: Run, damage: str) -> None:
     PROJECT.write_text(EVIL, "utf-8")

@@ -102,6 +102,7 @@ def test_a_mistake_is_one_line(search: Search, arguments: list[str], code: int, 
     assert len(err.splitlines()) == 1
 
 
+@pytest.mark.process
 def test_a_server_that_could_not_be_asked_is_named(search: Search) -> None:
     code, out, err = search("refund", "--server", "gone=/nonexistent/program")
     assert code == 0

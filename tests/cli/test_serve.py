@@ -240,6 +240,7 @@ def test_an_empty_token_in_the_environment_is_no_token(
     assert "SKILLWIRE_TOKEN" in said[0]
 
 
+@pytest.mark.process
 @pytest.mark.requirement("LST-1", "LST-3", "LST-2")
 def test_page_size_and_unlisted_reach_the_client(folder: Path) -> None:
     write_skill(folder / "internal/secret")
@@ -253,6 +254,7 @@ def test_page_size_and_unlisted_reach_the_client(folder: Path) -> None:
         assert hidden["skill"]["frontmatter"]["name"] == "secret"
 
 
+@pytest.mark.process
 def test_what_was_scanned_is_kept_for_the_next_start_however_short_this_one_was(folder: Path) -> None:
     kept = folder.parent / "cache"
     env = {"XDG_CACHE_HOME": str(kept)}
@@ -277,6 +279,7 @@ def test_what_was_scanned_is_kept_for_the_next_start_however_short_this_one_was(
     assert index.stat().st_size > 0
 
 
+@pytest.mark.process
 def test_an_interrupt_while_it_scans_ends_it_without_a_traceback(tmp_path: Path) -> None:
     # A pipe for a token holds the start up until somebody writes to it.
     os.mkfifo(tmp_path / "token")

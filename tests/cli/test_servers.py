@@ -145,6 +145,7 @@ def test_servers_are_listed_without_their_secrets_or_variables(run: Run, home: P
     assert (ended.code, "servers.tool.env.K wants the variable 'NOT_SET'" in ended.err) == (3, True)
 
 
+@pytest.mark.process
 def test_check_says_how_each_server_stands(run: Run) -> None:
     plant("served/refunds")
     run("servers", "add", "shop", "--", SKILLWIRE, "serve", "served")
@@ -160,6 +161,7 @@ def test_no_servers_is_said_with_a_way_on(run: Run) -> None:
     assert "skillwire servers add NAME URL" in run("servers", "list").out
 
 
+@pytest.mark.process
 @pytest.mark.requirement("SEC-8")
 def test_a_server_that_is_removed_takes_its_cache_and_approvals_along(run: Run) -> None:
     plant("served/refunds")
@@ -174,6 +176,7 @@ def test_a_server_that_is_removed_takes_its_cache_and_approvals_along(run: Run) 
     assert run("servers", "list", "--json").document["servers"] == []
 
 
+@pytest.mark.process
 def test_a_server_that_another_file_still_has_keeps_its_approvals(run: Run, home: Path) -> None:
     plant("served/refunds")
     run("servers", "add", "shop", "--user", "--", SKILLWIRE, "serve", str(Path("served").resolve()))
@@ -234,6 +237,7 @@ def test_import_of_a_name_that_was_not_found_is_refused(run: Run) -> None:
     assert "No servers were found" in run("servers", "import").out
 
 
+@pytest.mark.process
 def test_list_from_clients_asks_them_all_and_writes_nothing(run: Run, home: Path) -> None:
     plant("served/refunds")
     Path(".mcp.json").write_text(CLIENT, "utf-8")

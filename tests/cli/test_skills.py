@@ -63,6 +63,7 @@ def serving(folder: str = "served", name: str = "shop") -> str:
     return f"{name}={SKILLWIRE} serve {folder}"
 
 
+@pytest.mark.process
 def test_list_shows_name_origin_approval_and_description(run: Run) -> None:
     plant("served/refunds", description="Pays back.")
     plant(".agents/skills/tidy", description="Tidies up.")
@@ -75,6 +76,7 @@ def test_list_shows_name_origin_approval_and_description(run: Run) -> None:
     ]
 
 
+@pytest.mark.process
 def test_list_says_below_what_failed_and_what_collides(run: Run) -> None:
     plant("served/refunds")
     plant("mine/refunds")
@@ -96,6 +98,7 @@ def test_list_says_below_what_failed_and_what_collides(run: Run) -> None:
     assert "collision  2 skills are called refunds" in problems
 
 
+@pytest.mark.process
 def test_list_as_json_has_skills_servers_and_problems(run: Run) -> None:
     plant("served/refunds", description="Pays back.")
     document = run("list", "--json", "--server", serving(), "--server", "dead=nosuchcommand").document
@@ -135,6 +138,7 @@ def test_an_option_that_makes_no_sense_is_one_line(run: Run, arguments: list[str
     assert complaint in ended.err
 
 
+@pytest.mark.process
 def test_skillwire_toml_says_where_skills_come_from(run: Run, work: Path) -> None:
     plant("served/refunds")
     plant("served/returns")
@@ -151,6 +155,7 @@ def test_skillwire_toml_says_where_skills_come_from(run: Run, work: Path) -> Non
     assert (ended.code, "is excluded by the configuration" in ended.err) == (7, True)
 
 
+@pytest.mark.process
 def test_show_has_origin_uri_approval_frontmatter_and_files(run: Run) -> None:
     plant("served/refunds", more="license: MIT\nallowed-tools: Bash(git:*)\n", guide="How.\n")
     ended = run("show", "refunds", "--server", serving())
@@ -173,6 +178,7 @@ def test_show_has_origin_uri_approval_frontmatter_and_files(run: Run) -> None:
     assert len(document["files"][0]["digest"]) == len("sha256:") + 64
 
 
+@pytest.mark.process
 @pytest.mark.requirement("SEC-7")
 def test_show_text_is_no_load_and_stands_behind_a_bar(run: Run, tmp_path: Path) -> None:
     plant("served/refunds", body="First line.\n──── not the end\n", guide="The guide.\n")
@@ -190,6 +196,7 @@ def test_show_text_is_no_load_and_stands_behind_a_bar(run: Run, tmp_path: Path) 
     assert run("cache", "list", "--json").document["files"] == []
 
 
+@pytest.mark.process
 @pytest.mark.requirement("SEC-11")
 def test_text_of_a_server_never_drives_the_terminal(run: Run) -> None:
     evil = "\x1b[31mred\x1b]0;title\x07 \u202etext [bold]styled[/bold]"
@@ -202,6 +209,7 @@ def test_text_of_a_server_never_drives_the_terminal(run: Run) -> None:
     assert "[bold]styled[/bold]" in run("list", "--server", serving()).out
 
 
+@pytest.mark.process
 @pytest.mark.requirement("SEC-5")
 def test_load_off_a_terminal_needs_an_approval_and_says_how(run: Run) -> None:
     plant("served/refunds", body="Pay back.\n")
@@ -220,6 +228,7 @@ def test_load_off_a_terminal_needs_an_approval_and_says_how(run: Run) -> None:
     assert document["grants"] == {"allowed_tools": False, "execute_code": False}
 
 
+@pytest.mark.process
 def test_grants_are_given_by_name_and_shown(run: Run) -> None:
     plant("served/refunds", more="allowed-tools: Read\n")
     assert "which are not granted: Read" in run("approve", "refunds", "--server", serving()).out
@@ -234,6 +243,7 @@ def test_a_local_skill_needs_no_approval(run: Run) -> None:
     assert (ended.code, "needs no approval" in ended.err) == (4, True)
 
 
+@pytest.mark.process
 @pytest.mark.requirement("SEC-6")
 def test_show_has_a_diff_of_what_changed_since_approval_as_often_as_it_is_asked(run: Run) -> None:
     plant("served/refunds", body="Pay back in euros.\n", gone="Old.\n")
@@ -256,6 +266,7 @@ def test_show_has_a_diff_of_what_changed_since_approval_as_often_as_it_is_asked(
     assert "Pay back in dollars." in run("load", "refunds", "--server", serving()).out
 
 
+@pytest.mark.process
 def test_without_the_approved_bytes_show_lists_the_files_that_changed(run: Run) -> None:
     plant("served/refunds", body="Pay back in euros.\n")
     run("approve", "refunds", "--server", serving())
@@ -266,6 +277,7 @@ def test_without_the_approved_bytes_show_lists_the_files_that_changed(run: Run) 
     assert "not in the cache: no diff" in out
 
 
+@pytest.mark.process
 def test_read_gives_the_models_view_or_verified_bytes(run: Run) -> None:
     folder = plant("served/refunds", guide="The guide.\n")
     data = bytes(range(256))
@@ -287,6 +299,7 @@ def test_read_refuses_options_that_do_not_go_together(run: Run) -> None:
     assert run("read", "a", "b", "--raw", "--json").code == 2
 
 
+@pytest.mark.process
 def test_revoke_needs_no_server(run: Run) -> None:
     plant("served/refunds")
     run("approve", "refunds", "--server", serving())
@@ -296,6 +309,7 @@ def test_revoke_needs_no_server(run: Run) -> None:
     assert run("load", "refunds", "--server", serving()).code == 7
 
 
+@pytest.mark.process
 def test_revoke_asks_which_one_when_several_fit(run: Run) -> None:
     plant("served/refunds")
     for name in ("one", "two"):
@@ -305,6 +319,7 @@ def test_revoke_asks_which_one_when_several_fit(run: Run) -> None:
     assert run("revoke", "two/refunds").code == 0
 
 
+@pytest.mark.process
 def test_a_skill_that_is_not_there_is_named_with_the_servers_that_could_not_be_asked(run: Run) -> None:
     ended = run("show", "refunds", "--server", "dead=nosuchcommand")
     assert ended.code == 8
@@ -312,6 +327,7 @@ def test_a_skill_that_is_not_there_is_named_with_the_servers_that_could_not_be_a
     assert "nosuchcommand" in ended.err
 
 
+@pytest.mark.process
 def test_the_cache_is_listed_and_cleared_by_server(run: Run, tmp_path: Path) -> None:
     plant("served/refunds")
     for name in ("one", "two"):
@@ -354,6 +370,7 @@ def test_paths_has_the_place_of_every_file(run: Run, tmp_path: Path) -> None:
     assert "not there yet" in run("paths").out
 
 
+@pytest.mark.process
 @pytest.mark.requirement("SEC-5", "SEC-7")
 def test_on_a_terminal_the_person_is_asked_and_can_see_the_text_first(run: Run) -> None:
     plant("served/refunds", body="Pay back.\n", more="allowed-tools: Bash\n")
@@ -372,6 +389,7 @@ def test_on_a_terminal_the_person_is_asked_and_can_see_the_text_first(run: Run) 
     )
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("answer", ["n\n", "\n", "maybe\n", "\x04"])
 def test_anything_but_a_yes_is_a_no(answer: str) -> None:
     plant("served/refunds")
@@ -382,6 +400,7 @@ def test_anything_but_a_yes_is_a_no(answer: str) -> None:
     assert "<untrusted_skill" not in terminal.screen
 
 
+@pytest.mark.process
 def test_a_yes_that_was_typed_before_the_question_does_not_count() -> None:
     plant("served/refunds")
     terminal = Terminal("load", "refunds", "--server", serving())
@@ -391,6 +410,7 @@ def test_a_yes_that_was_typed_before_the_question_does_not_count() -> None:
     assert terminal.end() == 7
 
 
+@pytest.mark.process
 def test_a_table_fits_eighty_columns() -> None:
     plant("served/a-skill-with-a-long-name", description="Words and more words. " * 20)
     terminal = Terminal("list", "--server", serving())

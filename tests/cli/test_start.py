@@ -68,6 +68,7 @@ def over_http(folder: Path) -> tuple[Any, str]:
         return answer, served.all_it_said()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("ask", "allowed"),
     [

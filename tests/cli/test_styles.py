@@ -38,6 +38,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return start
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("style", "rows"),
     [
@@ -61,6 +62,7 @@ def test_list_has_the_names_and_marks_of_a_style(run: Run, style: str, rows: lis
         assert "it can be loaded as shop__refunds" in out
 
 
+@pytest.mark.process
 def test_catalog_prints_the_models_text_and_with_json_its_tools(run: Run) -> None:
     code, out, _ = run("catalog", "--style", "codex")
     assert code == 0
@@ -75,6 +77,7 @@ def test_catalog_prints_the_models_text_and_with_json_its_tools(run: Run) -> Non
     assert out.startswith("<available_skills>")
 
 
+@pytest.mark.process
 def test_load_prints_the_skill_in_a_style_once_it_is_approved(run: Run) -> None:
     code, _, err = run("load", "--style", "gemini", "migrate")
     assert code == 7

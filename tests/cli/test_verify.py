@@ -35,6 +35,7 @@ def defective(name: str) -> list[str]:
     return ["--", "env", f"PYTHONPATH={TESTS}", sys.executable, "-m", "conformance.defective_server", name]
 
 
+@pytest.mark.process
 def test_a_server_that_keeps_the_extension_passes() -> None:
     done = run("--", *SKILLWIRE, "serve", str(SKILLS))
     assert (done.returncode, done.stderr) == (0, "")
@@ -42,6 +43,7 @@ def test_a_server_that_keeps_the_extension_passes() -> None:
     assert done.stdout.endswith("No violations\n")
 
 
+@pytest.mark.process
 def test_violations_are_explained_within_eighty_columns_and_end_with_1() -> None:
     done = run(*defective("digest-wrong"))
     assert (done.returncode, done.stderr) == (1, "")
@@ -58,6 +60,7 @@ def test_violations_are_explained_within_eighty_columns_and_end_with_1() -> None
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 
+@pytest.mark.process
 def test_advice_alone_passes() -> None:
     done = run(*defective("no-when"))
     assert done.returncode == 0
@@ -65,6 +68,7 @@ def test_advice_alone_passes() -> None:
     assert done.stdout.endswith("No violations, 1 piece of advice\n")
 
 
+@pytest.mark.process
 def test_json_is_one_document() -> None:
     done = run("--json", *defective("digest-wrong"))
     document = json.loads(done.stdout)
@@ -74,6 +78,7 @@ def test_json_is_one_document() -> None:
     assert [finding["rule"] for finding in document["findings"]] == ["ENT-3/digest"]
 
 
+@pytest.mark.process
 def test_junit_is_written_beside_the_report(tmp_path: Path) -> None:
     done = run("--junit", str(tmp_path / "verify.xml"), *defective("digest-wrong"))
     assert "ENT-3/digest" in done.stdout
@@ -86,12 +91,14 @@ def test_junit_is_written_beside_the_report(tmp_path: Path) -> None:
     assert "skill://atlas/logo.bin" in (failed.findtext("failure") or "")
 
 
+@pytest.mark.process
 def test_a_junit_file_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     done = run("--junit", str(tmp_path / "no/such/verify.xml"), *defective("clean"))
     assert done.returncode == 2
     assert "cannot write" in done.stderr
 
 
+@pytest.mark.process
 def test_a_rule_can_be_ignored_and_an_unknown_one_not() -> None:
     assert run("--ignore", "ENT-3", *defective("digest-wrong")).returncode == 0
     done = run("--ignore", "NO-1/such", *defective("clean"))
@@ -99,12 +106,14 @@ def test_a_rule_can_be_ignored_and_an_unknown_one_not() -> None:
     assert "NO-1/such is no rule" in done.stderr
 
 
+@pytest.mark.process
 def test_one_era_is_spoken_when_asked() -> None:
     done = run("--era", "2025-11-25", "--json", *defective("list-without-ttl"))
     assert done.returncode == 0
     assert [era["era"] for era in json.loads(done.stdout)["eras"]] == ["2025-11-25"]
 
 
+@pytest.mark.process
 def test_headers_and_tokens_are_sent_and_never_shown(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("open-sesame")
     command = [
@@ -125,6 +134,7 @@ def test_headers_and_tokens_are_sent_and_never_shown(tmp_path: Path) -> None:
     assert "hush" not in refused.stdout + refused.stderr
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -145,6 +155,7 @@ def test_what_cannot_run_says_why_on_one_line_and_ends_with_2(arguments: list[st
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9?token=SECRET", "http://u:SECRET@127.0.0.1:9/mcp#SECRET"])
 def test_a_secret_in_a_url_is_not_printed(url: str) -> None:
     done = run(url)
@@ -153,12 +164,14 @@ def test_a_secret_in_a_url_is_not_printed(url: str) -> None:
     assert "SECRET" not in done.stdout + done.stderr
 
 
+@pytest.mark.process
 def test_a_server_without_skills_does_not_pass(tmp_path: Path) -> None:
     done = run("--", *SKILLWIRE, "serve", str(tmp_path))
     assert done.returncode == 2
     assert "the server has no skills to check" in done.stderr
 
 
+@pytest.mark.process
 def test_rules_are_listed_each_with_its_level() -> None:
     done = run("--rules")
     assert done.returncode == 0
@@ -167,6 +180,7 @@ def test_rules_are_listed_each_with_its_level() -> None:
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
 def test_progress_shows_on_a_terminal_and_leaves_the_report_alone() -> None:
     ours, theirs = os.openpty()

@@ -28,6 +28,7 @@ NO_LINE_ENDS = "import sys\nwhile True: sys.stdout.write('x' * 65536)"
 DEAF = "import os, time; os.close(0); time.sleep(60)"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("program", [MUTE, GARBAGE, NO_LINE_ENDS, DEAF, "raise SystemExit(3)"])
 async def test_a_process_that_does_not_speak_is_given_up(program: str) -> None:
     limits = replace(QUICK, answer_bytes=1_000_000)
@@ -35,6 +36,7 @@ async def test_a_process_that_does_not_speak_is_given_up(program: str) -> None:
         await skillwire.verify([sys.executable, "-c", program], limits=limits)
 
 
+@pytest.mark.process
 async def test_the_last_words_of_a_server_that_ends_are_told_and_tamed() -> None:
     program = r"import sys; sys.stderr.write('no key: \x1b[31mset KEY\n'); sys.stderr.flush(); sys.exit(1)"
     with pytest.raises(SourceError, match=r"the server ended") as caught:

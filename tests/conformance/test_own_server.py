@@ -24,6 +24,7 @@ def checked(report: skillwire.Report) -> list[tuple[int, int]]:
     return [(era.checked, era.files) for era in report.eras]
 
 
+@pytest.mark.process
 @pytest.mark.requirement("CAP-1", "CAP-2", "CAP-4", "ENT-3", "LST-1", "LST-2", "GET-1", "DIR-1", "RD-2")
 @pytest.mark.parametrize("options", [[], ["--page-size", "2"], ["--unlisted", "incident-report/*"]])
 async def test_skillwire_serve_has_no_finding_over_stdio(options: list[str]) -> None:
@@ -32,6 +33,7 @@ async def test_skillwire_serve_has_no_finding_over_stdio(options: list[str]) -> 
     assert checked(report) == CHECKED
 
 
+@pytest.mark.process
 @pytest.mark.requirement("CAP-4", "RD-1", "DIR-2", "DIR-3", "FMT-7")
 @pytest.mark.parametrize("options", [[], ["--stateless"]])
 async def test_skillwire_serve_has_no_finding_over_http(options: list[str]) -> None:
@@ -41,6 +43,7 @@ async def test_skillwire_serve_has_no_finding_over_http(options: list[str]) -> N
     assert checked(report) == CHECKED
 
 
+@pytest.mark.process
 async def test_a_token_is_sent(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("open-sesame")
     command = [

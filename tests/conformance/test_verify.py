@@ -47,23 +47,27 @@ async def test_the_clean_server_has_no_finding() -> None:
     assert [(era.listed, era.checked, era.files) for era in report.eras] == [(3, 5, 9)] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", IN_PROCESS)
 async def test_a_defect_is_found_under_its_rule_and_no_other(name: str) -> None:
     report = await skillwire.verify(make_server(name), limits=limits_for(name))
     assert rules_in(report) == {DEFECTS[name].rule}, list(map(str, report.findings))
 
 
+@pytest.mark.process
 async def test_the_clean_server_has_no_finding_over_stdio() -> None:
     report = await skillwire.verify([*COMMAND, "clean"], env=ENV)
     assert report.findings == ()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", [*OVER_STDIO, "digest-wrong", "get-without-ttl"])
 async def test_a_defect_is_found_over_stdio(name: str) -> None:
     report = await skillwire.verify([*COMMAND, name], env=ENV)
     assert rules_in(report) == {DEFECTS[name].rule}, list(map(str, report.findings))
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", ["clean", *OVER_HTTP])
 async def test_a_defect_is_found_over_http(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(TESTS))
@@ -135,6 +139,7 @@ async def test_only_so_many_bytes_are_taken_in() -> None:
     assert all(era.requests_left_out > 20 for era in report.eras)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("target", "message"),
     [

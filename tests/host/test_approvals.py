@@ -161,12 +161,14 @@ async def test_a_withdrawal_that_cannot_be_written_holds_and_spares_a_newer_appr
     assert await store.fetch(DEMO, entry.uri) == approve(entry, DEMO)
 
 
+@pytest.mark.process
 async def test_two_processes_write_at_once_and_lose_nothing(path: Path) -> None:
     with process(WRITER, str(path), "first"), process(WRITER, str(path), "second"):
         pass
     assert len((await reopened(path)).all()) == 81
 
 
+@pytest.mark.process
 async def test_threads_and_a_second_process_lose_no_approval_and_set_nothing_aside(path: Path) -> None:
     def write(name: str) -> None:
         # A store of its own for each approval, as when many hosts of one process come and go.
@@ -187,6 +189,7 @@ async def test_threads_and_a_second_process_lose_no_approval_and_set_nothing_asi
     assert list(path.parent.glob("*damaged*")) == []
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX locks")
 async def test_opening_a_store_keeps_the_locks_that_this_process_holds(path: Path) -> None:
     await ApprovalStore(path).put(approve(checked(), DEMO), checked())
@@ -199,6 +202,7 @@ async def test_opening_a_store_keeps_the_locks_that_this_process_holds(path: Pat
     assert b"database is locked" in taken.stderr
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", ["IMMEDIATE", "EXCLUSIVE"])
 async def test_while_another_process_holds_the_lock_the_loop_runs_and_the_load_goes_through(
     tmp_path: Path, kind: str
@@ -221,6 +225,7 @@ async def test_while_another_process_holds_the_lock_the_loop_runs_and_the_load_g
     assert longest[0] < 0.05
 
 
+@pytest.mark.process
 async def test_a_lock_that_is_never_released_ends_the_load_with_one_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

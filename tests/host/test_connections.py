@@ -57,6 +57,7 @@ async def test_a_server_that_is_down_is_tried_again_with_growing_pauses() -> Non
     assert pauses.taken == [1, 2, 4, 8, 16, 32, 60, 60, 60]
 
 
+@pytest.mark.process
 async def test_a_server_that_dies_right_after_each_start_is_tried_less_and_less_often() -> None:
     pauses = Pauses(3)
     connection = Connection("shop", crashing(), limits=DEFAULT_LIMITS, on_change=ignore, sleep=pauses)
@@ -68,6 +69,7 @@ async def test_a_server_that_dies_right_after_each_start_is_tried_less_and_less_
     assert pauses.taken == [1, 2, 4]
 
 
+@pytest.mark.process
 async def test_requests_to_a_server_that_is_not_there_say_why() -> None:
     pauses = Pauses(1)
     connection = Connection("shop", crashing(), limits=DEFAULT_LIMITS, on_change=ignore, sleep=pauses)
@@ -107,6 +109,7 @@ async def test_an_error_of_the_servers_own_does_not_end_the_connection() -> None
     assert connection.status is Status.CLOSED
 
 
+@pytest.mark.process
 async def test_a_server_that_comes_back_is_listed_again_and_told_of(tmp_path: Path) -> None:
     command = (sys.executable, "-S", "-E", wild_stdio.__file__, "crash while reading")
     host = make_host(tmp_path, servers={"shop": ServerConfig(command=command, connect_seconds=20)}, ask=agree)
@@ -133,6 +136,7 @@ async def test_a_failure_is_told_once_while_its_reason_stays_the_same(
         assert [event.kind for event in host.events_so_far()] == ["failure"]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("arguments", [("--token", "sk-12345678"), ("--api-key=sk-12345678",)])
 async def test_a_secret_among_the_arguments_is_not_repeated(arguments: tuple[str, ...]) -> None:
     script = "import sys; sys.exit('I do not like ' + sys.argv[-1].rpartition('=')[2])"
@@ -146,6 +150,7 @@ async def test_a_secret_among_the_arguments_is_not_repeated(arguments: tuple[str
         tasks.cancel_scope.cancel()
 
 
+@pytest.mark.process
 async def test_a_process_gets_the_environment_it_is_given_and_none_of_our_secrets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,6 +30,7 @@ async def wait_for(host: SkillHost, kind: EventKind) -> None:
                 return
 
 
+@pytest.mark.process
 async def test_a_server_that_is_killed_and_started_again_is_found_again(tmp_path: Path) -> None:
     write_skill(tmp_path / "skills/notes", {"a.md": b"# A\n", "b.md": b"# B\n"})
     with serving(str(tmp_path / "skills"), "--http", "127.0.0.1:0") as first:
@@ -64,6 +65,7 @@ async def test_an_answer_that_comes_after_its_deadline_is_used_for_nothing(tmp_p
         assert (await host.load("notes")).skill.handle == "notes"
 
 
+@pytest.mark.process
 async def test_of_fifty_servers_ten_dead_ones_cost_only_themselves(tmp_path: Path) -> None:
     servers: dict[str, object] = {}
     for number in range(40):
@@ -83,6 +85,7 @@ async def test_of_fifty_servers_ten_dead_ones_cost_only_themselves(tmp_path: Pat
         await host.load("skill-39")
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="this system has no limit on the size of files")
 def test_a_full_disk_costs_the_approval_and_says_so_on_one_line(tmp_path: Path) -> None:
     write_skill(tmp_path / "skills/notes")

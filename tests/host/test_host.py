@@ -271,6 +271,7 @@ async def test_what_is_disabled_from_the_start_stays_off_through_a_collision(
         assert "shop" not in [skill.origin.label for skill in host.skills()]
 
 
+@pytest.mark.process
 async def test_servers_are_reported_with_where_they_are_and_how_they_stand(tmp_path: Path) -> None:
     plain = Simulator(declare=None)
     servers = {

@@ -42,6 +42,7 @@ def config(request: pytest.FixtureRequest, tmp_path: Path) -> ServerConfig:
     return ServerConfig(command=command, era=era, connect_seconds=60)
 
 
+@pytest.mark.process
 async def test_a_new_skill_is_there_without_a_refresh(config: ServerConfig, tmp_path: Path) -> None:
     async with make_host(tmp_path, servers={"shop": config}, ask=agree, limits=SWIFT) as host:
         write_skill(tmp_path / "skills/later")
@@ -49,6 +50,7 @@ async def test_a_new_skill_is_there_without_a_refresh(config: ServerConfig, tmp_
         assert "later" in {skill.handle for skill in host.skills()}
 
 
+@pytest.mark.process
 async def test_a_change_to_a_skill_in_use_is_told_and_takes_its_approval_back(
     config: ServerConfig, tmp_path: Path
 ) -> None:
@@ -65,6 +67,7 @@ async def test_a_change_to_a_skill_in_use_is_told_and_takes_its_approval_back(
         assert "# Another" in await host.read("notes", "references/a.md")
 
 
+@pytest.mark.process
 async def test_what_is_not_in_use_is_not_followed(config: ServerConfig, tmp_path: Path) -> None:
     write_skill(tmp_path / "skills/other", {"b.md": b"# B\n"})
     async with make_host(tmp_path, servers={"shop": config}, ask=agree, limits=SWIFT) as host:
@@ -79,6 +82,7 @@ async def test_what_is_not_in_use_is_not_followed(config: ServerConfig, tmp_path
         ]
 
 
+@pytest.mark.process
 async def test_after_a_reconnection_the_host_has_caught_up(tmp_path: Path) -> None:
     write_skill(tmp_path / "skills/notes")
     with serving(str(tmp_path / "skills"), "--http", "127.0.0.1:0") as first:

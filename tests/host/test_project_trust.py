@@ -50,6 +50,7 @@ async def test_a_server_that_is_not_trusted_is_a_failure_with_a_remedy_and_costs
     assert not (work / "started").exists()
 
 
+@pytest.mark.process
 @pytest.mark.anyio
 @pytest.mark.parametrize("how", ["trusted", "unsafe", "named"])
 async def test_a_server_that_is_trusted_in_some_way_is_started(work: Path, how: str) -> None:
@@ -61,6 +62,7 @@ async def test_a_server_that_is_trusted_in_some_way_is_started(work: Path, how: 
     assert (work / "started").exists()
 
 
+@pytest.mark.process
 @pytest.mark.anyio
 async def test_a_directory_is_one_place_however_it_is_reached(work: Path) -> None:
     TrustedFiles(state_places().trusted).trust(seen(work / FILE, TEXT.encode()))

@@ -22,6 +22,7 @@ except ValueError:
 """
 
 
+@pytest.mark.process
 @pytest.mark.requirement("SEC-11")
 @pytest.mark.parametrize("quiet", [True, False])
 def test_a_program_without_logging_shows_nothing_of_a_servers_words(quiet: bool) -> None:

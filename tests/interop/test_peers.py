@@ -25,6 +25,7 @@ def fake_npm(folder: Path, *, then: str) -> Node:
     return Node(sys.executable, (sys.executable, str(script)))
 
 
+@pytest.mark.process
 def test_a_failed_installation_says_why_and_leaves_nothing_to_mistake_for_a_whole_one(tmp_path: Path) -> None:
     into = tmp_path / ".node"
     broken = fake_npm(tmp_path, then="sys.exit('no such package')")
@@ -35,6 +36,7 @@ def test_a_failed_installation_says_why_and_leaves_nothing_to_mistake_for_a_whol
     assert [path for path in into.iterdir() if path.is_dir()] == [peers.root]
 
 
+@pytest.mark.process
 def test_an_installation_is_used_again_until_a_pin_changes(tmp_path: Path) -> None:
     into, pins = tmp_path / ".node", tmp_path / "pins"
     pins.mkdir()

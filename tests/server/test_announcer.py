@@ -161,6 +161,7 @@ async def test_a_client_of_2026_07_28_listens_and_is_told(folder: Path) -> None:
     assert announcer_of(server).is_idle
 
 
+@pytest.mark.process
 async def test_both_eras_are_told_over_http_and_a_session_that_ends_is_forgotten(folder: Path) -> None:
     with serving_http(folder) as (url, _):
         async with legacy(url) as (client, heard), modern(url, "skill://a") as listener:
@@ -176,6 +177,7 @@ async def test_both_eras_are_told_over_http_and_a_session_that_ends_is_forgotten
             assert {*heard.words, *listener.words} == {"updated skill://a"}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("options", [["--stateless"], ["--no-watch"]])
 async def test_what_cannot_be_delivered_is_not_promised(folder: Path, options: list[str]) -> None:
     with serving_http(folder, *options) as (url, _):

@@ -81,6 +81,7 @@ def skills_in(response: httpx.Response) -> int:
     return len(response.json()["result"]["skills"])
 
 
+@pytest.mark.process
 @pytest.mark.anyio
 @pytest.mark.requirement("CAP-1", "CAP-2", "CAP-4", "LST-2", "RD-2")
 @both_eras
@@ -104,6 +105,7 @@ async def test_a_client_finds_everything_on_both_eras(
         assert (error.code, error.data) == (-32602, {"uri": "skill://none/x"})
 
 
+@pytest.mark.process
 @pytest.mark.requirement("CAP-4", "LST-2")
 def test_on_the_2025_era_the_wire_carries_no_fields_of_the_later_one(url: str, stateless_url: str) -> None:
     base = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
@@ -124,6 +126,7 @@ def test_on_the_2025_era_the_wire_carries_no_fields_of_the_later_one(url: str, s
     assert post(url).json()["result"]["resultType"] == "complete"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("send", "status"),
     [
@@ -148,6 +151,7 @@ def test_a_body_that_is_no_message_is_refused_and_the_server_goes_on(
     assert skills_in(post(url)) == 2
 
 
+@pytest.mark.process
 def test_wrong_methods_types_and_a_uri_of_ten_megabytes_are_refused(url: str) -> None:
     def ask(method: str, **params: object) -> dict[str, Any]:
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**MODERN, **params}}
@@ -162,6 +166,7 @@ def test_wrong_methods_types_and_a_uri_of_ten_megabytes_are_refused(url: str) ->
     assert skills_in(post(url)) == 2
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("name", "value", "is_allowed"),
     [
@@ -185,12 +190,14 @@ def test_host_and_origin_must_be_of_this_machine(url: str, name: str, value: str
     assert is_allowed or response.status_code in (403, 421)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("value", ["skills.example", "skills.example:8443", "localhost"])
 def test_a_host_that_was_allowed_is_accepted_too(stateless_url: str, value: str) -> None:
     assert post(stateless_url, Host=value, Origin=f"https://{value}").status_code == 200
     assert post(stateless_url, Host="other.example").status_code == 421
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("given", "challenge"),
     [
@@ -213,6 +220,7 @@ def test_without_the_token_there_is_a_challenge_and_nothing_else(
         assert (response.status_code, response.headers["www-authenticate"]) == (401, challenge)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER", "Bearer  "])
 def test_the_token_opens_whatever_the_case_of_the_scheme(guarded_url: str, scheme: str) -> None:
     response = post(guarded_url, Authorization=f"{scheme} {TOKEN}")
@@ -221,6 +229,7 @@ def test_the_token_opens_whatever_the_case_of_the_scheme(guarded_url: str, schem
     assert response.json()["result"]["cacheScope"] == "private"
 
 
+@pytest.mark.process
 def test_health_is_open_to_all(guarded_url: str, url: str) -> None:
     for base in (guarded_url, url):
         response = httpx.get(base.replace("/mcp", "/healthz"), headers={"Host": "probe.example"})
@@ -250,6 +259,7 @@ async def test_what_is_no_http_request_passes_no_guard() -> None:
         BearerToken("")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_cleanly_although_a_client_listens(folder: Path, number: signal.Signals) -> None:
     with serving_http(folder) as (url, served), httpx.Client(timeout=PATIENCE) as client:
@@ -265,6 +275,7 @@ def test_a_signal_ends_it_cleanly_although_a_client_listens(folder: Path, number
         assert served.process.stdout.read() == b""
 
 
+@pytest.mark.process
 def test_a_port_that_is_taken_is_said_on_one_line(folder: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -285,6 +296,7 @@ def ipv6_is_here() -> bool:
     return True
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not ipv6_is_here(), reason="this machine has no IPv6 loopback")
 def test_the_loopback_of_ipv6_is_served_too(folder: Path) -> None:
     with serving(folder, "--http", "[::1]:0") as served:
@@ -294,6 +306,7 @@ def test_the_loopback_of_ipv6_is_served_too(folder: Path) -> None:
         assert served.end() == 0
 
 
+@pytest.mark.process
 def test_a_public_address_with_a_token_says_which_names_are_heard(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(f"  {TOKEN}\n")
     options = ("--http", "0.0.0.0:0", "--token-file", tmp_path / "token", "--allow-host", "skills.example")

@@ -135,6 +135,7 @@ async def test_a_list_that_depends_on_the_client_is_private(folder: Path) -> Non
             assert (answer["cacheScope"], len(answer["tools"])) == (scope, 0 if mode == "auto" else 2)
 
 
+@pytest.mark.process
 @both_eras
 async def test_over_http_each_client_sees_its_own_tools(folder: Path, version: str) -> None:
     with serving_http(folder) as (url, _):

@@ -49,6 +49,7 @@ def works(server: Served) -> bool:
     return len(server.ask("skills/list")["result"]["skills"]) == 2
 
 
+@pytest.mark.process
 @pytest.mark.anyio
 @pytest.mark.requirement("CAP-1", "CAP-2", "CAP-4", "RD-2", "LST-2")
 @both_eras
@@ -66,6 +67,7 @@ async def test_a_client_lists_and_verifies_every_file_on_both_eras(folder: Path,
                 assert (digest_of(data), len(data)) == (file["digest"], file["size"])
 
 
+@pytest.mark.process
 @pytest.mark.requirement("CAP-4", "LST-2", "GET-2", "DIR-1")
 def test_on_the_2025_era_the_wire_carries_no_fields_of_the_later_one(server: Served) -> None:
     results = [
@@ -79,6 +81,7 @@ def test_on_the_2025_era_the_wire_carries_no_fields_of_the_later_one(server: Ser
         assert not {"resultType", "ttlMs", "cacheScope"} & result["result"].keys()
 
 
+@pytest.mark.process
 @pytest.mark.requirement("LST-2", "GET-2", "DIR-1")
 def test_on_the_2026_era_the_wire_says_how_long_an_answer_holds(folder: Path) -> None:
     meta = {
@@ -106,6 +109,7 @@ def test_on_the_2026_era_the_wire_says_how_long_an_answer_holds(folder: Path) ->
             )
 
 
+@pytest.mark.process
 def test_requests_that_come_again_are_answered_in_their_order_under_their_own_ids(folder: Path) -> None:
     kinds = [body("skills/get", uri="skill://alpha/SKILL.md"), body("skills/list"), body("server/discover")]
     asked = [{**kinds[number % 3], "id": number} for number in range(300)]
@@ -118,6 +122,7 @@ def test_requests_that_come_again_are_answered_in_their_order_under_their_own_id
     assert all(answer["result"] == first[answer["id"] % 3]["result"] for answer in answers)
 
 
+@pytest.mark.process
 def test_a_client_that_reads_late_loses_nothing_that_was_answered_at_once(folder: Path) -> None:
     message = body("skills/get", uri="skill://alpha/SKILL.md")
     lines = [json.dumps({**message, "id": number}, separators=(",", ":")) for number in range(1000)]
@@ -136,6 +141,7 @@ def test_a_client_that_reads_late_loses_nothing_that_was_answered_at_once(folder
     assert [answer["id"] for answer in answers] == list(range(1000))
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("line", "code", "identity"),
     [
@@ -176,6 +182,7 @@ def test_what_is_wrong_gets_an_error_and_the_server_goes_on(
     assert works(server)
 
 
+@pytest.mark.process
 def test_a_uri_of_ten_megabytes_is_refused_in_few_words(server: Served) -> None:
     uri = "skill://" + "a" * 10_000_000
     answer = server.ask("resources/read", uri=uri)
@@ -184,6 +191,7 @@ def test_a_uri_of_ten_megabytes_is_refused_in_few_words(server: Served) -> None:
     assert works(server)
 
 
+@pytest.mark.process
 def test_a_line_beyond_the_limit_is_dropped_and_refused(server: Served) -> None:
     server.send(b"x" * (DEFAULT_LIMITS.message_bytes + 200_000))
     error = server.receive()["error"]
@@ -192,6 +200,7 @@ def test_a_line_beyond_the_limit_is_dropped_and_refused(server: Served) -> None:
     assert works(server)
 
 
+@pytest.mark.process
 def test_blank_lines_carriage_returns_and_pieces_are_taken_as_they_come(server: Served) -> None:
     request = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}).encode()
     server.send(b"", b"  ", request + b"\r")
@@ -203,6 +212,7 @@ def test_blank_lines_carriage_returns_and_pieces_are_taken_as_they_come(server: 
     assert [server.receive()["id"] for _ in range(2)] == [1, 1]
 
 
+@pytest.mark.process
 def test_a_request_before_the_handshake_is_refused_and_the_handshake_still_works(folder: Path) -> None:
     with serving_stdio(folder, handshake=False) as served:
         assert served.ask("skills/list")["error"]["code"] == -32602
@@ -212,6 +222,7 @@ def test_a_request_before_the_handshake_is_refused_and_the_handshake_still_works
         assert works(served)
 
 
+@pytest.mark.process
 def test_large_answers_arrive_whole_and_in_order(server: Served) -> None:
     read = {"jsonrpc": "2.0", "method": "resources/read", "params": {"uri": "skill://beta/big.txt"}}
     server.send(
@@ -228,6 +239,7 @@ def test_large_answers_arrive_whole_and_in_order(server: Served) -> None:
     assert {number: len(text) for number, text in texts.items()} == dict.fromkeys(range(5), BIG)
 
 
+@pytest.mark.process
 def test_standard_output_carries_json_rpc_alone_whatever_prints(folder: Path) -> None:
     program = f"""
 import anyio, os, sys
@@ -254,6 +266,7 @@ anyio.run(SkillServer(source, {str(folder)!r}).run_stdio)
     assert done.returncode == 0
 
 
+@pytest.mark.process
 def test_what_was_asked_before_the_end_of_input_is_answered(folder: Path) -> None:
     messages: list[dict[str, Any]] = [INITIALIZE, INITIALIZED]
     messages += [{"jsonrpc": "2.0", "id": number, "method": "skills/list"} for number in range(1, 4)]
@@ -271,6 +284,7 @@ def test_what_was_asked_before_the_end_of_input_is_answered(folder: Path) -> Non
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("handshake", [True, False])
 def test_a_signal_ends_it_cleanly_while_the_input_stays_open(
@@ -285,6 +299,7 @@ def test_a_signal_ends_it_cleanly_while_the_input_stays_open(
         assert "Traceback" not in "".join(served.said)
 
 
+@pytest.mark.process
 def test_a_signal_ends_it_although_the_client_reads_nothing(folder: Path) -> None:
     with serving(folder) as served:
         read = {
@@ -301,6 +316,7 @@ def test_a_signal_ends_it_although_the_client_reads_nothing(folder: Path) -> Non
         assert "Traceback" not in "".join(served.said)
 
 
+@pytest.mark.process
 def test_a_client_that_goes_away_ends_it_without_a_word(folder: Path) -> None:
     with serving(folder) as served:
         served.send(INITIALIZE)
@@ -314,6 +330,7 @@ def test_a_client_that_goes_away_ends_it_without_a_word(folder: Path) -> None:
         assert "Traceback" not in "".join(served.said)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("closed", "answered"), [(0, False), (1, False), (2, True)])
 def test_a_standard_descriptor_that_is_closed_tears_nothing(
     folder: Path, closed: int, answered: bool
@@ -332,6 +349,7 @@ def test_a_standard_descriptor_that_is_closed_tears_nothing(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.process
 def test_nobody_listening_on_standard_error_is_no_reason_to_end(folder: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)

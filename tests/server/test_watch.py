@@ -114,6 +114,7 @@ async def test_an_extension_without_its_lifespan_promises_nothing(folder: Path) 
         assert not client.server_capabilities.resources.subscribe
 
 
+@pytest.mark.process
 async def test_the_first_change_over_stdio_is_told(folder: Path) -> None:
     def story() -> None:
         with serving_stdio(folder) as served:

@@ -408,6 +408,7 @@ def test_a_whole_number_keeps_its_digits_up_to_the_largest_double() -> None:
     }
 
 
+@pytest.mark.process
 def test_without_the_c_parser_one_error_says_what_to_install() -> None:
     program = (
         "import sys; sys.modules['yaml._yaml'] = None\n"

@@ -131,6 +131,7 @@ async def test_g3_a_load_that_is_under_way_ends_when_a_gate_closes(tmp_path: Pat
     assert sim.read_uris() == []
 
 
+@pytest.mark.process
 async def test_g3_a_server_that_goes_away_leaves_an_empty_slot(tmp_path: Path) -> None:
     sim = Simulator()
     sim.skill("refunds")

@@ -68,6 +68,7 @@ def test_a_hostile_description_adds_no_line_and_hides_nothing(style: Style) -> N
     assert text.count("</available_skills>") <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SEC-1", "SEC-12")
 @pytest.mark.parametrize("name", STYLES)
 @given(

@@ -56,6 +56,7 @@ async def test_o1_a_listing_has_five_seconds(tmp_path: Path) -> None:
         assert any("listing_seconds" in event.message for event in host.events_so_far())
 
 
+@pytest.mark.process
 async def test_o1_what_was_found_goes_with_the_connection(tmp_path: Path) -> None:
     sim = Simulator()
     sim.skill("refunds")

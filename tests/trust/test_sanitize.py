@@ -98,6 +98,7 @@ def test_a_joiner_with_nothing_to_join_is_taken_out(text: str, line: str) -> Non
     assert clean_line(text).text == line
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SEC-11")
 def test_no_invisible_character_of_unicode_gets_through() -> None:
     for point in range(sys.maxunicode + 1):

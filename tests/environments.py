@@ -1,0 +1,25 @@
+"""Environments of their own for tests that need packages which cannot share one.
+
+`tests/environments/NAME.txt` lists the packages; `make environments` installs them into `.envs/NAME`, once.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+_ROOT = Path(__file__).parent.parent
+
+
+def environment(name: str) -> Path:
+    """The Python of an environment; skips the test where it is not set up, and fails it in CI."""
+    assert (_ROOT / "tests/environments" / f"{name}.txt").is_file(), (
+        f"tests/environments/{name}.txt is missing"
+    )
+    folder = _ROOT / ".envs" / name
+    if not (folder / "installed").exists():
+        message = f"the environment {name} is not set up: run make .envs/{name}/installed"
+        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+    return folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")

@@ -1,0 +1,78 @@
+"""What the package declares is what it needs."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+
+
+def _normalized(requirement: str) -> str:
+    name = re.match(r"[A-Za-z0-9._-]+", requirement)
+    assert name is not None
+    return re.sub(r"[-_.]+", "-", name[0]).lower()
+
+
+def _imported() -> dict[str, str]:
+    """The top-level packages that the source imports, wherever the import stands, each with a file."""
+    found: dict[str, str] = {}
+    for file in sorted((ROOT / "src").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            names: list[str] = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+                names = [node.module]
+            for name in names:
+                found.setdefault(name.partition(".")[0], str(file.relative_to(ROOT)))
+    return found
+
+
+def test_every_imported_package_is_declared() -> None:
+    extras = PROJECT["project"].get("optional-dependencies", {})
+    requirements = [
+        *PROJECT["project"]["dependencies"],
+        *(item for extra in extras.values() for item in extra),
+    ]
+    declared = set(map(_normalized, requirements))
+    distributions = packages_distributions()
+    undeclared = {
+        module: file
+        for module, file in _imported().items()
+        if module != "skillwire"
+        and module not in sys.stdlib_module_names
+        and not {_normalized(name) for name in distributions.get(module, [module])} & declared
+    }
+    assert undeclared == {}
+
+
+def test_every_declared_package_is_imported() -> None:
+    distributions = packages_distributions()
+    imported = {_normalized(name) for module in _imported() for name in distributions.get(module, [module])}
+    assert {_normalized(item) for item in PROJECT["project"]["dependencies"]} <= imported
+
+
+def test_every_installed_package_is_pinned() -> None:
+    pinned = {
+        _normalized(line)
+        for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+        if line and not line.startswith("#")
+    }
+    groups = PROJECT["dependency-groups"]
+    named = [item for group in groups.values() for item in group if isinstance(item, str)]
+    assert {_normalized(item) for item in [*PROJECT["project"]["dependencies"], *named]} <= pinned
+
+
+def test_development_tools_are_no_extra() -> None:
+    assert "dev" not in PROJECT["project"].get("optional-dependencies", {})
+
+
+def test_the_readme_clones_the_repository_that_the_package_names() -> None:
+    repository = PROJECT["project"]["urls"]["Repository"]
+    assert f"git clone {repository}" in (ROOT / "README.md").read_text("utf-8")
