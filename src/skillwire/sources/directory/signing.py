@@ -1,0 +1,158 @@
+"""Signing of a skill's folder: writes `skill.oms.sig`, and checks the one that is there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from skillwire.errors import FormatError, SourceError
+from skillwire.files import write_atomic
+from skillwire.issues import Issue, Severity, shown
+from skillwire.limits import DEFAULT_LIMITS
+from skillwire.skill.digests import Digest
+from skillwire.skill.lint import lint_skill
+from skillwire.skill.uris import SKILL_FILE
+from skillwire.sources.directory.roots import parse_root
+from skillwire.sources.directory.source import scan
+from skillwire.trust.oms import MAX_BUNDLE_BYTES, SIGNATURE_FILE
+from skillwire.trust.signatures import Publisher, SignatureVerdict, check_signature, sign_files, skill_files
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
+_MAX_KEY_BYTES: Final = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class SkillFolder:
+    """A folder that holds one skill: its name and its files, as a server would list them."""
+
+    path: Path
+    name: str
+    files: dict[str, Digest]
+
+
+def read_folder(path: Path) -> SkillFolder:
+    """The skill in a folder, or a `FormatError` with everything that `lint` refuses about it."""
+    directory = path.parent if path.name == SKILL_FILE else path
+    snapshot = scan([parse_root(directory)], limits=DEFAULT_LIMITS)
+    real = str(directory.resolve())
+    skill = next(
+        (one for one in snapshot.skills.values() if str(Path(one.directory).resolve()) == real), None
+    )
+    if skill is None:
+        issues = [issue for problem in snapshot.problems for issue in problem.issues]
+        if issues:
+            raise FormatError(issues)
+        raise SourceError(f"{shown(str(path))} is not a skill: give a directory that has a {SKILL_FILE}")
+    files = skill_files(skill.entry) or {}
+    data = (directory / SKILL_FILE).read_bytes()
+    sizes = dict.fromkeys(files, 0)
+    errors = [
+        issue
+        for issue in lint_skill(data, directory=directory.resolve().name, files=sizes)
+        if issue.severity is Severity.ERROR
+    ]
+    if errors:
+        raise FormatError(errors)
+    return SkillFolder(directory, skill.entry.name, files)
+
+
+def sign_folder(
+    folder: SkillFolder, key: EllipticCurvePrivateKey, chain: Sequence[x509.Certificate] = ()
+) -> Path:
+    """Write the signature over a folder's files, and give its path."""
+    target = folder.path / SIGNATURE_FILE
+    write_atomic(target, sign_files(folder.files, name=folder.name, key=key, chain=chain), mode=0o644)
+    return target
+
+
+def check_folder(folder: SkillFolder, publishers: Sequence[Publisher], *, now: datetime) -> SignatureVerdict:
+    """Who signed the files of a folder."""
+    return check_signature(folder.files, read_signature(folder.path), publishers, now=now)
+
+
+def read_signature(directory: Path) -> bytes | None:
+    """The content of a folder's signature file, read no further than it may be long; `None` without one."""
+    try:
+        with (directory / SIGNATURE_FILE).open("rb") as file:
+            return file.read(MAX_BUNDLE_BYTES + 1)
+    except FileNotFoundError:
+        return None
+
+
+def load_private_key(path: Path, password: bytes | None = None) -> EllipticCurvePrivateKey:
+    """An elliptic curve private key from a PEM file."""
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        key = load_pem_private_key(_read_small(path), password)
+    except TypeError:
+        fix = "give its password" if password is None else "leave the password out"
+        raise _bad_key(f"{path} cannot be opened with what was given", fix) from None
+    except ValueError:
+        raise _bad_key(
+            f"{path} is not a private key in PEM, or its password is wrong", "check the file"
+        ) from None
+    if not isinstance(key, EllipticCurvePrivateKey):
+        raise _bad_key(f"{path} is not an elliptic curve key", "make one with `skillwire keygen`")
+    return key
+
+
+def load_chain(path: Path) -> list[x509.Certificate]:
+    """Certificates from a PEM file, the signer's own first."""
+    from cryptography import x509
+
+    try:
+        return x509.load_pem_x509_certificates(_read_small(path))
+    except ValueError:
+        raise _bad_key(f"{path} holds no certificates in PEM", "put the signer's certificate first") from None
+
+
+def new_key_pair(private: Path, password: bytes | None = None) -> Path:
+    """Make a key on P-256: the private part for its owner alone, the public part beside it as `.pub`."""
+    import os
+
+    from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+    from cryptography.hazmat.primitives.serialization import (
+        BestAvailableEncryption,
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+        PublicFormat,
+    )
+
+    public = private.with_name(private.name.removesuffix(".pem") + ".pub")
+    key = generate_private_key(SECP256R1())
+    protection = BestAvailableEncryption(password) if password else NoEncryption()
+    data = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, protection)
+    try:
+        # Never over another key, and never readable by others, not even for a moment.
+        descriptor = os.open(private, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        with public.open("xb") as file:
+            file.write(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    except FileExistsError as error:
+        raise SourceError(f"{error.filename} is there already: choose another name") from None
+    return public
+
+
+def _read_small(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MAX_KEY_BYTES + 1)
+    except OSError as error:
+        raise SourceError(f"{path} cannot be read: {error.strerror}; check the path") from None
+    if len(data) > _MAX_KEY_BYTES:
+        raise SourceError(f"{path} is too long for a key or a certificate; check the path")
+    return data
+
+
+def _bad_key(message: str, fix: str) -> FormatError:
+    return FormatError(Issue(rule="signing-key", message=message, fix=fix))
