@@ -329,13 +329,16 @@ def test_a_file_that_is_no_bundle_proves_nothing(data: bytes, reason: str) -> No
     assert reason in verdict.reason
 
 
-def test_a_keyless_signature_says_what_it_needs() -> None:
+def test_a_keyless_signature_counts_for_nobody_who_is_known_by_a_key() -> None:
     bundle = json.loads(by_key())
     bundle["verificationMaterial"] = {
         "certificate": {"rawBytes": base64.b64encode(b"x").decode()},
         "tlogEntries": [{}],
     }
-    assert "skillwire[sigstore]" in check(json.dumps(bundle).encode()).reason
+    data = json.dumps(bundle).encode()
+    assert check(data).state is SignatureState.UNKNOWN
+    identity = Publisher("maker", identity="maker@example.org", issuer="https://issuer.example")
+    assert check(data, identity).state is SignatureState.INVALID
 
 
 def test_the_files_of_an_entry_are_known_by_their_paths_below_the_skill() -> None:

@@ -37,6 +37,10 @@ SIGNATURE_FILE: Final = "skill.oms.sig"
 _Json: TypeAlias = "dict[str, _Json] | list[_Json] | str | int | float | bool | None"
 
 
+class KeylessSignature(Exception):
+    """The bundle is signed with Sigstore, by an identity instead of a key. `sigstore` verifies it."""
+
+
 class InvalidSignatureFile(Exception):
     """The signature file proves nothing; the message is the reason."""
 
@@ -139,9 +143,7 @@ def _material(value: _Json) -> tuple[str, tuple[bytes, ...], tuple[bytes, ...]]:
         },
     )
     if "certificate" in material or material.get("tlogEntries", []) != []:
-        raise InvalidSignatureFile(
-            "it is a keyless signature; install skillwire[sigstore] and configure an identity"
-        )
+        raise KeylessSignature
     timestamps = _timestamps(material.get("timestampVerificationData", {}))
     if "publicKey" in material and "x509CertificateChain" not in material:
         key = _fields(material["publicKey"], "the public key", optional={"hint"})

@@ -34,6 +34,7 @@ from skillwire.trust.oms import (
     PAYLOAD_TYPE,
     SIGNATURE_FILE,
     InvalidSignatureFile,
+    KeylessSignature,
     SignatureBundle,
     bundle_of,
     parse_bundle,
@@ -87,6 +88,17 @@ class SignatureVerdict:
     def is_signed(self) -> bool:
         """Whether a configured publisher signed exactly these files."""
         return self.state is SignatureState.SIGNED
+
+    def as_json(self) -> dict[str, object]:
+        """For programs: the state and what belongs to it."""
+        return {
+            "state": str(self.state),
+            "text": str(self),
+            "publisher": self.publisher or None,
+            "signer": self.signer or None,
+            "differing": list(self.differing),
+            "reason": self.reason or None,
+        }
 
     def __str__(self) -> str:
         match self.state:
@@ -192,9 +204,13 @@ def check_signature(
     if bundle is None:
         return UNSIGNED
     try:
-        parsed = parse_bundle(bundle)
-        signer, publisher = _find_publisher(parsed, publishers, now)
-        signed = signed_files(parsed.payload)
+        try:
+            parsed = parse_bundle(bundle)
+            signer, publisher = _find_publisher(parsed, publishers, now)
+            payload = parsed.payload
+        except KeylessSignature:
+            signer, publisher, payload = _by_identity(bundle, publishers)
+        signed = signed_files(payload)
     except _NotTheirs as error:
         return SignatureVerdict(SignatureState.UNKNOWN, signer=str(error))
     except InvalidSignatureFile as error:
@@ -293,6 +309,36 @@ def _by_certificate(
         if reason:
             raise InvalidSignatureFile(reason)
     raise _NotTheirs(signer)
+
+
+def _by_identity(bundle: bytes, publishers: Sequence[Publisher]) -> tuple[str, str, bytes]:
+    """A keyless signature, verified by `sigstore` with what it has on disk: nothing is fetched."""
+    known = [publisher for publisher in publishers if publisher.identity]
+    if not known:
+        raise _NotTheirs("")
+    try:
+        from sigstore.errors import Error
+        from sigstore.models import Bundle, ClientTrustConfig
+        from sigstore.verify import Verifier
+        from sigstore.verify.policy import Identity
+    except ModuleNotFoundError:
+        raise InvalidSignatureFile("install skillwire[sigstore] to check a keyless signature") from None
+    try:
+        parsed = Bundle.from_json(bundle)
+        verifier = Verifier(trusted_root=ClientTrustConfig.production(offline=True).trusted_root)
+    except (Error, ValueError) as error:
+        raise InvalidSignatureFile(f"it cannot be checked ({type(error).__name__})") from None
+    for publisher in known:
+        try:
+            kind, payload = verifier.verify_dsse(
+                parsed, Identity(identity=publisher.identity, issuer=publisher.issuer or None)
+            )
+        except Error:
+            continue
+        if kind != PAYLOAD_TYPE:
+            raise InvalidSignatureFile(f"its payload type is not {PAYLOAD_TYPE}")
+        return f"identity:{publisher.identity}", publisher.name, payload
+    raise _NotTheirs("")
 
 
 def _verify_chain(

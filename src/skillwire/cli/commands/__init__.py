@@ -12,6 +12,9 @@ _MODULES: Final = {
     "serve": "publish",
     "lint": "publish",
     "verify": "publish",
+    "sign": "signing",
+    "keygen": "signing",
+    "verify-signature": "signing",
     "list": "use",
     "show": "use",
     "search": "use",
@@ -27,7 +30,7 @@ _MODULES: Final = {
 """The first word of each command, and the module that describes it. Help lists them in this order."""
 
 SECTIONS: Final = {
-    "Publish skills": ("serve", "lint", "verify"),
+    "Publish skills": ("serve", "lint", "verify", "sign", "keygen", "verify-signature"),
     "Use skills": ("list", "show", "search", "catalog", "load", "read", "approve", "revoke"),
     "Manage": ("servers", "cache", "paths"),
 }

@@ -17,7 +17,7 @@ from skillwire.skill.lint import lint_skill
 from skillwire.skill.uris import SKILL_FILE
 from skillwire.sources.directory.roots import parse_root
 from skillwire.sources.directory.source import scan
-from skillwire.trust.oms import MAX_BUNDLE_BYTES, SIGNATURE_FILE
+from skillwire.trust.oms import MAX_BUNDLE_BYTES, SIGNATURE_FILE, statement_of
 from skillwire.trust.signatures import Publisher, SignatureVerdict, check_signature, sign_files, skill_files
 
 if TYPE_CHECKING:
@@ -71,6 +71,28 @@ def sign_folder(
     return target
 
 
+def sign_keyless(folder: SkillFolder) -> Path:
+    """Sign with Sigstore, by the identity that the environment or a browser proves. Uses the network."""
+    try:
+        from sigstore.dsse import Statement
+        from sigstore.models import ClientTrustConfig
+        from sigstore.oidc import IdentityToken, Issuer, detect_credential
+        from sigstore.sign import SigningContext
+    except ModuleNotFoundError:
+        raise SourceError("keyless signing needs the package sigstore: install skillwire[sigstore]") from None
+    trust = ClientTrustConfig.production()
+    ambient = detect_credential()
+    token = (
+        IdentityToken(ambient) if ambient else Issuer(trust.signing_config.get_oidc_url()).identity_token()
+    )
+    statement = Statement(statement_of(folder.files, name=folder.name))
+    with SigningContext.from_trust_config(trust).signer(token) as signer:
+        bundle = signer.sign_dsse(statement)
+    target = folder.path / SIGNATURE_FILE
+    write_atomic(target, bundle.to_json().encode("utf-8"), mode=0o644)
+    return target
+
+
 def check_folder(folder: SkillFolder, publishers: Sequence[Publisher], *, now: datetime) -> SignatureVerdict:
     """Who signed the files of a folder."""
     return check_signature(folder.files, read_signature(folder.path), publishers, now=now)
@@ -91,7 +113,7 @@ def load_private_key(path: Path, password: bytes | None = None) -> EllipticCurve
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     try:
-        key = load_pem_private_key(_read_small(path), password)
+        key = load_pem_private_key(read_pem(path), password)
     except TypeError:
         fix = "give its password" if password is None else "leave the password out"
         raise _bad_key(f"{path} cannot be opened with what was given", fix) from None
@@ -109,7 +131,7 @@ def load_chain(path: Path) -> list[x509.Certificate]:
     from cryptography import x509
 
     try:
-        return x509.load_pem_x509_certificates(_read_small(path))
+        return x509.load_pem_x509_certificates(read_pem(path))
     except ValueError:
         raise _bad_key(f"{path} holds no certificates in PEM", "put the signer's certificate first") from None
 
@@ -143,7 +165,8 @@ def new_key_pair(private: Path, password: bytes | None = None) -> Path:
     return public
 
 
-def _read_small(path: Path) -> bytes:
+def read_pem(path: Path) -> bytes:
+    """The content of a key or certificate file."""
     try:
         with path.open("rb") as file:
             data = file.read(_MAX_KEY_BYTES + 1)
