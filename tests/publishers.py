@@ -83,6 +83,10 @@ def _issue(
             ),
             critical=True,
         )
+    if usage == "timestamp":
+        builder = builder.add_extension(
+            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.TIME_STAMPING]), critical=True
+        )
     if usage == "tls":
         builder = builder.add_extension(
             x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False
