@@ -262,3 +262,34 @@ def test_a_url_is_checked_again_once_it_is_filled_in() -> None:
 def test_directories_start_at_their_file_and_each_counts_once() -> None:
     config = both('directories = ["skills", "/a"]', 'directories = ["skills", "/a"]')
     assert config.directories == (USER.parent / "skills", Path("/a"), PROJECT.parent / "skills")
+
+
+ACME = '[publishers.acme]\nkey = "acme.pub"\n'
+
+
+def test_a_server_can_require_a_publisher_of_the_users_file() -> None:
+    config = both(ACME + SHOP + 'require = "acme"\n')
+    assert config.servers["shop"].require == ("acme",)
+    [publisher] = config.publishers
+    assert (publisher.name, publisher.directory, publisher.text.key) == ("acme", USER.parent, "acme.pub")
+
+
+def test_a_project_can_require_a_publisher_and_cannot_add_one() -> None:
+    config = both(ACME + SHOP, '[servers.shop]\nrequire = "acme"\n')
+    assert config.servers["shop"].require == ("acme",)
+    [mistake] = mistakes(SHOP, ACME)
+    assert "a project cannot add a publisher for its user" in mistake
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (SHOP + 'require = "acmee"\n' + ACME, "names acmee, which is no publisher here"),
+        ("[publishers.acme]\n", "has no key, root or identity"),
+        ('[publishers.acme]\nidentity = "a@b.example"\n', "has no issuer beside it"),
+        ('[publishers.acme]\nkey = "k"\ntimestamp_root = "t"\n', "belongs to a publisher with a root"),
+        ('[publishers.acme]\nkey = "k"\nkeys = "k"\n', "keys"),
+    ],
+)
+def test_a_publisher_that_cannot_work_is_a_mistake(text: str, message: str) -> None:
+    assert any(message in mistake for mistake in mistakes(text))

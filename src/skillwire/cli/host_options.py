@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from skillwire.host.config.server import ServerConfig
     from skillwire.host.directories import LocalDirectory
     from skillwire.host.host import SkillHost
+    from skillwire.trust.signatures import Publisher
 
 Result = TypeVar("Result")
 
@@ -52,6 +53,12 @@ class HostOptions:
             servers=_with_timeout(_with_servers(base.servers, self.servers), self.timeout),
             usual=base.usual and not self.no_default_directories,
         )
+
+    def publishers(self) -> list[Publisher]:
+        """The publishers of the user's configuration."""
+        from skillwire.host.config.publishers import load_publishers
+
+        return load_publishers(self.settings().publishers)
 
     def given_directories(self) -> tuple[Path | LocalDirectory, ...]:
         """The directories of `--dir`, each with its name if it was given one."""

@@ -18,7 +18,7 @@ COMMANDS: Final = (
     Command(
         name="sign",
         summary="Sign a skill as its publisher",
-        about="Writes skill.oms.sig (OpenSSF Model Signing) to the directory. The signature covers every file "
+        about="Writes skill.oms.sig (OpenSSF Model Signing) into the folder. The signature covers every file "
         "of the skill, so it can be checked from a server's listing before anything else is fetched. A skill "
         "that `lint` refuses is not signed. Sign again after every change.",
         run="signing:sign",

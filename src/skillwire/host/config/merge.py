@@ -17,7 +17,7 @@ from skillwire.catalog.selection import EVERYTHING, Selection
 from skillwire.errors import FormatError, SkillwireError
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.config.table import near
-from skillwire.host.config.text import ConfigText, Place, ProfileText, ServerText
+from skillwire.host.config.text import ConfigText, Place, ProfileText, PublisherText, ServerText
 from skillwire.host.config.trust import UntrustedServer
 from skillwire.host.config.variables import Variables
 from skillwire.issues import Issue, shown
@@ -46,6 +46,16 @@ class ConfiguredServer:
     call_seconds: float
     used: bool
     trusted: bool
+    require: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfiguredPublisher:
+    """A publisher of the user's file. Paths in it are relative to `directory`."""
+
+    name: str
+    directory: Path
+    text: PublisherText
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +70,7 @@ class HostConfig:
     usual: bool = True
     disabled: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
+    publishers: tuple[ConfiguredPublisher, ...] = ()
 
 
 def combine(
@@ -85,6 +96,14 @@ def combine(
         server = _together(label, user, project, profiles, issues, trusted)
         if server is not None:
             configured.append(server)
+    publishers = _publishers(user, project, issues)
+    known = {publisher.name for publisher in publishers}
+    for server in configured:
+        for name in server.require:
+            if name not in known:
+                message = f"servers.{server.label}.require names {shown(name)}, which is no publisher here"
+                fix = near(name, known) or "add it as [publishers.NAME] to your own file"
+                issues.append(Issue(rule="config", file=str(server.file), message=message, fix=fix))
     issues += _strangers_in_profiles(files, [label for file in files for label in file.servers])
     servers: dict[str, ServerConfig] = {}
     directories: list[Path] = []
@@ -110,6 +129,7 @@ def combine(
         usual=all(part.usual is not False for part in parts),
         disabled=tuple(dict.fromkeys(name for part in parts for name in part.disabled)),
         files=tuple(file.file for file in files),
+        publishers=publishers,
     )
 
 
@@ -153,6 +173,8 @@ def _together(
         call_seconds=_last([text.call_seconds for text in texts], DEFAULT_LIMITS.call_seconds),
         used=skills and all(_in_profile(label, profile) for profile in profiles),
         trusted=trusted or file is user,
+        # Each file can require a publisher: all of them must have signed.
+        require=tuple(dict.fromkeys(text.require for text in texts if text.require)),
     )
 
 
@@ -213,10 +235,27 @@ def _filled_in(
             bare_scan=server.bare_scan,
             connect_seconds=server.connect_seconds,
             call_seconds=server.call_seconds,
+            require=server.require,
         )
     except SkillwireError as error:
         issues.append(Issue(rule="config", file=file, message=f"{key}: {error}", fix="check its place"))
         return None
+
+
+def _publishers(
+    user: ConfigText | None, project: ConfigText | None, issues: list[Issue]
+) -> tuple[ConfiguredPublisher, ...]:
+    """The publishers that the user recognizes: no project adds one."""
+    if project is not None:
+        for name in project.publishers:
+            message = f"publishers.{name}: a project cannot add a publisher for its user"
+            issues.append(_issue(project, message, "leave it out here, and add it to your own file"))
+    if user is None:
+        return ()
+    return tuple(
+        ConfiguredPublisher(name=name, directory=user.file.parent, text=text)
+        for name, text in user.publishers.items()
+    )
 
 
 def _profiles(files: list[ConfigText], name: str | None, issues: list[Issue]) -> list[ProfileText]:

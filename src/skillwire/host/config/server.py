@@ -45,6 +45,9 @@ class ServerConfig:
     bare_scan: bool = False
     """Whether any `skill://` resource is taken for a skill, though its server does not say that it is one."""
 
+    require: tuple[str, ...] = ()
+    """The publishers who must have signed every skill of this server."""
+
     def __post_init__(self) -> None:
         given = [bool(self.url), bool(self.command), self.instance is not None]
         if given.count(True) != 1:

@@ -53,6 +53,19 @@ class ServerText:
     bare_scan: bool | None = None
     connect_seconds: float | None = None
     call_seconds: float | None = None
+    require: str = ""
+    """The publisher who must have signed every skill of this server."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublisherText:
+    """One `[publishers.NAME]`: whose signatures are recognized. Paths are as the file writes them."""
+
+    key: str = ""
+    root: str = ""
+    timestamp_root: str = ""
+    identity: str = ""
+    issuer: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +87,7 @@ class ConfigText:
     text: str = field(default="", repr=False, compare=False)
     servers: Mapping[str, ServerText] = field(default_factory=dict[str, ServerText])
     profiles: Mapping[str, ProfileText] = field(default_factory=dict[str, ProfileText])
+    publishers: Mapping[str, PublisherText] = field(default_factory=dict[str, PublisherText])
     directories: tuple[str, ...] = ()
     usual: bool | None = None
     disabled: tuple[str, ...] = ()
@@ -108,6 +122,7 @@ def parse_config(text: str, file: Path) -> ConfigText:
         text=text,
         servers=servers,
         profiles={name: _profile(below) for name, below in table.tables("profiles").items()},
+        publishers={name: _publisher(below) for name, below in table.tables("publishers").items()},
         directories=table.strings("directories") or (),
         usual=table.boolean("usual"),
         disabled=table.strings("disabled") or (),
@@ -130,6 +145,7 @@ def _server(table: ConfigTable) -> ServerText:
         bare_scan=table.boolean("bare_scan"),
         connect_seconds=table.seconds("connect_seconds"),
         call_seconds=table.seconds("call_seconds"),
+        require=table.string("require"),
     )
     table.finish()
     return server
@@ -169,6 +185,24 @@ def _place(table: ConfigTable) -> Place | None:
         if key in table:
             table.blame(key, "says how to reach a server, but not where it is", "add url or command")
     return None
+
+
+def _publisher(table: ConfigTable) -> PublisherText:
+    publisher = PublisherText(
+        key=table.string("key"),
+        root=table.string("root"),
+        timestamp_root=table.string("timestamp_root"),
+        identity=table.string("identity"),
+        issuer=table.string("issuer"),
+    )
+    if not (publisher.key or publisher.root or publisher.identity):
+        table.blame("", "has no key, root or identity", "add the one by which its signatures are recognized")
+    if publisher.identity and not publisher.issuer:
+        table.blame("identity", "has no issuer beside it", "add the issuer that confirms this identity")
+    if publisher.timestamp_root and not publisher.root:
+        table.blame("timestamp_root", "belongs to a publisher with a root", "add root, or leave it out")
+    table.finish()
+    return publisher
 
 
 def _profile(table: ConfigTable) -> ProfileText:

@@ -1,0 +1,106 @@
+"""`skillwire sign`, `keygen` and `verify-signature`, with a real server where one is needed."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from command_line import Ended, Run
+from skillwire.cli import main
+
+SAMPLES = Path(__file__).parents[2] / "examples/skills"
+SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
+
+
+@pytest.fixture(autouse=True)
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    directory = tmp_path / "work"
+    directory.mkdir()
+    shutil.copytree(SAMPLES, directory / "skills")
+    monkeypatch.chdir(directory)
+    return directory
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    def start(*arguments: str | Path) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["skillwire", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return Ended(ended.value.code, out, err)
+
+    return start
+
+
+def test_a_folder_is_signed_and_checked_and_a_change_is_named(run: Run, work: Path) -> None:
+    made = run("keygen", "acme.pem")
+    assert made.code == 0
+    assert "acme.pub" in made.out
+    skill = work / "skills/code-review"
+    assert run("verify-signature", skill, "--key", "acme.pub").code == 6
+    signed = run("sign", skill, "--key", "acme.pem")
+    assert signed.out.startswith("Signed code-review, 2 files: ")
+    good = run("verify-signature", skill, "--key", "acme.pub")
+    assert (good.code, good.out) == (0, f"{skill}: signed by acme over exactly these files\n")
+    (skill / "references/checklist.md").write_text("other\n")
+    bad = run("verify-signature", skill, "--key", "acme.pub")
+    assert bad.code == 6
+    assert "signed by acme, but 1 file differs\n  differs: references/checklist.md" in bad.out
+
+
+def test_a_skill_of_a_server_is_checked_by_a_publisher_of_the_configuration(run: Run, work: Path) -> None:
+    run("keygen", "acme.pem")
+    run("sign", "skills/code-review", "--key", "acme.pem")
+    (work / "config.toml").write_text('[publishers.acme]\nkey = "acme.pub"\n')
+    host = (
+        "--config",
+        "config.toml",
+        "--no-default-directories",
+        "--server",
+        f"docs={SKILLWIRE} serve skills",
+    )
+    good = run("verify-signature", "code-review", "--publisher", "acme", "--json", *host)
+    assert good.document["signature"]["state"] == "signed"
+    assert good.document["signature"]["publisher"] == "acme"
+    unsigned = run("verify-signature", "incident-report", *host)
+    assert (unsigned.code, unsigned.out) == (6, "incident-report: not signed\n")
+    unknown = run("verify-signature", "code-review", "--publisher", "nobody", *host)
+    assert unknown.code == 4
+    assert "no publisher is called nobody" in unknown.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["sign", "skills/code-review"], 2, "give --key FILE, or --keyless"),
+        (["sign", "skills/code-review", "--key", "k", "--keyless"], 2, "give --key FILE, or --keyless"),
+        (["sign", "skills/code-review", "--keyless", "--cert", "c"], 2, "--cert needs --key"),
+        (["sign", "skills/code-review", "--key", "nowhere.pem"], 4, "nowhere.pem cannot be read"),
+        (["sign", "skills", "--key", "k"], 4, "is not a skill"),
+        (["sign", "skills/code-review", "--key", "SKILL"], 3, "is not a private key in PEM"),
+        (["keygen", "x.pem", "--password-env", "NOT_SET"], 2, "NOT_SET is not set"),
+        (["verify-signature", "skills/code-review", "--key", "SKILL"], 3, "is not a public key in PEM"),
+        (["verify-signature", "skills/code-review", "--root", "SKILL"], 3, "is not a certificate in PEM"),
+    ],
+)
+def test_what_cannot_work_says_why_in_one_line(
+    run: Run, arguments: list[str], code: int, message: str
+) -> None:
+    replaced = ["skills/code-review/SKILL.md" if one == "SKILL" else one for one in arguments]
+    ended = run(*replaced)
+    assert ended.code == code, ended.err
+    assert message in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_a_key_is_never_replaced(run: Run) -> None:
+    assert run("keygen", "acme.pem").code == 0
+    again = run("keygen", "acme.pem")
+    assert again.code == 4
+    assert "is there already" in again.err
