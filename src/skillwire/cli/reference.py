@@ -20,6 +20,9 @@ EXIT_CODES: Final = {
     6: "What a server sent does not match what it listed. It is not used.",
     7: "The skill must be approved as it is now.",
     8: "There is no skill or file of that name, or the name is ambiguous; the message lists the candidates.",
+    10: "Installed skills differ from the lock file, or a source has a newer version.",
+    11: "Some skills were installed and others were not; each is named.",
+    12: "A policy, or a permission that was not granted, keeps a skill from being installed.",
     130: "Interrupted with Ctrl-C.",
     141: "The output was closed early, as `| head` does.",
 }
