@@ -150,10 +150,12 @@ def test_check_says_how_each_server_stands(run: Run) -> None:
     plant("served/refunds")
     run("servers", "add", "shop", "--", SKILLWIRE, "serve", "served")
     run("servers", "add", "dead", "--", "nosuchcommand")
-    out = run("servers", "list", "--check").out
-    assert "ready, 1 skill (D6), 2026-07-28" in out
+    checked = run("servers", "list", "--check")
+    out = checked.out
+    assert checked.code == 4
+    assert "ready, 1 skill, Skills extension (final), protocol 2026-07-28" in out
     assert "failed: the command nosuchcommand is not installed" in out
-    listed = run("servers", "list", "--check", "--json").document["servers"]
+    listed = json.loads(run("servers", "list", "--check", "--json").out)["servers"]
     assert [(server["status"], server["skill_count"]) for server in listed] == [("ready", 1), ("failed", 0)]
 
 

@@ -26,7 +26,7 @@ def show_servers(
     *,
     as_json: bool,
 ) -> None:
-    """The configured servers; with `states`, how each stands."""
+    """The configured servers; with `states`, the status of each."""
     states, counts = states or {}, counts or {}
     if as_json:
         show_json({"servers": [_json(server, states, counts) for server in settings.configured]})
@@ -45,7 +45,7 @@ def show_servers(
     widths = [max(cell_len(row[column]) for row in rows) for column in range(3)]
     for number, row in enumerate(rows):
         cells = [padded(cell, width) for cell, width in zip(row, widths, strict=False)]
-        screen.line(("  ".join([*cells, row[3]]).rstrip(), "" if number else "bold"))
+        screen.hanging("  ".join(cells), row[3], style="" if number else "bold")
     if settings.untrusted:
         screen.line()
         screen.line(HINT)
@@ -123,9 +123,9 @@ def _status(server: ConfiguredServer, states: Mapping[str, ServerState], counts:
         return ""
     if state.reason:
         return f"{state.status.value}: {printable(state.reason)}"
-    told = ", ".join(dialect.value for dialect in state.dialects)
+    told = ", ".join(dialect.meaning for dialect in state.dialects)
     skills = counted(counts.get(server.label, 0), "skill")
-    return f"{state.status.value}, {skills}{f' ({told})' if told else ''}, {state.era}"
+    return f"{state.status.value}, {skills}{f', {told}' if told else ''}, protocol {state.era}"
 
 
 def _json(
@@ -142,6 +142,7 @@ def _json(
         "trusted": server.trusted,
         "status": state.status.value if state else None,
         "reason": (state.reason or None) if state else None,
+        "protocol": (state.era or None) if state else None,
         "era": (state.era or None) if state else None,
         "dialects": [dialect.value for dialect in state.dialects] if state else None,
         "skill_count": counts.get(server.label) if state else None,

@@ -64,9 +64,9 @@ COMMANDS: Final = (
             ),
             choice(
                 "--index",
-                choices=("d2", "d3", "d4", "off"),
+                choices={"april-2026": "d2", "early-june-2026": "d3", "june-2026": "d4", "off": "off"},
                 default="d2",
-                help="Format of skill://index.json, for clients of earlier drafts.",
+                help="The draft whose format skill://index.json has, for clients of earlier drafts.",
             ),
             flag("--manifests", help="Serve skill://NAME/_manifest, for FastMCP clients.", default=True),
             flag("--prompt-xml", help="Serve the catalog at skill://prompt-xml.", default=True),
