@@ -10,8 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from skillwire.conformance.report import Finding, Report
-    from skillwire.conformance.verify import verify
+    from skillwire.conformance import Finding, Report, verify
     from skillwire.errors import (
         AmbiguousName,
         ApprovalRequired,
@@ -66,7 +65,7 @@ _HOMES = {
     "DirectorySource": "skillwire.sources.directory.source",
     "Event": "skillwire.host.events",
     "EventKind": "skillwire.host.events",
-    "Finding": "skillwire.conformance.report",
+    "Finding": "skillwire.conformance",
     "FormatError": "skillwire.errors",
     "FrontmatterMismatch": "skillwire.errors",
     "FunctionSource": "skillwire.sources.function",
@@ -77,7 +76,7 @@ _HOMES = {
     "LoadedSkill": "skillwire.host.host",
     "Policy": "skillwire.trust.approval",
     "ReadRequest": "skillwire.host.reader",
-    "Report": "skillwire.conformance.report",
+    "Report": "skillwire.conformance",
     "RequestRefused": "skillwire.errors",
     "ServerConfig": "skillwire.host.config.server",
     "Severity": "skillwire.issues",
@@ -98,7 +97,7 @@ _HOMES = {
     "VerificationError": "skillwire.errors",
     "add_skills": "skillwire.server.attach",
     "looks_like_uri": "skillwire.trust.guards",
-    "verify": "skillwire.conformance.verify",
+    "verify": "skillwire.conformance",
 }
 
 __all__ = [

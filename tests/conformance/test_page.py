@@ -11,8 +11,7 @@ import pytest
 
 import skillwire
 from conformance.defective_server import make_server
-from skillwire.conformance.report_json import as_json
-from skillwire.conformance.rules import RULES
+from skillwire.conformance import RULES, as_json
 
 PAGE = (Path(__file__).parents[2] / "docs/verify.md").read_text("utf-8")
 

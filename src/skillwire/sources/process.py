@@ -23,6 +23,7 @@ from skillwire.issues import shown
 
 _GRACE_SECONDS: Final = 2.0
 _KEPT_LINES: Final = 20
+_SHOWN_LINES: Final = 10
 _KEPT_CHARS: Final = 500
 # What a program needs to run at all. The rest of our environment may hold secrets that are not the server's.
 _INHERITED: Final = (
@@ -52,6 +53,19 @@ class ServerProcess:
         self._process = process
         self._line_bytes = line_bytes
         self._complaints: deque[str] = deque(maxlen=_KEPT_LINES)
+        self._complained = anyio.Event()
+
+    @property
+    def last_lines(self) -> tuple[str, ...]:
+        """The last lines that the server wrote to standard error, safe to print."""
+        return tuple(line for line in self._complaints if line)[-_SHOWN_LINES:]
+
+    async def exit_code(self) -> int | None:
+        """The exit code of a server that has ended, once its standard error is read; otherwise `None`."""
+        with anyio.move_on_after(_GRACE_SECONDS):
+            await self._complained.wait()
+            return await self._process.wait()
+        return None
 
     @property
     def last_words(self) -> str:
@@ -95,6 +109,7 @@ class ServerProcess:
                 self._complaints.extend(shown(line.strip(), _KEPT_CHARS) for line in lines)
                 rest = rest[-_KEPT_CHARS:]
         self._complaints.append(shown(rest.strip(), _KEPT_CHARS))
+        self._complained.set()
 
     async def stop(self) -> None:
         """Close its input, wait a little, then end it and whatever it started."""
