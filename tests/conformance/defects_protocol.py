@@ -45,6 +45,14 @@ def protocol_defects() -> Iterator[Defect]:
     yield spoilt("nan", "MCP/json-rpc", http(body=b'{"jsonrpc": "2.0", "id": NaN, "result": {}}'))
     yield spoilt("deep-json", "MCP/json-rpc", http(body=b"[" * 200 + b"]" * 200))
     yield spoilt("bottomless-json", "MCP/json-rpc", http(body=b"[" * 200_000 + b"]" * 200_000))
+    yield spoilt("byte-order-mark", "MCP/json-rpc", http(body=b'\xef\xbb\xbf{"jsonrpc": "2.0"}'))
+    yield spoilt("utf-16", "MCP/json-rpc", http(body='{"jsonrpc": "2.0"}'.encode("utf-16")))
+    yield spoilt(
+        "key-twice", "MCP/json-rpc", http(body=b'{"jsonrpc": "2.0", "id": 1, "id": 2, "result": {}}')
+    )
+    yield spoilt("error-code-true", "MCP/json-rpc", put(error={"code": True, "message": "no"}))
+    yield spoilt("batch", "MCP/json-rpc", http(body=b'[{"jsonrpc": "2.0", "id": 1, "result": {}}]'))
+    yield spoilt("too-many-values", "MCP/answer-size", http(body=b"[" + b"{}," * 1_200_000 + b"{}]"))
     yield spoilt("html-error", "MCP/http-body", http(kind="text/html", status=500, body=b"<h1>Oops</h1>"))
     yield spoilt(
         "compressed",

@@ -153,6 +153,7 @@ class _Manifest:
             return False
         if uri in self.files:
             self.violations.append(Violation("ENT-2/twice", shown_uri(asked), place))
+            return True
         digest, size = _digest(item.get("digest")), whole_number(item.get("size"))
         if digest is None:
             seen = describe_field(item, "digest")

@@ -93,8 +93,9 @@ class Prober:
             for entry in self.seen.checked
             if entry.uri is not None and entry.uri in gets and gets[entry.uri].result is not None
         ]
-        # The last one: a server that builds its index on the way would have met the first one early.
-        return good[-1] if good else None
+        # The last one of the listing: a server that builds its index on the way meets it last.
+        listed = [entry for entry in good if entry in self.seen.entries] or good
+        return listed[-1] if listed else None
 
     async def pages(self, method: str, params: JsonObject, key: str) -> Paged:
         """Follow `nextCursor` until it ends, repeats or goes on for too long (LST-1, SEC-9)."""

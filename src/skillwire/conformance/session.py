@@ -161,7 +161,7 @@ class Session:
             advice = (
                 "write logs to standard error; standard output carries messages only"
                 if stray
-                else "give a slow server longer with --timeout, or verify one revision with --revision"
+                else "give a slow server longer with --timeout, or verify one revision with --protocol"
             )
         text = f"{reason} ({advice})" if advice else reason
         lines = self.channel.error_output

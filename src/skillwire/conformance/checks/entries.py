@@ -132,6 +132,8 @@ def _resource(item: Mapping[str, object], frontmatter: JsonObject, place: str) -
     if media_type(item.get("mimeType")) != MARKDOWN:
         yield Violation("FMT-7/mime", f"{describe_field(item, 'mimeType')} in resources/list", place)
     for field in ("name", "description"):
+        if field == "name" and not isinstance(item.get("name"), str):
+            continue  # MCP/resources-list reports it.
         if item.get(field) != frontmatter.get(field):
             expected = describe(frontmatter[field]) if field in frontmatter else ""
             yield Violation(f"FMT-7/{field}", describe_field(item, field), place, expected)

@@ -118,7 +118,7 @@ def _refusals(seen: Observations) -> Iterator[Violation]:
         if answer.error is None or answer.error.code != INVALID_PARAMS:
             asked = f" {_ASKED[probe]}" if probe in _ASKED else ""
             yield Violation(rule, f"{answer.seen}{asked}", shown_uri(answer.about))
-        elif probe is Probe.GET_UNKNOWN and answer.about not in answer.error.message:
+        elif probe is Probe.GET_UNKNOWN and not answer.error.message.strip():
             yield Violation("GET-1/message", str(answer.error), shown_uri(answer.about))
 
 

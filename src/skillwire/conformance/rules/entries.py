@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from skillwire.conformance.rules.model import FORMAT, RFC3986, Clause, extension, must, should
+from skillwire.conformance.rules.model import FORMAT, RFC3986, Clause, advice, extension, must, should
 
 _ENTRY: Final = extension("An entry has uri, frontmatter and resources.", "skill-entries")
 _VERBATIM: Final = extension(
@@ -203,7 +203,7 @@ ENTRY_RULES: Final = (
         "use letters, digits and hyphens, and percent-encode the rest",
         extension("The first segment should be a valid reg-name of RFC 3986.", "resource-mapping"),
     ),
-    should(
+    advice(
         "FMT-3/scheme",
         "skills are served under skill://",
         "use the skill:// scheme",

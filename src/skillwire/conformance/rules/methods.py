@@ -199,10 +199,10 @@ METHOD_RULES: Final = (
         "check the parameters before you use them",
         _REFUSE,
     ),
-    advice(
+    should(
         "GET-1/message",
-        "the error of skills/get names the requested URI",
-        "put the URI into the message",
+        "the error of skills/get has a message that describes the cause",
+        "say what is wrong, for example that no skill is served at the URI",
         _INFORM,
     ),
     must(
