@@ -104,7 +104,7 @@ def with_host(
             directories=directories,
             usual=config.usual,
             disabled=config.disabled,
-            untrusted=config.untrusted,
+            untrusted=config.skipped,
             ask=ask,
             style=options.style or DEFAULT,
         )

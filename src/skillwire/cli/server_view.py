@@ -40,7 +40,7 @@ def show_servers(
         return
     rows = [("NAME", "WHERE", "APPROVAL", "STATUS")]
     for server in settings.configured:
-        status = _status(server, states, counts)
+        status = _status(server, states, counts, {one.label: one.reason for one in settings.unusable})
         rows.append((server.label, server.place.shown, server.policy.value, status))
     widths = [max(cell_len(row[column]) for row in rows) for column in range(3)]
     for number, row in enumerate(rows):
@@ -111,13 +111,20 @@ def _outline(place: Place) -> str:
     return ", ".join(parts)
 
 
-def _status(server: ConfiguredServer, states: Mapping[str, ServerState], counts: Mapping[str, int]) -> str:
+def _status(
+    server: ConfiguredServer,
+    states: Mapping[str, ServerState],
+    counts: Mapping[str, int],
+    unusable: Mapping[str, str],
+) -> str:
     if not server.skills:
         return "off (skills = false)"
     if not server.used:
         return "not in this profile"
     if not server.trusted:
         return "not trusted"
+    if server.label in unusable:
+        return printable(unusable[server.label])
     state = states.get(server.label)
     if state is None:
         return ""

@@ -208,7 +208,9 @@ def with_client_servers(settings: HostConfig) -> tuple[HostConfig, tuple[str, ..
         else:
             text = ConfigText(file=found.file, servers={found.label: ServerText(place=found.place)})
             try:
-                servers |= combine(text, environment=os.environ).servers
+                config = combine(text, environment=os.environ)
+                servers |= config.servers
+                notes += [f"{who}: {printable(one.reason)}" for one in config.unusable]
             except FormatError as error:
                 notes.append(f"{who}: {printable('; '.join(issue.message for issue in error.issues))}")
     return replace(settings, servers=servers, untrusted=tuple(untrusted)), tuple(notes)

@@ -202,7 +202,7 @@ class SkillHost:
             directories=config.directories,
             usual=config.usual,
             disabled=config.disabled,
-            untrusted=config.untrusted,
+            untrusted=config.skipped,
             ask=ask,
             ask_read=ask_read,
             safe_tools=safe_tools,

@@ -27,7 +27,7 @@ from skillwire.host.sdk_logs import keep_off_the_terminal
 from skillwire.host.sdk_streams import over_lines
 from skillwire.issues import shown
 from skillwire.limits import Limits
-from skillwire.sources.process import running
+from skillwire.sources.process import running, safe_directory
 from skillwire.text import redact
 from skillwire.version import VERSION
 from skillwire.wire.declaration import Declaration, declaration_in
@@ -325,7 +325,12 @@ class Connection:
             # Of a stream that stays open, each event has the limit; of any other, all of it.
             return streamable_http_client(config.url, http_client=http, max_sse_event_size=limit)
         process = await stack.enter_async_context(
-            running(config.command, env=config.env, directory=config.directory, line_bytes=limit)
+            running(
+                config.command,
+                env=config.env,
+                directory=config.directory or safe_directory(),
+                line_bytes=limit,
+            )
         )
         self._last_words = lambda: process.last_words
         return over_lines(process, self._line_lost)

@@ -13,6 +13,7 @@ import sys
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Final
 
 import anyio
@@ -136,6 +137,22 @@ class ServerProcess:
                 self._process.send_signal(number)
 
 
+def safe_directory() -> str:
+    """Where a server is started that has no directory of its own: the user's home.
+
+    Not the working directory: that may be a repository of somebody else, whose packages, modules and settings
+    the server would take up.
+    """
+    home = Path.home()
+    return str(home) if home.is_dir() else home.anchor or os.sep
+
+
+def _without_relative_path(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment with a PATH on which nothing is found that lies where the server is started."""
+    entries = [entry for entry in environment.get("PATH", "").split(os.pathsep) if Path(entry).is_absolute()]
+    return {**environment, "PATH": os.pathsep.join(entries)} if "PATH" in environment else dict(environment)
+
+
 @asynccontextmanager
 async def running(
     command: Sequence[str], *, env: Mapping[str, str], directory: str, line_bytes: int
@@ -148,7 +165,7 @@ async def running(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**environment, **env},
+            env=_without_relative_path({**environment, **env}),
             cwd=directory or None,
             start_new_session=True,
         )
