@@ -8,11 +8,12 @@ import sys
 from collections.abc import Generator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # No deadlines: how long an example takes depends on what else the machine does. `tests/fuzz` runs for longer.
-settings.register_profile("skillwire", deadline=None)
-settings.register_profile("quick", deadline=None, max_examples=20)
+_ALWAYS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("skillwire", parent=_ALWAYS)
+settings.register_profile("quick", parent=_ALWAYS, max_examples=20)
 settings.load_profile("quick" if os.environ.get("QUICK") else "skillwire")
 
 _STARTS = {"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.system"}

@@ -22,6 +22,7 @@ FLOORS: Mapping[str, int] = {
     "text": 0,
     "json_types": 0,
     "files": 0,
+    "lazy": 0,
     "skill": 1,
     "trust": 2,
     "catalog": 3,

@@ -1,1 +1,65 @@
 """Take skills in: connections, discovery, approval, loading, and the tools that a model uses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from skillwire.lazy import export
+
+if TYPE_CHECKING:
+    from skillwire.host.approvals.approver import Answer as Answer
+    from skillwire.host.approvals.approver import ApprovalCallback as ApprovalCallback
+    from skillwire.host.approvals.approver import ApprovalRequest as ApprovalRequest
+    from skillwire.host.approvals.approver import Once as Once
+    from skillwire.host.approvals.status import ApprovalStatus as ApprovalStatus
+    from skillwire.host.approvals.status import State as State
+    from skillwire.host.config.server import Era as Era
+    from skillwire.host.config.server import ServerConfig as ServerConfig
+    from skillwire.host.config.trust import UntrustedServer as UntrustedServer
+    from skillwire.host.directories import LocalDirectory as LocalDirectory
+    from skillwire.host.events import Event as Event
+    from skillwire.host.events import EventKind as EventKind
+    from skillwire.host.host import LoadedSkill as LoadedSkill
+    from skillwire.host.host import SkillHost as SkillHost
+    from skillwire.host.inventory import ServerState as ServerState
+    from skillwire.host.reader import ReadCallback as ReadCallback
+    from skillwire.host.reader import ReadRequest as ReadRequest
+    from skillwire.host.search.engine import FoundSkill as FoundSkill
+    from skillwire.host.sessions import Status as Status
+    from skillwire.host.styles.base import Actions as Actions
+    from skillwire.host.styles.base import Question as Question
+    from skillwire.host.styles.base import RenderContext as RenderContext
+    from skillwire.host.styles.base import Style as Style
+    from skillwire.host.styles.base import ToolAction as ToolAction
+    from skillwire.host.styles.base import ToolSpec as ToolSpec
+    from skillwire.host.styles.fields import SkillFields as SkillFields
+    from skillwire.host.styles.ranks import KeeperOf as KeeperOf
+    from skillwire.host.styles.ranks import Layer as Layer
+    from skillwire.host.styles.ranks import Rank as Rank
+    from skillwire.host.styles.ranks import Ranks as Ranks
+    from skillwire.host.styles.switches import Switches as Switches
+    from skillwire.host.tools import Handler as Handler
+    from skillwire.host.tools import Tool as Tool
+    from skillwire.host.tools import ToolResult as ToolResult
+
+export(
+    __name__,
+    {
+        "approvals.approver": "Answer ApprovalCallback ApprovalRequest Once",
+        "approvals.status": "ApprovalStatus State",
+        "config.server": "Era ServerConfig",
+        "config.trust": "UntrustedServer",
+        "directories": "LocalDirectory",
+        "events": "Event EventKind",
+        "host": "LoadedSkill SkillHost",
+        "inventory": "ServerState",
+        "reader": "ReadCallback ReadRequest",
+        "search.engine": "FoundSkill",
+        "sessions": "Status",
+        "styles.base": "Actions Question RenderContext Style ToolAction ToolSpec",
+        "styles.fields": "SkillFields",
+        "styles.ranks": "KeeperOf Layer Rank Ranks",
+        "styles.switches": "Switches",
+        "tools": "Handler Tool ToolResult",
+    },
+)

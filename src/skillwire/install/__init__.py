@@ -2,7 +2,7 @@
 
 from skillwire.install.agents import Agent, Places, Scope, agents, detect_agents
 from skillwire.install.apply import Outcome, apply
-from skillwire.install.lock import Lock, LockedFile, LockedSkill, Pin, format_lock, parse_lock
+from skillwire.install.lock import Extra, Lock, LockedFile, LockedSkill, Pin, format_lock, parse_lock
 from skillwire.install.plan import (
     Act,
     FileDifference,
@@ -21,6 +21,7 @@ from skillwire.install.powers import Powers
 __all__ = [
     "Act",
     "Agent",
+    "Extra",
     "FileDifference",
     "Found",
     "Link",

@@ -1,1 +1,18 @@
 """The JSON of each dialect, turned into entries and back. Pure: values in, values out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from skillwire.lazy import export
+
+if TYPE_CHECKING:
+    from skillwire.wire.v1 import entry_from_wire as entry_from_wire
+    from skillwire.wire.v1 import entry_to_wire as entry_to_wire
+
+export(
+    __name__,
+    {
+        "v1": "entry_from_wire entry_to_wire",
+    },
+)

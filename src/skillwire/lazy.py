@@ -1,0 +1,28 @@
+"""Public names that are imported when they are first used, so that a program pays only for what it needs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+
+
+def export(package: str, names: Mapping[str, str]) -> None:
+    """Make `package` export names: each module, relative to the package, with its names in one string.
+
+    The package repeats them as imports under `TYPE_CHECKING`, for type checkers; a test compares the two.
+    """
+    homes = {name: f"{package}.{module}" for module, line in names.items() for name in line.split()}
+    module = sys.modules[package]
+
+    def get(name: str) -> object:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(homes[name]), name)
+        setattr(module, name, value)
+        return value
+
+    def names_of() -> list[str]:
+        return sorted({*vars(module), *homes})
+
+    vars(module).update(__getattr__=get, __dir__=names_of, __all__=sorted(homes))
