@@ -101,7 +101,6 @@ def _host(servers: Mapping[str, ServerConfig], state: Path) -> SkillHost:
     place = Path(tempfile.mkdtemp(dir=state, prefix="host-"))
     return SkillHost(
         servers=dict(servers),
-        usual=False,
         ask=yes,
         cache_directory=place / "cache",
         approvals_file=place / "approvals.sqlite",

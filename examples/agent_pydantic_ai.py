@@ -52,7 +52,6 @@ async def main():
     with tempfile.TemporaryDirectory() as state:
         async with SkillHost(
             servers={"samples": f"{SKILLWIRE} serve {SKILLS}"},
-            usual=False,
             ask=ask_the_user,
             # Leave these two out to keep approvals and files from one run to the next.
             cache_directory=Path(state) / "cache",

@@ -49,7 +49,6 @@ async def main(folder: Path) -> None:
     step(1, "A host starts [bold]skillwire serve skills[/], an MCP server that it calls [bold]samples[/].")
     host = SkillHost(
         servers={"samples": ServerConfig(command=(command, "serve", str(skills)))},
-        usual=False,
         ask=ask,
         cache_directory=folder / "cache",
         approvals_file=folder / "approvals.sqlite",

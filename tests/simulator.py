@@ -340,7 +340,7 @@ def make_host(folder: Path, **options: Any) -> SkillHost:
     """A host that keeps its files below `folder` and looks at no directory that it is not given."""
     return SkillHost(
         **{
-            "usual": False,
+            "default_directories": False,
             "cache_directory": folder / "cache",
             "approvals_file": folder / "approvals.sqlite",
             **options,

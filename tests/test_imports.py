@@ -45,7 +45,7 @@ SPEAKS_MCP = (
     "skillwire.sources.mcp",
     "skillwire.server",
     "skillwire.host.sessions",
-    "skillwire.host.sdk_streams",
+    "skillwire.host.sdk",
     "skillwire.gateway",
 )
 

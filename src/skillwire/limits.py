@@ -57,15 +57,21 @@ class Limits:
     """SEC-9: a longer answer of a server is cut off while it arrives. A full skill file fits in base64."""
     bytes_per_server: int = 256 * MIB
     """SEC-9: so much content is taken from one server while a host is open."""
+    unasked_messages: int = 2_000
+    """SEC-9: a server that sends more requests and notifications at once that nobody asked for is cut off."""
+    unasked_messages_per_second: float = 50
+    """SEC-9: so many a second are allowed for as long as a server is connected."""
+    listing_seconds: float = 120
+    """A host that opens waits no longer for one listing, however steadily its pages arrive."""
     connect_seconds: float = 10
     """A server that has not said who it is by then is given up, for now."""
     call_seconds: float = 30
     """SEC-9: a request that has no answer by then has failed."""
-    verified_skills: int = 200
-    """`skillwire verify` reads the files of so many skills of a server; it lists all of them."""
-    verified_directories: int = 5_000
-    """`skillwire verify` walks so many directories of a server."""
-    verify_seconds: float = 1800
+    judged_skills: int = 200
+    """The judge reads the files of so many skills of a server; it lists all of them."""
+    judged_directories: int = 5_000
+    """The judge walks so many directories of a server."""
+    judge_seconds: float = 1800
     """A server that has not been verified by then is given up: one that answers slowly can take for ever."""
     min_ttl_seconds: float = 5
     """A listing is kept at least so long, whatever its server says."""

@@ -11,6 +11,7 @@ import pytest
 from simulator import Simulator, agree, opened
 from skillwire.errors import LimitExceeded, SourceError
 from skillwire.limits import Limits
+from skillwire.trust.origin import Origin
 
 pytestmark = pytest.mark.anyio
 
@@ -47,8 +48,10 @@ async def test_a_listing_that_loops_is_noticed_at_once(tmp_path: Path) -> None:
     evil.skill("round-and-round")
     evil.looping_pages()
     async with opened(tmp_path, evil=evil, shop=honest()) as host:
-        assert [skill.handle for skill in host.skills()] == ["refunds"]
-        assert "goes in circles" in failures(host)[0]
+        # What came before the loop is there, and the loop is a failure that stays in sight.
+        assert [skill.handle for skill in host.skills()] == ["round-and-round", "refunds"]
+        assert "the listing stopped after 1 skills" in failures(host)[0]
+        assert "goes in circles" in host.failures()[0].message
     assert len(evil.asked("skills/list")) == 2
 
 
@@ -87,7 +90,8 @@ async def test_a_flood_of_bad_entries_does_not_push_other_events_out_of_the_log(
     async with opened(tmp_path, evil=evil, shop=honest()) as host:
         remarks = [event.message for event in host.events_so_far() if event.kind == "remark"]
         assert 0 < len(remarks) < 50
-        assert "more that cannot be used" in remarks[-1]
+        assert "more problems" in remarks[-1]
+        assert len(host.left_out()) >= 5000
 
 
 @pytest.mark.requirement("SEC-9")
@@ -211,5 +215,5 @@ async def test_an_answer_that_is_no_listing_is_reported_and_nothing_more(tmp_pat
     evil.answer("skills/list", answer)
     async with opened(tmp_path, evil=evil, shop=honest(), config={"call_seconds": 2}) as host:
         assert [skill.handle for skill in host.skills()] == ["refunds"]
-        told = [event for event in host.events_so_far() if event.origin == "evil"]
+        told = [event for event in host.events_so_far() if event.origin == Origin.mcp("evil")]
         assert told

@@ -230,7 +230,7 @@ async def test_reading_a_skills_uri_as_a_resource_takes_the_way_of_loading(tmp_p
         with pytest.raises(SkillNotFound, match="load that first"):
             await host.read_resource("shop", skill.file_uri("a.md"))
         assert sim.read_uris() == []
-        await host.approve(await host.find("refunds"))
+        await host.admin.approve(await host.find("refunds"))
         text = await host.read_resource("shop", skill.uri)
         assert text.startswith("Skill refunds, from the MCP server shop.")
         assert [held.entry.uri for held in host.held()] == [skill.uri]

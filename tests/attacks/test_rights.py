@@ -91,7 +91,7 @@ async def test_permission_grants_in_frontmatter_are_ignored_until_the_user_grant
     async with opened(tmp_path, evil=sim, host_options={"ask": answer}) as host:
         await host.load("refunds")
         assert host.granted_tools() == frozenset()
-        await host.revoke("refunds")
+        await host.admin.revoke("refunds")
         answers.append(Grants(allowed_tools=True))
         loaded = await host.load("refunds")
         assert loaded.grants == Grants(allowed_tools=True)
@@ -135,7 +135,7 @@ async def test_a_nested_skill_does_not_ride_in_with_the_one_around_it(tmp_path: 
     sim.skill("outer", files={"inner/SKILL.md": nested.files["SKILL.md"]})
     async with opened(tmp_path, evil=sim, config={"approval": policy}) as host:
         if policy is Policy.PROMPT:
-            await host.approve(await host.find("outer"))
+            await host.admin.approve(await host.find("outer"))
         await host.load("outer")
         with pytest.raises(ApprovalRequired) as caught:
             await host.load("inner")
@@ -143,7 +143,7 @@ async def test_a_nested_skill_does_not_ride_in_with_the_one_around_it(tmp_path: 
         # As a supporting file it is plain text: nothing is held for it.
         assert "Nested orders." in await host.read("outer", "inner/SKILL.md")
         assert [held.entry.uri for held in host.held()] == ["skill://outer/SKILL.md"]
-        await host.approve(await host.find("inner"))
+        await host.admin.approve(await host.find("inner"))
         await host.load("inner")
 
 
@@ -170,7 +170,7 @@ async def test_an_approval_is_not_replayed_on_another_server(tmp_path: Path) -> 
     shop.skill("refunds")
     evil.skill("refunds")
     async with opened(tmp_path, shop=shop, evil=evil) as host:
-        await host.approve(await host.find("shop/refunds"))
+        await host.admin.approve(await host.find("shop/refunds"))
         await host.load("shop/refunds")
         with pytest.raises(ApprovalRequired):
             await host.load("evil/refunds")
@@ -183,7 +183,7 @@ async def test_an_approval_is_not_replayed_on_another_uri(tmp_path: Path) -> Non
     sim.skill("refunds", path="a/refunds")
     sim.skill("refunds", path="b/refunds")
     async with opened(tmp_path, shop=sim) as host:
-        await host.approve(await host.find("skill://a/refunds/SKILL.md"))
+        await host.admin.approve(await host.find("skill://a/refunds/SKILL.md"))
         await host.load("skill://a/refunds/SKILL.md")
         with pytest.raises(ApprovalRequired):
             await host.load("skill://b/refunds/SKILL.md")
@@ -194,10 +194,10 @@ async def test_an_approval_of_an_older_set_does_not_come_back_with_that_set(tmp_
     sim = Simulator()
     skill = sim.skill("refunds", files={"a.md": b"first"})
     async with opened(tmp_path, shop=sim) as host:
-        await host.approve(await host.find("refunds"))
+        await host.admin.approve(await host.find("refunds"))
         skill.change_file("a.md", b"second")
         await host.refresh()
-        await host.approve(await host.find("refunds"))
+        await host.admin.approve(await host.find("refunds"))
         # An old version with a known hole is served again.
         skill.change_file("a.md", b"first")
         await host.refresh()
@@ -278,7 +278,7 @@ async def test_an_answer_that_is_no_clear_yes_loads_nothing(tmp_path: Path, answ
         with pytest.raises(ApprovalRequired) as caught:
             await host.load("refunds")
         assert caught.value.reason == "denied"
-        assert host.approvals.all() == []
+        assert host.admin.approvals.all() == []
     assert sim.read_uris() == []
 
 
@@ -288,4 +288,4 @@ async def test_cached_text_of_a_server_never_passes_as_a_local_skill(tmp_path: P
     sim.skill("refunds")
     async with opened(tmp_path, evil=sim, host_options=ASKING) as host:
         await host.load("refunds")
-        assert [path.name for path in host.cache.directory.rglob("*") if path.name == "SKILL.md"] == []
+        assert [path.name for path in host.admin.cache.directory.rglob("*") if path.name == "SKILL.md"] == []

@@ -20,6 +20,7 @@ from skillwire.host.config.server import ServerConfig
 from skillwire.host.host import SkillHost
 from skillwire.host.sessions import Status
 from skillwire.limits import Limits
+from skillwire.trust.origin import Origin
 from wild_http import Call, wild_http
 
 pytestmark = pytest.mark.anyio
@@ -47,7 +48,7 @@ def state(host: SkillHost, label: str = "evil") -> tuple[Status, str]:
 
 
 def told(host: SkillHost) -> str:
-    return " | ".join(event.message for event in host.events_so_far() if event.origin == "evil")
+    return " | ".join(event.message for event in host.events_so_far() if event.origin == Origin.mcp("evil"))
 
 
 @pytest.mark.process

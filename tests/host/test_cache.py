@@ -136,7 +136,7 @@ async def test_what_was_revoked_is_not_used_while_the_server_is_away(tmp_path: P
     sim.skill("refunds")
     async with opened(tmp_path, shop=sim, host_options={"ask": agree}) as host:
         await host.load("refunds")
-        await host.revoke("refunds")
+        await host.admin.revoke("refunds")
     async with opened(tmp_path, shop="skillwire-no-such-command") as host:
         assert host.skills() == ()
 
@@ -163,7 +163,7 @@ async def test_a_file_that_came_from_the_cache_is_not_written_again(tmp_path: Pa
             await host.load("refunds")
             await host.read("refunds", "a.md")
             host.release("refunds")
-            return [file.path.stat().st_ino for file in host.cache.files()]
+            return [file.path.stat().st_ino for file in host.admin.cache.files()]
 
         first = await use()
         assert len(first) == 2

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from skillwire.errors import SourceError
@@ -43,11 +41,8 @@ def test_the_repr_of_a_server_has_no_token_header_or_variable() -> None:
     ("given", "config"),
     [
         ("https://a.example/mcp", ServerConfig(url="https://a.example/mcp")),
-        ("npx -y 'a b'", ServerConfig(command=("npx", "-y", "a b"), directory=str(Path.cwd()))),
-        (
-            "serve --at http://x",
-            ServerConfig(command=("serve", "--at", "http://x"), directory=str(Path.cwd())),
-        ),
+        ("npx -y 'a b'", ServerConfig(command=("npx", "-y", "a b"))),
+        ("serve --at http://x", ServerConfig(command=("serve", "--at", "http://x"))),
         (ServerConfig(command=("a",)), ServerConfig(command=("a",))),
     ],
 )

@@ -85,10 +85,7 @@ def test_an_empty_file_says_nothing() -> None:
     ("text", "mistake"),
     [
         ("diretories = []", "diretories is not known here (did you mean directories?)"),
-        (
-            "zzz = 1",
-            "zzz is not known here (known are directories, disabled, profiles, ",
-        ),
+        ("zzz = 1", "zzz is not known here (known are directories, disabled, profiles, servers, usual)"),
         (
             '[servers.a]\ncommand = "x"\naproval = "never"',
             "servers.a.aproval is not known here (did you mean",

@@ -13,10 +13,14 @@ import wild_stdio
 from simulator import Simulator, agree, make_host, opened
 from skillwire.errors import RequestRefused, SourceError
 from skillwire.host.config.server import ServerConfig
-from skillwire.host.sessions import Connection, Status
+from skillwire.host.sessions import Connection
+from skillwire.host.state import Status
 from skillwire.limits import DEFAULT_LIMITS
+from skillwire.trust.origin import Origin
 
 pytestmark = pytest.mark.anyio
+
+SHOP = Origin.mcp("shop")
 
 
 class Pauses:
@@ -47,7 +51,7 @@ def crashing(*arguments: str) -> ServerConfig:
 async def test_a_server_that_is_down_is_tried_again_with_growing_pauses() -> None:
     pauses = Pauses(9)
     config = ServerConfig(url="http://127.0.0.1:9/mcp")
-    connection = Connection("shop", config, limits=DEFAULT_LIMITS, on_change=ignore, sleep=pauses)
+    connection = Connection(SHOP, config, limits=DEFAULT_LIMITS, on_change=ignore, sleep=pauses)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(connection.run)
         await pauses.enough.wait()
@@ -60,11 +64,11 @@ async def test_a_server_that_is_down_is_tried_again_with_growing_pauses() -> Non
 @pytest.mark.process
 async def test_a_server_that_dies_right_after_each_start_is_tried_less_and_less_often() -> None:
     pauses = Pauses(3)
-    connection = Connection("shop", crashing(), limits=DEFAULT_LIMITS, on_change=ignore, sleep=pauses)
+    connection = Connection(SHOP, crashing(), limits=DEFAULT_LIMITS, on_change=ignore, sleep=pauses)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(connection.run)
         await pauses.enough.wait()
-        assert connection.reason == "it went away (no licence)"
+        assert connection.reason == "it exited; last output: no licence"
         tasks.cancel_scope.cancel()
     assert pauses.taken == [1, 2, 4]
 
@@ -72,7 +76,7 @@ async def test_a_server_that_dies_right_after_each_start_is_tried_less_and_less_
 @pytest.mark.process
 async def test_requests_to_a_server_that_is_not_there_say_why() -> None:
     pauses = Pauses(1)
-    connection = Connection("shop", crashing(), limits=DEFAULT_LIMITS, on_change=ignore, sleep=pauses)
+    connection = Connection(SHOP, crashing(), limits=DEFAULT_LIMITS, on_change=ignore, sleep=pauses)
     with pytest.raises(SourceError, match="shop is not connected: it has not answered yet"):
         await connection.request("skills/list", {})
     async with anyio.create_task_group() as tasks:
@@ -95,7 +99,7 @@ async def test_an_error_of_the_servers_own_does_not_end_the_connection() -> None
         ready.set()
 
     config = ServerConfig(instance=sim.server, era="legacy")
-    connection = Connection("shop", config, limits=DEFAULT_LIMITS, on_change=note)
+    connection = Connection(SHOP, config, limits=DEFAULT_LIMITS, on_change=note)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(connection.run)
         await ready.wait()
@@ -142,11 +146,11 @@ async def test_a_secret_among_the_arguments_is_not_repeated(arguments: tuple[str
     script = "import sys; sys.exit('I do not like ' + sys.argv[-1].rpartition('=')[2])"
     pauses = Pauses(1)
     config = ServerConfig(command=(sys.executable, "-S", "-c", script, *arguments))
-    connection = Connection("shop", config, limits=DEFAULT_LIMITS, on_change=ignore, sleep=pauses)
+    connection = Connection(SHOP, config, limits=DEFAULT_LIMITS, on_change=ignore, sleep=pauses)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(connection.run)
         await pauses.enough.wait()
-        assert connection.reason == "it went away (I do not like ***)"
+        assert connection.reason == "it exited; last output: I do not like ***"
         tasks.cancel_scope.cancel()
 
 
@@ -170,7 +174,7 @@ async def test_certificates_that_the_environment_names_count_for_every_later_con
     async def reason() -> str:
         pauses = Pauses(1)
         config = ServerConfig(url="https://127.0.0.1:9/mcp")
-        connection = Connection("shop", config, limits=DEFAULT_LIMITS, on_change=ignore, sleep=pauses)
+        connection = Connection(SHOP, config, limits=DEFAULT_LIMITS, on_change=ignore, sleep=pauses)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(connection.run)
             await pauses.enough.wait()

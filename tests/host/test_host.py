@@ -35,12 +35,12 @@ def shop_with_refunds() -> Simulator:
 
 
 @pytest.mark.requirement("VER-5")
-async def test_nothing_is_fetched_on_connection_listing_or_approval(tmp_path: Path) -> None:
+async def test_nothing_is_fetched_on_connection_or_listing(tmp_path: Path) -> None:
     sim = shop_with_refunds()
-    async with opened(tmp_path, shop=sim) as host:
+    async with opened(tmp_path, shop=sim, host_options=ASKING) as host:
         host.skills()
         host.catalog()
-        await host.approve(await host.find("refunds"))
+        await host.find("refunds")
         await host.refresh()
         assert sim.read_uris() == []
         await host.load("refunds")
@@ -98,9 +98,9 @@ async def test_a_catalogue_is_written_anew_for_each_change_and_each_other_questi
         assert host.catalog(budget=len(first) - 1) != first
         assert "search_skills" in {tool.name for tool in host.tools()}
         assert host.catalog() == first
-        host.set_enabled("refunds", False)
+        host.admin.set_enabled("refunds", False)
         assert host.catalog() == ""
-        host.set_enabled("refunds", True)
+        host.admin.set_enabled("refunds", True)
         sim.skill("orders")
         await host.refresh("shop")
         assert "orders" in host.catalog()
@@ -114,7 +114,7 @@ async def test_a_local_skill_needs_no_approval_and_says_where_it_is_from(tmp_pat
         assert "local directory mine" in loaded.text
         assert "Mine." in await host.read("notes", "a.md")
         assert host.may_execute("bash").allowed
-        assert list(host.cache.files()) == []
+        assert list(host.admin.cache.files()) == []
 
 
 @pytest.mark.requirement("FMT-10", "FMT-9")
@@ -155,11 +155,11 @@ async def test_a_directory_is_listed_from_the_entry(tmp_path: Path) -> None:
 async def test_a_preview_shows_verified_content_and_is_no_load(tmp_path: Path) -> None:
     sim = shop_with_refunds()
     async with opened(tmp_path, shop=sim) as host:
-        assert "with care" in ((await host.preview("refunds")).text or "")
-        assert (await host.preview("refunds", "references/a.md")).data == b"Text of a."
+        assert "with care" in ((await host.admin.preview("refunds")).text or "")
+        assert (await host.admin.preview("refunds", "references/a.md")).data == b"Text of a."
         assert host.held() == ()
-        assert list(host.cache.files()) == []
-        assert host.approvals.all() == []
+        assert list(host.admin.cache.files()) == []
+        assert host.admin.approvals.all() == []
         with pytest.raises(ApprovalRequired):
             await host.load("refunds")
 
@@ -236,7 +236,7 @@ async def test_releasing_what_is_not_held_says_so(tmp_path: Path) -> None:
 async def test_a_skill_that_is_switched_off_is_neither_shown_nor_loaded_nor_held(tmp_path: Path) -> None:
     async with opened(tmp_path, shop=shop_with_refunds(), host_options=ASKING) as host:
         await host.load("refunds")
-        host.set_enabled("refunds", False)
+        host.admin.set_enabled("refunds", False)
         assert host.held() == ()
         assert host.catalog() == ""
         for name in ("refunds", "skill://refunds/SKILL.md"):
@@ -245,16 +245,16 @@ async def test_a_skill_that_is_switched_off_is_neither_shown_nor_loaded_nor_held
         with pytest.raises(SkillNotFound, match="switched off"):
             await host.read_resource("shop", "skill://refunds/SKILL.md")
         assert [skill.enabled for skill in host.skills(disabled=True)] == [False]
-        host.set_enabled("skill://refunds/SKILL.md", True)
+        host.admin.set_enabled("skill://refunds/SKILL.md", True)
         await host.load("refunds")
         with pytest.raises(SkillNotFound):
-            host.set_enabled("nobody", False)
+            host.admin.set_enabled("nobody", False)
 
 
 async def test_a_uri_that_is_switched_off_is_off_on_every_server(tmp_path: Path) -> None:
     shop, bank = shop_with_refunds(), shop_with_refunds()
     async with opened(tmp_path, shop=shop, bank=bank) as host:
-        host.set_enabled("skill://refunds/SKILL.md", False)
+        host.admin.set_enabled("skill://refunds/SKILL.md", False)
         assert host.skills() == ()
 
 
@@ -324,10 +324,10 @@ async def test_forgetting_a_server_removes_its_files_its_approvals_and_what_is_h
     async with opened(tmp_path, shop=shop_with_refunds(), host_options=ASKING) as host:
         await host.load("refunds")
         await host.read("refunds", "references/a.md")
-        assert await host.forget_server("shop") == (2, 1)
+        assert await host.admin.forget_server("shop") == (2, 1)
         assert host.held() == ()
-        assert list(host.cache.files()) == []
-        assert host.approvals.all() == []
+        assert list(host.admin.cache.files()) == []
+        assert host.admin.approvals.all() == []
 
 
 async def test_events_tell_what_happened_from_the_start_until_the_host_is_closed(tmp_path: Path) -> None:
@@ -340,7 +340,7 @@ async def test_events_tell_what_happened_from_the_start_until_the_host_is_closed
 
     async with anyio.create_task_group() as tasks, opened(tmp_path, shop=sim) as host:
         tasks.start_soon(listen, host)
-        await host.approve(await host.find("refunds"))
+        await host.admin.approve(await host.find("refunds"))
         sim.skill("refunds").change_body("New.\n")
         sim.skill("other")
         await host.refresh()
@@ -389,7 +389,7 @@ def test_a_host_can_tell_a_uri_from_a_path() -> None:
 
 async def test_grants_of_a_loaded_skill_are_said(tmp_path: Path) -> None:
     async with opened(tmp_path, shop=shop_with_refunds()) as host:
-        await host.approve(await host.find("refunds"), grants=Grants(execute_code=True))
+        await host.admin.approve(await host.find("refunds"), grants=Grants(execute_code=True))
         assert (await host.load("refunds")).grants == Grants(execute_code=True)
         assert host.may_execute("bash", {"command": "ls"}).allowed
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from skillwire.host.mentions import mentioned_skills
 from skillwire.limits import DEFAULT_LIMITS, Limits
+from skillwire.sources.mcp import mentioned_skills
 
 
 @pytest.mark.requirement("LST-3")

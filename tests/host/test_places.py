@@ -41,10 +41,10 @@ async def test_the_usual_places_are_walked_unless_they_are_not_wanted(
     write_skill(tmp_path / "home/.claude/skills/letters")
     monkeypatch.chdir(tmp_path / "project")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    async with make_host(tmp_path / "state", usual=True) as host:
+    async with make_host(tmp_path / "state", default_directories=True) as host:
         found = {(skill.origin.label, skill.handle) for skill in host.skills()}
         assert found == {("project", "notes"), ("user-claude", "letters")}
-    async with make_host(tmp_path / "state", usual=False) as host:
+    async with make_host(tmp_path / "state", default_directories=False) as host:
         assert host.skills() == ()
 
 

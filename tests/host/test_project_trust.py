@@ -13,6 +13,7 @@ from skillwire.host.directories import state_places
 from skillwire.host.events import EventKind
 from skillwire.host.host import SkillHost
 from skillwire.skill.digests import digest_of
+from skillwire.trust.origin import Origin
 
 FILE = Path("skillwire.toml")
 TEXT = '[servers.evil]\ncommand = "touch"\nargs = ["started"]\nconnect_seconds = 5\n'
@@ -40,13 +41,13 @@ async def test_a_server_that_is_not_trusted_is_a_failure_with_a_remedy_and_costs
     skill = work / ".agents/skills/notes/SKILL.md"
     skill.parent.mkdir(parents=True)
     skill.write_text("---\nname: notes\ndescription: Takes notes.\n---\nDo it.\n", "utf-8")
-    async with SkillHost.from_config() as host:
+    async with SkillHost.from_config(default_directories=True) as host:
         assert [skill.handle for skill in host.skills()] == ["notes"]
         assert host.servers() == ()
         [event] = [event for event in host.events_so_far() if event.kind is EventKind.FAILURE]
-        assert event.origin == "evil"
+        assert event.origin == Origin.mcp("evil")
         assert event.message.startswith("MCP server evil is not trusted")
-        assert "skillwire trust" in event.message
+        assert "skillwire servers trust" in event.message
     assert not (work / "started").exists()
 
 

@@ -91,7 +91,7 @@ async def test_a_load_that_is_cancelled_leaves_nothing_half_done(tmp_path: Path)
             await gate.reached.wait()
             tasks.cancel_scope.cancel()
         assert host.held() == ()
-        assert list(host.cache.files()) == []
+        assert list(host.admin.cache.files()) == []
         sim.behave("resources/read")
         assert "with care" in (await host.load("refunds")).text
 
@@ -132,8 +132,8 @@ async def test_a_yes_that_is_taken_back_during_a_load_ends_it(tmp_path: Path) ->
     sim = shop()
     errors: list[ApprovalRequired] = []
     async with opened(tmp_path, shop=sim) as host:
-        await host.approve(await host.find("refunds"))
-        await host.cache.forget_server(Origin.mcp("shop"))
+        await host.admin.approve(await host.find("refunds"))
+        await host.admin.cache.forget_server(Origin.mcp("shop"))
         gate = Gate(sim, "resources/read")
 
         async def load() -> None:
@@ -145,7 +145,7 @@ async def test_a_yes_that_is_taken_back_during_a_load_ends_it(tmp_path: Path) ->
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(load)
             await gate.reached.wait()
-            await host.revoke("refunds")
+            await host.admin.revoke("refunds")
             gate.open.set()
         assert [error.reason for error in errors] == ["new"]
         assert host.held() == ()

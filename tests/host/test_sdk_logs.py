@@ -8,13 +8,13 @@ import sys
 
 import pytest
 
-from skillwire.host.sdk_logs import keep_off_the_terminal
+from skillwire.host.sdk import filter_sdk_logs
 
 SCRIPT = """
 import logging
-from skillwire.host.sdk_logs import keep_off_the_terminal
+from skillwire.host.sdk import filter_sdk_logs
 if {quiet}:
-    keep_off_the_terminal()
+    filter_sdk_logs()
 try:
     raise ValueError("\\x1b[2J from the server")
 except ValueError:
@@ -34,9 +34,17 @@ def test_a_program_without_logging_shows_nothing_of_a_servers_words(quiet: bool)
 
 
 @pytest.mark.requirement("SEC-11")
-def test_a_program_with_logging_gets_one_clean_line(caplog: pytest.LogCaptureFixture) -> None:
-    keep_off_the_terminal()
-    keep_off_the_terminal()
+def test_a_program_that_logs_warnings_sees_none_of_the_sdks(caplog: pytest.LogCaptureFixture) -> None:
+    filter_sdk_logs()
+    logging.getLogger("mcp.client.streamable_http").warning("Unexpected content type: text/html")
+    assert caplog.records == []
+
+
+@pytest.mark.requirement("SEC-11")
+def test_a_program_that_debugs_gets_one_clean_line(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "skillwire.sdk")
+    filter_sdk_logs()
+    filter_sdk_logs()
     logger = logging.getLogger("mcp.client.streamable_http")
     logger.error("got %s", "\x1b[2Ja\nb" + "x" * 1000)
     (record,) = caplog.records

@@ -44,7 +44,7 @@ async def opened(
     async with SkillHost(
         servers=servers or {},
         directories=[tmp_path / "mine"] if local else [],
-        usual=False,
+        default_directories=False,
         ask=yes,
         cache_directory=tmp_path / "cache",
         approvals_file=tmp_path / "approvals.sqlite",
@@ -94,10 +94,10 @@ async def test_what_is_switched_off_is_not_found_and_takes_no_place(tmp_path: Pa
         put(tmp_path / "mine" / name, "Refunds.")
     async with opened(tmp_path, disabled=["alpha"]) as host:
         assert await handles(host, "refunds", limit=2) == ["beta", "gamma"]
-        host.set_enabled("beta", False)
+        host.admin.set_enabled("beta", False)
         assert await handles(host, "refunds") == ["gamma"]
-        host.set_enabled("beta", True)
-        host.set_enabled("alpha", True)
+        host.admin.set_enabled("beta", True)
+        host.admin.set_enabled("alpha", True)
         assert await handles(host, "refunds") == ["alpha", "beta", "gamma"]
 
 
@@ -179,7 +179,7 @@ async def test_the_text_of_a_servers_skill_is_searched_once_it_is_cached(
     async with opened(tmp_path, servers=servers) as host:
         assert await handles(host, "kubectl") == ["deploy"]
         assert len(reads) == 1
-        await host.forget_server("shop")
+        await host.admin.forget_server("shop")
         assert await handles(host, "kubectl") == []
         assert await handles(host, "ships") == ["deploy"]
 
@@ -190,7 +190,7 @@ async def test_cached_bytes_that_are_not_the_entrys_are_not_searched_and_stay(tm
     servers = {"shop": served(tmp_path / "shop")}
     async with opened(tmp_path, servers=servers) as host:
         await host.load("deploy")
-        [cached] = host.cache.files()
+        [cached] = host.admin.cache.files()
     cached.path.write_bytes(cached.path.read_bytes().replace(b"kubectl", b"kubefoo"))
     async with opened(tmp_path, servers=servers) as host:
         assert await handles(host, "kubectl") == await handles(host, "kubefoo") == []

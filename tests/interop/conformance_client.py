@@ -22,7 +22,6 @@ async def use_skills(era: str, style: str, folder: Path, url: str) -> None:
     server = ServerConfig(url=url, era=era)  # type: ignore[arg-type]
     host = SkillHost(
         servers={"mock": server},
-        usual=False,
         ask=agree,
         style=style,
         cache_directory=folder / "cache",
@@ -33,7 +32,7 @@ async def use_skills(era: str, style: str, folder: Path, url: str) -> None:
         print("listed", *(skill.entry.name for skill in host.skills()))
         if os.environ["MCP_CONFORMANCE_SCENARIO"].endswith("no-prefetch"):
             for skill in host.skills():
-                await host.approve(await host.find(skill.handle))
+                await host.admin.approve(await host.find(skill.handle))
             host.catalog()
             host.tools()
             return

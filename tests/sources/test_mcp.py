@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from typing import Any
 
 import anyio
@@ -36,7 +36,16 @@ class TablePeer:
         self.answers = answers
         self.declaration = declaration
         self.serves_resources = False
+        self.instructions = ""
+        self.told: list[Collection[str | None]] = []
         self.requests: list[tuple[str, dict[str, object]]] = []
+
+    async def settled(self) -> None:
+        pass
+
+    async def changes(self) -> AsyncGenerator[Collection[str | None]]:
+        for batch in self.told:
+            yield batch
 
     async def request(self, method: str, params: Mapping[str, object]) -> object:
         self.requests.append((method, dict(params)))

@@ -39,8 +39,8 @@ async def test_c2_a_read_has_ten_seconds_and_no_more_than_the_user_said(tmp_path
     assert (STYLE.seconds(30), STYLE.seconds(3)) == (10, 3)
     sim = Simulator()
     async with opened(tmp_path, host_options=CODEX, demo=sim) as host:
-        (connection,) = host._discovery._connections.values()  # pyright: ignore[reportPrivateUsage]
-        assert connection.config.call_seconds == 10
+        (server,) = host._inventory._servers.values()  # pyright: ignore[reportPrivateUsage]
+        assert server.config.call_seconds == 10
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ async def test_c3_where_a_dialect_has_no_metadata_the_file_is_peeked_at(tmp_path
     async with opened(tmp_path, host_options=CODEX, demo=sim) as host:
         assert "refunds: In the file. (uri:" in host.catalog()
         assert host.held() == ()
-        assert [*host.cache.files()] == []
+        assert [*host.admin.cache.files()] == []
 
 
 def test_c3_a_short_description_is_shown_in_the_list() -> None:
@@ -187,7 +187,7 @@ async def test_c6_the_call_loads_the_skill_with_approval_and_verification(tmp_pa
         call = {"server": "demo", "uri": "skill://refunds/SKILL.md"}
         assert (await read.handler(call)).is_error
         assert sim.read_uris() == []
-        await host.approve(await host.find("refunds"))
+        await host.admin.approve(await host.find("refunds"))
         assert "<untrusted_skill_" in (await read.handler(call)).text
         assert "More." in (await read.handler({"server": "demo", "uri": "skill://refunds/a.md"})).text
         assert (await read.handler({"server": "demo", "uri": "file:///etc/passwd"})).is_error

@@ -98,7 +98,7 @@ async def test_g3_a_gate_that_closes_empties_the_slot_at_once(tmp_path: Path, ga
     sim.skill("refunds", files={"a.md": b"x"})
     async with opened(tmp_path, host_options=GEMINI, demo=sim) as host:
         await host.load("refunds")
-        await host.set_switches(gates)
+        await host.admin.set_switches(gates)
         assert host.skills() == ()
         with pytest.raises(SkillNotFound):
             await host.load("refunds")
@@ -112,7 +112,7 @@ async def test_g3_a_gate_that_closes_empties_the_slot_at_once(tmp_path: Path, ga
                 await host.read_resource("demo", uri)
         await host.refresh()
         assert host.skills() == ()
-        await host.set_switches(Switches())
+        await host.admin.set_switches(Switches())
         assert [skill.handle for skill in host.skills()] == ["refunds"]
 
 
@@ -121,7 +121,7 @@ async def test_g3_a_load_that_is_under_way_ends_when_a_gate_closes(tmp_path: Pat
     sim.skill("refunds")
 
     async def close_and_agree(request: object) -> bool:
-        await host.set_switches(Switches(admin=False))
+        await host.admin.set_switches(Switches(admin=False))
         return True
 
     async with opened(tmp_path, host_options={"style": "gemini", "ask": close_and_agree}, demo=sim) as host:
@@ -136,7 +136,7 @@ async def test_g3_a_server_that_goes_away_leaves_an_empty_slot(tmp_path: Path) -
     sim = Simulator()
     sim.skill("refunds")
     async with opened(tmp_path, host_options=GEMINI, demo=sim) as host:
-        await host.approve(await host.find("refunds"))
+        await host.admin.approve(await host.find("refunds"))
     gone = ServerConfig(command=("no-such-command",), connect_seconds=1)
     async with opened(tmp_path, host_options=GEMINI, demo=gone) as host:
         assert host.skills() == ()

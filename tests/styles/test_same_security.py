@@ -19,6 +19,7 @@ from skillwire.errors import (
 )
 from skillwire.host.styles.base import Style
 from skillwire.trust.approval import Policy
+from skillwire.trust.origin import Origin
 from style_gallery import HOSTILE_BODY, HOSTILE_DESCRIPTION, every_style
 from trees import write_skill
 
@@ -172,4 +173,5 @@ async def test_a_listing_without_end_costs_the_others_nothing(
     good.skill("refunds")
     attack(evil)
     async with opened(tmp_path, host_options=options(style), evil=evil, good=good) as host:
-        assert {skill.origin.label for skill in host.skills()} == {"good"}
+        assert "good" in {skill.origin.label for skill in host.skills()}
+        assert [failure.origin for failure in host.failures()] == [Origin.mcp("evil")]

@@ -68,8 +68,8 @@ async def test_w1_resources_with_the_scheme_are_listed_and_peeked_at(tmp_path: P
         assert "Moves a database. Use when: Before a release." in host.catalog()
         # A peek is no load: nothing is held, cached or approved.
         assert host.held() == ()
-        assert [*host.cache.files()] == []
-        assert [*host.approvals.all(Origin.mcp("demo"))] == []
+        assert [*host.admin.cache.files()] == []
+        assert [*host.admin.approvals.all(Origin.mcp("demo"))] == []
     assert sim.read_uris() == ["skill://index.json", "skill://db/migrate"]
 
 
@@ -252,4 +252,4 @@ def test_w8_a_profile_decides_which_servers_are_connected(tmp_path: Path) -> Non
     )
     assert set(load_config(file=file, profile="work").servers) == {"b"}
     host = SkillHost.from_config(file=file, profile="work", style="wayland")
-    assert [*host._discovery._configs] == [Origin.mcp("b")]  # pyright: ignore[reportPrivateUsage]
+    assert [*host._inventory._configs] == [Origin.mcp("b")]  # pyright: ignore[reportPrivateUsage]

@@ -19,6 +19,7 @@ from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.entries import DYNAMIC, NO_SIZE
 from skillwire.skill.uris import path_below, skill_root
 from skillwire.text import clean_line, escape_xml
+from skillwire.trust.directory import DirectoryView
 from skillwire.trust.fence import Fenced, fence
 from skillwire.trust.origin import Origin
 from skillwire.trust.paths import shown_path
@@ -160,6 +161,23 @@ def render_file(file: VerifiedFile, handle: str, *, salt: bytes = b"") -> str:
         salt=salt,
     )
     return f"{heading(f'A file of the skill {handle}', file.origin, fenced)}\n{fenced.text}"
+
+
+def render_directory(
+    view: DirectoryView, handle: str, origin: Origin, path: str, *, limits: Limits, salt: bytes
+) -> str:
+    """A directory of a skill as text for a model, in a fence."""
+    lines = [
+        shown_path(child.name)
+        + ("/" if child.is_directory else f" ({child.size} bytes)" if child.size is not None else "")
+        for child in view.children[: limits.files_per_skill]
+    ]
+    if len(view.children) > limits.files_per_skill:
+        lines.append(f"({len(view.children) - limits.files_per_skill} more)")
+    named = {"skill": clean_handle(handle), "path": shown_path(path)}
+    fenced = fence("\n".join(lines) or "(empty)", origin, part="_directory", attributes=named, salt=salt)
+    heading = f"Files of the skill {clean_handle(handle)}, from the {origin}."
+    return "\n".join([heading, fenced.text, *([f"({view.remark})"] if view.remark else [])])
 
 
 def heading(what: str, origin: Origin, fenced: Fenced) -> str:

@@ -32,9 +32,9 @@ def approve(
         if skill.origin.is_local:
             raise SourceError(f"{skill.handle} is one of your own files: it needs no approval")
         grants = Grants(allowed_tools=allow_tools, execute_code=allow_code)
-        approval = await host.approve(skill, grants=grants)
+        approval = await host.admin.approve(skill, grants=grants)
         if as_json:
-            show_json(skill_json(SkillRow(skill, host.standing(skill))))
+            show_json(skill_json(SkillRow(skill, host.admin.status(skill))))
             return
         screen = Screen()
         files = counted(len(approval.resources), "file")
@@ -46,7 +46,7 @@ def approve(
             tools = printable(" ".join(asked))
             screen.wrapped(f"It asks for tools, which are not granted: {tools} (--allow-tools grants them)")
 
-    with_host(options, action, name=name, on=on)
+    with_host(options, action)
 
 
 def revoke(

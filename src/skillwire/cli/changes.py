@@ -54,7 +54,7 @@ def _old(host: SkillHost, row: SkillRow, uri: SkillUri) -> str | None:
     """The approved text of a file, when the cache still has it."""
     approved = row.standing.approved
     digest = next((digest for file, digest in approved.resources if file == uri), None) if approved else None
-    data = host.cache.get(row.skill.origin, uri, digest) if digest else None
+    data = host.admin.cache.get(row.skill.origin, uri, digest) if digest else None
     try:
         return None if data is None else data.decode("utf-8")
     except UnicodeDecodeError:
@@ -64,6 +64,6 @@ def _old(host: SkillHost, row: SkillRow, uri: SkillUri) -> str | None:
 async def _new(host: SkillHost, row: SkillRow, change: FileChange) -> str | SkillwireError | None:
     """The text of a file as it is served now, verified; it is no load (SEC-7)."""
     try:
-        return (await host.preview(row.skill.handle, change.uri)).text
+        return (await host.admin.preview(row.skill.handle, change.uri)).text
     except SkillwireError as error:
         return error

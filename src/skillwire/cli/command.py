@@ -5,7 +5,7 @@ The tables in `commands/` are made of these. Parsing, help, documentation and sh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 Kind: TypeAlias = Literal["flag", "text", "path", "choice", "integer", "number"]
@@ -25,8 +25,7 @@ class Option(NamedTuple):
     default: Any = None
     many: bool = False
     """Whether it can be repeated. The value is then a tuple."""
-    choices: Mapping[str, str] = {}
-    """What can be written, and the value that it stands for."""
+    choices: tuple[str, ...] = ()
     least: float | None = None
     most: float | None = None
     off: str = ""
@@ -150,7 +149,7 @@ def path(*names: str, help: str, metavar: str = "FILE", field: str = "", many: b
 
 def choice(
     *names: str,
-    choices: Iterable[str] | Mapping[str, str],
+    choices: Iterable[str],
     help: str,
     field: str = "",
     default: str | None = None,
@@ -162,7 +161,7 @@ def choice(
         kind="choice",
         field=field or _field(names),
         metavar="|".join(choices),
-        choices=choices if isinstance(choices, Mapping) else {one: one for one in choices},
+        choices=tuple(choices),
         default=default,
         hidden=hidden,
     )

@@ -1,11 +1,11 @@
-"""`skillwire search`: the skills that match words."""
+"""`skillwire search`: the skills that words fit."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from skillwire.cli.host_options import NO_SKILLS, HostOptions, with_host
+from skillwire.cli.host_options import HostOptions, with_host
 from skillwire.cli.parser import UsageError
 from skillwire.limits import DEFAULT_LIMITS
 
@@ -22,9 +22,10 @@ def search(
     options: HostOptions,
     as_json: bool,
 ) -> None:
-    """Find skills by words in their names, descriptions and cached text."""
+    """Find skills by words: in their names, descriptions, and texts that are at hand."""
+    from skillwire.cli.output import error as print_error
     from skillwire.cli.screen import show_json
-    from skillwire.cli.skill_view import SkillRow, problems_json, skill_json
+    from skillwire.cli.skill_view import SkillRow, problem_events, problems_json, skill_json
     from skillwire.host.search.tokenize import parse_query
 
     query = " ".join(words)
@@ -33,36 +34,36 @@ def search(
 
     async def action(host: SkillHost) -> None:
         found = await host.search(query, server=on, limit=limit)
-        empty = not host.skills()
         if as_json:
             skills = [
                 {
-                    **skill_json(SkillRow(one.skill, host.standing(one.skill))),
+                    **skill_json(SkillRow(one.skill, host.admin.status(one.skill))),
                     "snippet": one.snippet,
                     "partial": one.partial,
                 }
                 for one in found
             ]
-            show_json({"skills": skills, "problems": problems_json(host.events_so_far())})
+            show_json({"skills": skills, "problems": problems_json(problem_events(host))})
             return
-        _show(found, empty=empty)
+        _show(found)
+        for failure in host.failures():
+            # What fits best may be on a server that could not be asked.
+            print_error(failure.message)
 
     with_host(options, action)
 
 
-def _show(found: Sequence[FoundSkill], *, empty: bool) -> None:
+def _show(found: Sequence[FoundSkill]) -> None:
     from skillwire.cli.screen import Screen, origin_words
 
     screen = Screen()
-    if empty:
-        screen.wrapped(NO_SKILLS)
-    elif not found:
-        screen.line("No skill matches. Try other words, or fewer.")
+    if not found:
+        screen.line("No skill has these words. Try other words, or fewer.")
     partial = False
     for one in found:
         if one.partial and not partial:
             partial = True
-            screen.line(("Match only some of the words:", "dim"))
+            screen.line(("Only some of the words:", "dim"))
         origin = one.skill.origin
         screen.line(
             (one.skill.handle, "bold"), "  ", (origin_words(origin), "" if origin.is_local else "cyan")

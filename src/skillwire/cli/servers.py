@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,18 +23,17 @@ def list_servers(
     config: Path | None,
     profile: str | None,
     as_json: bool,
-) -> int:
-    """List the servers of your configuration; with `check`, fail if one cannot be used."""
+) -> None:
+    """List the servers of your configuration."""
     from skillwire.cli.server_view import show_servers
     from skillwire.host.config.file import load_config
-    from skillwire.host.sessions import Status
 
     settings = load_config(file=config, profile=profile, fill=check)
     if not check:
         show_servers(settings, as_json=as_json)
-        return 0
+        return
 
-    async def action(host: SkillHost) -> bool:
+    async def action(host: SkillHost) -> None:
         counts = {
             state.label: sum(
                 not skill.origin.is_local and skill.origin.label == state.label for skill in host.skills()
@@ -43,10 +41,8 @@ def list_servers(
             for state in host.servers()
         }
         show_servers(settings, {state.label: state for state in host.servers()}, counts, as_json=as_json)
-        return any(state.status is Status.FAILED for state in host.servers())
 
-    failed = with_host(HostOptions(), action, settings=replace(settings, usual=False), failures=False)
-    return SourceError.exit_code if failed else 0
+    with_host(HostOptions(), action, settings=settings, cached=False)
 
 
 def add(
@@ -208,9 +204,7 @@ def with_client_servers(settings: HostConfig) -> tuple[HostConfig, tuple[str, ..
         else:
             text = ConfigText(file=found.file, servers={found.label: ServerText(place=found.place)})
             try:
-                config = combine(text, environment=os.environ)
-                servers |= config.servers
-                notes += [f"{who}: {printable(one.reason)}" for one in config.unusable]
+                servers |= combine(text, environment=os.environ).servers
             except FormatError as error:
                 notes.append(f"{who}: {printable('; '.join(issue.message for issue in error.issues))}")
     return replace(settings, servers=servers, untrusted=tuple(untrusted)), tuple(notes)

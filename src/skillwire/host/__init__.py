@@ -1,4 +1,4 @@
-"""Take skills in: connections, discovery, approval, loading, and the tools that a model uses."""
+"""Use skills: connections, listings, approval, loading, and the tools that a model calls."""
 
 from __future__ import annotations
 
@@ -7,25 +7,33 @@ from typing import TYPE_CHECKING
 from skillwire.lazy import export
 
 if TYPE_CHECKING:
+    from skillwire.host.admin import HostAdmin as HostAdmin
     from skillwire.host.approvals.approver import Answer as Answer
     from skillwire.host.approvals.approver import ApprovalCallback as ApprovalCallback
     from skillwire.host.approvals.approver import ApprovalRequest as ApprovalRequest
     from skillwire.host.approvals.approver import Once as Once
     from skillwire.host.approvals.status import ApprovalStatus as ApprovalStatus
     from skillwire.host.approvals.status import State as State
+    from skillwire.host.approvals.store import ApprovalStore as ApprovalStore
+    from skillwire.host.approvals.store import Identify as Identify
+    from skillwire.host.approvals.store import StoredApproval as StoredApproval
+    from skillwire.host.cache import CachedFile as CachedFile
+    from skillwire.host.cache import SkillCache as SkillCache
     from skillwire.host.config.server import Era as Era
     from skillwire.host.config.server import ServerConfig as ServerConfig
     from skillwire.host.config.trust import UntrustedServer as UntrustedServer
     from skillwire.host.directories import LocalDirectory as LocalDirectory
     from skillwire.host.events import Event as Event
     from skillwire.host.events import EventKind as EventKind
+    from skillwire.host.events import Failure as Failure
+    from skillwire.host.events import LeftOut as LeftOut
     from skillwire.host.host import LoadedSkill as LoadedSkill
     from skillwire.host.host import SkillHost as SkillHost
-    from skillwire.host.inventory import ServerState as ServerState
     from skillwire.host.reader import ReadCallback as ReadCallback
     from skillwire.host.reader import ReadRequest as ReadRequest
     from skillwire.host.search.engine import FoundSkill as FoundSkill
-    from skillwire.host.sessions import Status as Status
+    from skillwire.host.state import ServerState as ServerState
+    from skillwire.host.state import Status as Status
     from skillwire.host.styles.base import Actions as Actions
     from skillwire.host.styles.base import Question as Question
     from skillwire.host.styles.base import RenderContext as RenderContext
@@ -45,17 +53,19 @@ if TYPE_CHECKING:
 export(
     __name__,
     {
+        "admin": "HostAdmin",
         "approvals.approver": "Answer ApprovalCallback ApprovalRequest Once",
         "approvals.status": "ApprovalStatus State",
+        "approvals.store": "ApprovalStore Identify StoredApproval",
+        "cache": "CachedFile SkillCache",
         "config.server": "Era ServerConfig",
         "config.trust": "UntrustedServer",
         "directories": "LocalDirectory",
-        "events": "Event EventKind",
+        "events": "Event EventKind Failure LeftOut",
         "host": "LoadedSkill SkillHost",
-        "inventory": "ServerState",
         "reader": "ReadCallback ReadRequest",
         "search.engine": "FoundSkill",
-        "sessions": "Status",
+        "state": "ServerState Status",
         "styles.base": "Actions Question RenderContext Style ToolAction ToolSpec",
         "styles.fields": "SkillFields",
         "styles.ranks": "KeeperOf Layer Rank Ranks",

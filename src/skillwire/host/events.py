@@ -1,9 +1,15 @@
-"""Event: something that happened to the skills a host knows, told to whoever listens."""
+"""Events: what happened to the skills of a host, and the failures that are still true.
+
+An event is over when it was told; a failure lasts until it is recovered from. So the log keeps the last
+events, and apart from them every current failure and everything that was left out, however many events
+there are.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
@@ -11,9 +17,13 @@ from typing import Final
 import anyio
 
 from skillwire.text import safe_line
+from skillwire.trust.origin import Origin
 
-_KEPT: Final = 1000
+_MOST_EVENTS: Final = 1000
 _LONGEST: Final = 1000
+_MOST_PROBLEM_EVENTS: Final = 20
+
+_logger = logging.getLogger("skillwire.host")
 
 
 class EventKind(StrEnum):
@@ -31,30 +41,85 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What happened. `message` is one line that is fit for a screen."""
+    """What happened. `message` is one line that is safe to print."""
 
     kind: EventKind
     message: str
-    origin: str = ""
+    origin: Origin | None = None
     handle: str = ""
     uri: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Something that does not work now. `origin` is the server or directory, `None` for the host itself."""
+
+    origin: Origin | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A skill, or a part of a listing, that cannot be used, and why."""
+
+    origin: Origin
+    message: str
+
+
 class EventLog:
-    """Keeps the last events and hands each to every listener, from the first one kept."""
+    """Hands every event to every listener, and knows what is wrong now. Failures are logged as warnings."""
 
     def __init__(self) -> None:
-        self._events: deque[Event] = deque(maxlen=_KEPT)
+        self._events: deque[Event] = deque(maxlen=_MOST_EVENTS)
         self._told = 0
         self._more: anyio.Event | None = None
         self._closed = False
+        self._failures: dict[Origin | str, Failure] = {}
+        self._left_out: dict[Origin, tuple[LeftOut, ...]] = {}
 
     def tell(self, event: Event) -> None:
+        """Record an event. A failure stays current until `recover` is called for its origin."""
         # SEC-11: a message may quote a server.
         message = safe_line(event.message, limit=_LONGEST)
-        self._events.append(event if message == event.message else replace(event, message=message))
+        event = event if message == event.message else replace(event, message=message)
+        if event.kind is EventKind.FAILURE:
+            key = event.origin or message
+            if self._failures.get(key) == Failure(event.origin, message):
+                return  # It is known already.
+            self._failures[key] = Failure(event.origin, message)
+            _logger.warning("%s", message)
+        self._events.append(event)
         self._told += 1
         self._wake()
+
+    def recover(self, origin: Origin, message: str = "") -> None:
+        """The origin works again. `message` tells so, if something was wrong."""
+        if self._failures.pop(origin, None) is not None and message:
+            self.tell(Event(kind=EventKind.RECOVERED, message=message, origin=origin))
+
+    def leave_out(self, origin: Origin, messages: Iterable[str]) -> None:
+        """Record everything of an origin that cannot be used now, in place of what was recorded before."""
+        current = tuple(LeftOut(origin, safe_line(message, limit=_LONGEST)) for message in messages)
+        known = set(self._left_out.get(origin, ()))
+        if current:
+            self._left_out[origin] = current
+        else:
+            self._left_out.pop(origin, None)
+        # A bad server does not fill the events; the state has all of it.
+        new = [problem for problem in current if problem not in known]
+        for problem in new[:_MOST_PROBLEM_EVENTS]:
+            self.tell(Event(kind=EventKind.REMARK, message=problem.message, origin=origin))
+        if len(new) > _MOST_PROBLEM_EVENTS:
+            message = f"{origin} has {len(new) - _MOST_PROBLEM_EVENTS:,} more problems"
+            self.tell(Event(kind=EventKind.REMARK, message=message, origin=origin))
+
+    def failures(self) -> tuple[Failure, ...]:
+        """What does not work now."""
+        return tuple(self._failures.values())
+
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """Every skill that cannot be used now, by origin."""
+        return tuple(problem for problems in self._left_out.values() for problem in problems)
 
     def close(self) -> None:
         """Let the listeners end once they have heard everything."""
@@ -68,7 +133,7 @@ class EventLog:
         """Every event kept so far, then each as it happens, until the log is closed."""
         heard = self._told - len(self._events)
         while True:
-            # A listener that is slower than the log loses the oldest; it never holds anybody up.
+            # A listener that is slower than the log loses the oldest events; it never delays anybody.
             first = self._told - len(self._events)
             heard = max(heard, first)
             while heard < self._told:

@@ -73,7 +73,7 @@ class Loader:
         registry: Registry,
         source_of: Callable[[Origin], Source],
         take_fresh: Callable[[Origin, SkillEntry], None],
-        consent: Approver,
+        approver: Approver,
         cache: SkillCache,
         accept: Callable[[VerifiedSkill], None],
         on_held: Callable[[Origin], None],
@@ -82,7 +82,7 @@ class Loader:
         self._registry = registry
         self._source_of = source_of
         self._take_fresh = take_fresh
-        self._consent = consent
+        self._approver = approver
         self._cache = cache
         self._accept = accept
         self._on_held = on_held
@@ -165,7 +165,7 @@ class Loader:
         entry = check_entry(skill.entry, limits=self._limits)
         # Step 2. SEC-5, SEC-6: approved as it is now, before a byte is fetched.
         if entry.resources is not DYNAMIC:
-            await self._consent.obtain(skill, entry, self.preview)
+            await self._approver.obtain(skill, entry, self.preview)
         # Steps 4 and 5. SEC-8, VER-1, VER-2.
         data, is_cached = await self._fetch(entry, skill.origin, entry.uri)
         verified = verify_skill_md(entry, data, skill.origin, limits=self._limits)
@@ -173,10 +173,10 @@ class Loader:
         seen = seen_set([verified.file])
         if entry.resources is DYNAMIC:
             in_hand = {entry.uri: verified.file}
-            await self._consent.obtain(skill, entry, self.preview, seen=seen, in_hand=in_hand)
+            await self._approver.obtain(skill, entry, self.preview, seen=seen, in_hand=in_hand)
         # Step 3. VER-3: held until it is released, unless the yes was taken back meanwhile.
         shown = seen if entry.is_dynamic else frozenset[tuple[SkillUri, Digest]]()
-        grants, is_kept = await self._consent.confirm(skill, entry, seen=shown)
+        grants, is_kept = await self._approver.confirm(skill, entry, seen=shown)
         held = HeldSkill(skill.origin, entry, grants)
         self._held[skill.key] = _Held(skill.handle, held, verified, seen, len(data), is_kept)
         self._on_held(skill.origin)
@@ -192,7 +192,7 @@ class Loader:
         if entry.is_dynamic:
             held.retrieved += len(data)
             seen = held.seen | seen_set([file])
-            await self._consent.obtain(
+            await self._approver.obtain(
                 self._registered(key), entry, self.preview, seen=seen, in_hand={uri: file}
             )
             held.seen = held.seen | seen
@@ -235,7 +235,7 @@ class Loader:
             raise error from None
         self._take_fresh(skill.origin, entry)
         fresh = replace(skill, entry=entry)
-        self._consent.forget_changed(fresh)
+        self._approver.forget_changed(fresh)
         return fresh
 
     def _changed(self, held: HeldSkill, entry: SkillEntry) -> ApprovalRequired:

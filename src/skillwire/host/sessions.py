@@ -1,14 +1,14 @@
 """Connection: one MCP server, in a task of its own, whose failures stay inside.
 
 It connects within its own deadline, reconnects with growing pauses, and turns whatever goes wrong into one
-line. Requests come from any task and end in an answer or a `SourceError`.
+line. Requests come from any task and end in an answer or a `SourceError`. This module and `sdk.py` import the
+MCP SDK, so they are imported when the first server is connected.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, suppress
-from enum import StrEnum
 from typing import Any, Final, cast
 
 import anyio
@@ -16,19 +16,20 @@ import mcp_types as types
 from mcp import Client
 from mcp.client import advertise
 from mcp.client.streamable_http import streamable_http_client
-from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+from mcp.client.subscriptions import ListenNotSupportedError, ResourceUpdated, SubscriptionLost
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from skillwire.errors import LimitExceeded, RequestRefused, SkillwireError, SourceError
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.http.client import CappedClient, Trouble
-from skillwire.host.sdk_logs import keep_off_the_terminal
-from skillwire.host.sdk_streams import over_lines
+from skillwire.host.sdk import MessageBudget, filter_sdk_logs, over_lines, within_budget
+from skillwire.host.state import Status
 from skillwire.issues import shown
 from skillwire.limits import Limits
-from skillwire.sources.process import running, safe_directory
+from skillwire.sources.process import ServerProcess, running
 from skillwire.text import redact
+from skillwire.trust.origin import Origin
 from skillwire.version import VERSION
 from skillwire.wire.declaration import Declaration, declaration_in
 from skillwire.wire.v1 import EXTENSION_ID
@@ -37,15 +38,9 @@ MODERN: Final = "2026-07-28"
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
 _CLOSED: Final = (types.CONNECTION_CLOSED, "Connection closed")  # The SDK's own words for it.
-
-
-class Status(StrEnum):
-    """How a connection stands."""
-
-    CONNECTING = "connecting"
-    READY = "ready"
-    FAILED = "failed"
-    CLOSED = "closed"
+_REASON_CHARS: Final = 800
+_OUTPUT_LINES: Final = 8
+_MOST_CHANGES: Final = 100
 
 
 class _AnyRequest(types.Request[dict[str, Any], str]):
@@ -64,66 +59,83 @@ class Connection:
 
     def __init__(
         self,
-        label: str,
+        origin: Origin,
         config: ServerConfig,
         *,
         limits: Limits,
         on_change: Callable[[Connection], Awaitable[None]],
-        on_followed: Callable[[Connection, Collection[str]], Awaitable[None]] | None = None,
         listen_after: anyio.Event | None = None,
+        is_lazy: bool = False,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
     ) -> None:
-        self.label = label
+        """`on_change` is called when the connection is made or lost.
+
+        With `is_lazy` the server is connected when something is asked of it. `listen_after` holds the
+        subscription back until it is set.
+        """
+        self.origin = origin
         self.config = config
-        self.status = Status.CONNECTING
+        self.status = Status.IDLE if is_lazy else Status.CONNECTING
         self.reason = ""
+        self.last_output: tuple[str, ...] = ()
         self.instructions = ""
         self.era = ""
         self.declaration: Declaration | None = None
         self.serves_resources = False
         self._limits = limits
         self._on_change = on_change
-        self._on_followed = on_followed
         self._listen_after = listen_after
         self._sleep = sleep
         self._client: Client | None = None
         self._http: CappedClient | None = None
+        self._process: ServerProcess | None = None
+        self._needed = anyio.Event()
+        if not is_lazy:
+            self._needed.set()
         self._settled = anyio.Event()
         self._lost = anyio.Event()
-        self._outdated = anyio.Event()
         self._fault: SkillwireError | None = None
         self._calls: set[anyio.CancelScope] = set()
+        self._changed: dict[str | None, None] = {}
+        self._has_changes = anyio.Event()
         self._followed: frozenset[str] = frozenset()
         self._refollow: Callable[[], None] = _nothing
-        self._last_words: Callable[[], str] = lambda: ""
-        keep_off_the_terminal()
+        filter_sdk_logs()
+
+    @property
+    def label(self) -> str:
+        return self.origin.label
 
     async def settled(self) -> None:
-        """Wait until the server is ready or has failed for the first time, at most until its deadline."""
+        """Connect, and wait until the server is ready or has failed once, at most until its deadline."""
+        self._needed.set()
+        if self.status is Status.IDLE:
+            self.status = Status.CONNECTING
         with anyio.move_on_after(self.config.connect_seconds):
             await self._settled.wait()
         if self.status is Status.CONNECTING:
             self.status = Status.FAILED
-            self.reason = f"no answer within {self.config.connect_seconds:g} s"
+            self.reason = self._no_answer()
 
     async def run(self) -> None:
         """Connect, stay connected, connect again. Ends only by cancellation."""
         pause = _FIRST_PAUSE
         try:
+            await self._needed.wait()
             while True:
                 started = anyio.current_time()
                 try:
                     await self._converse()
-                    lost = str(self._fault or "the connection was lost")
-                    self.reason = self._fit(lost, self._last_words())
+                    self.reason = self._fit(str(self._fault or "the connection was lost"))
                 except Exception as error:  # Whatever a server can cause ends here, as one line.
                     self.reason = self._reason(error)
                 self._hang_up()
+                self.last_output = self._output()
                 self.status = Status.FAILED
                 self._settled.set()
                 await self._on_change(self)
                 if anyio.current_time() - started > _LONGEST_PAUSE:
-                    # It was well for a while; one that dies at once is tried less often.
+                    # It worked for a while; one that dies at once is tried less often.
                     pause = _FIRST_PAUSE
                 await self._sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
@@ -133,6 +145,8 @@ class Connection:
 
     async def request(self, method: str, params: Mapping[str, object]) -> object:
         """The result of one request, within the time and size limits."""
+        if self.status is Status.IDLE:
+            await self.settled()
         client = self._client
         if client is None:
             said = self.reason or "it has not answered yet"
@@ -183,11 +197,10 @@ class Connection:
     async def _converse(self) -> None:
         """One life of the connection, from the first word until it is lost."""
         self._lost = anyio.Event()
-        self._outdated = anyio.Event()
         self._refollow = _nothing
         self._fault = None
         self._http = None
-        self._last_words = lambda: ""
+        self._process = None
         connected = anyio.Event()
         async with anyio.create_task_group() as tasks, AsyncExitStack() as stack:
             tasks.start_soon(self._give_up, connected, tasks.cancel_scope)
@@ -214,9 +227,9 @@ class Connection:
             self.serves_resources = capabilities.resources is not None
             self.status = Status.READY
             self.reason = ""
+            self.last_output = ()
             self._settled.set()
             await self._on_change(self)
-            tasks.start_soon(self._keep_up)
             resources = capabilities.resources
             if (
                 resources is not None
@@ -229,12 +242,32 @@ class Connection:
             await self._lost.wait()
             tasks.cancel_scope.cancel()
         if not connected.is_set():
-            raise SourceError(f"no answer within {self.config.connect_seconds:g} s")
+            raise SourceError(self._no_answer())
+
+    async def changes(self) -> AsyncGenerator[Collection[str | None]]:
+        """The URIs that the server says have changed, and `None` for its listing.
+
+        They come together, and no more often than a listing is kept: a server cannot have itself asked at
+        every turn.
+        """
+        while True:
+            await self._has_changes.wait()
+            self._has_changes = anyio.Event()
+            changed, self._changed = self._changed, {}
+            yield tuple(changed) if len(changed) <= _MOST_CHANGES else (None,)
+            await self._sleep(self._limits.min_ttl_seconds)
+
+    def _note_changes(self, *uris: str | None) -> None:
+        if len(self._changed) <= _MOST_CHANGES:  # Beyond that, everything is listed again.
+            self._changed.update(dict.fromkeys(uris))
+        self._has_changes.set()
 
     async def _heard(self, message: object) -> None:
-        """Note that the server's resources changed. Anything else it says unasked is of no concern here."""
-        if isinstance(message, types.ResourceListChangedNotification | types.ResourceUpdatedNotification):
-            self._outdated.set()
+        """Note what changed. Anything else that a server sends unasked is ignored."""
+        if isinstance(message, types.ResourceUpdatedNotification):
+            self._note_changes(str(message.params.uri))
+        elif isinstance(message, types.ResourceListChangedNotification):
+            self._note_changes(None)
 
     def follow(self, uris: Collection[str]) -> None:
         """Hear of changes at and below these URIs, from now on and after every reconnection."""
@@ -258,13 +291,12 @@ class Connection:
                         self._refollow = hearing.cancel
                         if self._followed != wanted:
                             hearing.cancel()  # Another skill was loaded while the stream was being opened.
-                        if is_first:
-                            self._outdated.set()  # What changed since the listing was told to nobody.
+                        # What changed before the stream was open was told to nobody.
+                        self._note_changes(*([None] if is_first else []), *sorted(wanted - heard_of))
                         is_first = False
-                        await self._tell_followed(wanted - heard_of)
                         heard_of = wanted
-                        async for _ in changes:
-                            self._outdated.set()
+                        async for change in changes:
+                            self._note_changes(change.uri if isinstance(change, ResourceUpdated) else None)
                 if not hearing.cancelled_caught:
                     return  # The server has ended the stream.
         except SubscriptionLost:
@@ -286,26 +318,15 @@ class Connection:
                 await self._quietly("resources/subscribe", uri)
             for uri in subscribed - wanted:
                 await self._quietly("resources/unsubscribe", uri)
-            await self._tell_followed(wanted - subscribed)
+            # What changed before the subscription was told to nobody.
+            self._note_changes(*sorted(wanted - subscribed))
             subscribed = wanted
             await again.wait()
-
-    async def _tell_followed(self, uris: Collection[str]) -> None:
-        if self._on_followed is not None and uris:
-            await self._on_followed(self, uris)
 
     async def _quietly(self, method: str, uri: str) -> None:
         """A subscription that the server will not take costs the news, nothing else."""
         with suppress(SkillwireError):
             await self.request(method, {"uri": uri})
-
-    async def _keep_up(self) -> None:
-        """Have the server listed again when it says so, and no more often than a listing is kept."""
-        while True:
-            await self._outdated.wait()
-            self._outdated = anyio.Event()
-            await self._on_change(self)
-            await self._sleep(self._limits.min_ttl_seconds)
 
     async def _give_up(self, connected: anyio.Event, everything: anyio.CancelScope) -> None:
         """Our own deadline. The SDK waits ten seconds for a mute server, whatever it was told."""
@@ -319,21 +340,18 @@ class Connection:
         if config.instance is not None:
             return config.instance
         limit = self._limits.answer_bytes
+        budget = MessageBudget(self._limits)
         if config.url:
             http = CappedClient(config.headers, config.token, limit=limit, seconds=config.call_seconds)
             self._http = await stack.enter_async_context(http)
             # Of a stream that stays open, each event has the limit; of any other, all of it.
-            return streamable_http_client(config.url, http_client=http, max_sse_event_size=limit)
+            transport = streamable_http_client(config.url, http_client=http, max_sse_event_size=limit)
+            return within_budget(transport, budget, self._line_lost)
         process = await stack.enter_async_context(
-            running(
-                config.command,
-                env=config.env,
-                directory=config.directory or safe_directory(),
-                line_bytes=limit,
-            )
+            running(config.command, env=config.env, directory=config.directory, line_bytes=limit)
         )
-        self._last_words = lambda: process.last_words
-        return over_lines(process, self._line_lost)
+        self._process = process
+        return over_lines(process, budget, self._line_lost)
 
     def _line_lost(self, fault: SkillwireError | None) -> None:
         self._fault = fault
@@ -351,7 +369,7 @@ class Connection:
             case MCPError() if self._fault is not None:
                 text = str(self._fault)
             case MCPError() if (error.error.code, error.error.message) == _CLOSED:
-                text = "it went away"
+                text = "it exited" if self._process else "it closed the connection"
             case MCPError():
                 said = error.error.message
                 problem = self._http.problem_in(said) if self._http else None
@@ -360,11 +378,24 @@ class Connection:
                 text = "it does not speak MCP"
             case _:
                 text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        return self._fit(text, self._last_words())
+        return self._fit(text)
 
-    def _fit(self, text: str, last_words: str) -> str:
-        said = f"{text} ({last_words})" if last_words and last_words not in text else text
-        return shown(redact(said, self.config.secrets), 300)
+    def _no_answer(self) -> str:
+        return self._fit(f"no answer within {self.config.connect_seconds:g} s")
+
+    def _output(self) -> tuple[str, ...]:
+        """The last lines that a started server wrote to standard error, without its secrets."""
+        lines = self._process.last_lines(_OUTPUT_LINES) if self._process else ()
+        return tuple(redact(line, self.config.secrets) for line in lines)
+
+    def _fit(self, text: str) -> str:
+        """A reason with what the server wrote before it failed."""
+        stray = self._process.stray_line if self._process else ""
+        if stray:
+            text += f'; it wrote "{stray}" to standard output, which is only for MCP: log to standard error'
+        output = " | ".join(line for line in self._output() if line not in text)
+        text = f"{text}; last output: {output}" if output else text
+        return shown(redact(text, self.config.secrets), _REASON_CHARS)
 
 
 def _nothing() -> None:

@@ -7,12 +7,12 @@ on, and `is_error` is set. What a server made stands in a fence; the rest are ou
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
-from skillwire.catalog.naming import clean_handle
-from skillwire.catalog.render import SEARCH_TOOL, render_found
+from skillwire.catalog.registry import RegisteredSkill, Registry
+from skillwire.catalog.render import SEARCH_TOOL, CatalogText, render_found
 from skillwire.errors import (
     ApprovalRequired,
     FormatError,
@@ -23,13 +23,10 @@ from skillwire.errors import (
 )
 from skillwire.host.search.engine import FoundSkill
 from skillwire.host.search.tokenize import parse_query
-from skillwire.host.styles.base import Actions, ToolSpec
+from skillwire.host.styles.base import Actions, RenderContext, Style, ToolSpec
 from skillwire.limits import Limits
 from skillwire.text import clean_line
-from skillwire.trust.directory import DirectoryView
-from skillwire.trust.fence import fence, neutralize
-from skillwire.trust.origin import Origin
-from skillwire.trust.paths import shown_path
+from skillwire.trust.fence import neutralize
 
 _LONGEST = 1000
 
@@ -70,6 +67,37 @@ class ToolHost(Actions, Protocol):
     async def search(self, query: str, *, server: str | None = None) -> Sequence[FoundSkill]: ...
 
 
+class CatalogCache:
+    """The catalog as it was last requested. Agents ask before every turn, and skills seldom change."""
+
+    def __init__(self, registry: Registry, style: Style, context: RenderContext) -> None:
+        self._registry = registry
+        self._style = style
+        self._context = context
+        self._budget = context.limits.catalog_chars
+        self._working: tuple[str, ...] = ()
+        self._skills: tuple[RegisteredSkill, ...] | None = None
+        self._text = CatalogText("")
+
+    def get(self, budget: int | None, working: Collection[str]) -> CatalogText:
+        """The catalog within so many characters, for whoever works on these paths."""
+        requested = self._context.limits.catalog_chars if budget is None else budget, tuple(working)
+        if requested != (self._budget, self._working):
+            self._budget, self._working = requested
+            self._skills = None
+        return self.current()
+
+    def current(self) -> CatalogText:
+        """The catalog as of now, requested as the last time."""
+        skills = self._registry.skills()
+        if skills is not self._skills:  # The registry gives the same tuple while nothing has changed.
+            limits = replace(self._context.limits, catalog_chars=self._budget)
+            awake = self._style.awake(skills, self._working)
+            self._text = self._style.catalog(awake, replace(self._context, limits=limits))
+            self._skills = skills
+        return self._text
+
+
 def make_tools(
     host: ToolHost, specs: Sequence[ToolSpec], *, searching: bool, limits: Limits
 ) -> tuple[Tool, ...]:
@@ -108,23 +136,6 @@ def _search_tool(host: ToolHost, limits: Limits) -> Tool:
         ("query",),
         search_skills,
     )
-
-
-def render_directory(
-    view: DirectoryView, handle: str, origin: Origin, path: str, limits: Limits, salt: bytes
-) -> str:
-    """A directory of a skill as text for a model, in a fence."""
-    lines = [
-        shown_path(child.name)
-        + ("/" if child.is_directory else f" ({child.size} bytes)" if child.size is not None else "")
-        for child in view.children[: limits.files_per_skill]
-    ]
-    if len(view.children) > limits.files_per_skill:
-        lines.append(f"({len(view.children) - limits.files_per_skill} more)")
-    named = {"skill": clean_handle(handle), "path": shown_path(path)}
-    fenced = fence("\n".join(lines) or "(empty)", origin, part="_directory", attributes=named, salt=salt)
-    heading = f"Files of the skill {clean_handle(handle)}, from the {origin}."
-    return "\n".join([heading, fenced.text, *([f"({view.remark})"] if view.remark else [])])
 
 
 def _words(error: SkillwireError) -> str:

@@ -154,7 +154,7 @@ class ServerSkills:
                 )
             else:
                 servers[label] = config
-        host = SkillHost(servers=servers, usual=False, limits=self.limits)
+        host = SkillHost(servers=servers, watch=False, limits=self.limits)
         await stack.enter_async_context(host)
         for state in host.servers():
             if state.status.value != _READY:
@@ -196,7 +196,7 @@ class ServerSkills:
         async def read_one(skill: RegisteredSkill, path: str, into: dict[str, bytes]) -> None:
             nonlocal done
             async with limiter:
-                file = await host.preview(skill.uri, path, server=skill.origin.label)
+                file = await host.admin.preview(skill.uri, path, server=skill.origin.label)
             into[path] = file.data
             done += 1
             self.on_progress(skill.origin.label, done, total)

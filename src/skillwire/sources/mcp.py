@@ -1,23 +1,32 @@
 """McpSource: the skills of one MCP server, within budgets, asked for no more often than they can change.
 
-It speaks to a `Peer`, one connection; it knows methods and limits, not transports. Nothing is fetched
-ahead of need: a listing holds entries, and a file is read when somebody asks for that file (VER-5).
+It uses a `Peer`, one connection; it knows methods and limits, not transports. Nothing is fetched ahead of
+need: a listing holds entries, and a file is read when somebody asks for that file (VER-5).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import anyio
 
-from skillwire.errors import LimitExceeded, RequestRefused, SkillNotFound, SourceError
+from skillwire.errors import (
+    FormatError,
+    LimitExceeded,
+    RequestRefused,
+    SkillNotFound,
+    SkillwireError,
+    SourceError,
+)
 from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.entries import SkillEntry
-from skillwire.skill.uris import SkillUri, is_inside, parse_uri, shown_uri
-from skillwire.sources.base import DirectoryChild, Problem, Read, Source
+from skillwire.skill.uris import SKILL_FILE, SkillUri, is_inside, parse_uri, shown_uri
+from skillwire.sources.base import Change, DirectoryChild, Problem, Read, Source
 from skillwire.sources.legacy import Asker, list_legacy
 from skillwire.sources.peek import with_peeks
 from skillwire.wire.declaration import Declaration
@@ -26,6 +35,11 @@ from skillwire.wire.responses import WireChild, directory_page, extent, file_byt
 from skillwire.wire.v1 import METHOD_GET, METHOD_LIST, METHOD_READ_DIRECTORY
 
 INVALID_PARAMS: Final = -32602
+INCOMPLETE: Final = "listing-incomplete"
+"""The rule of an issue that says that a listing holds only a part of the skills."""
+
+_MENTION_SECONDS: Final = 5.0
+_BETWEEN_WORDS: Final = re.compile(r"[\s<>\"'`()\[\]{},]+")
 
 
 class Peer(Protocol):
@@ -41,16 +55,35 @@ class Peer(Protocol):
         """Whether the server declared resources; without them nothing is asked of it at all."""
         ...
 
+    @property
+    def instructions(self) -> str:
+        """What the server told all clients about itself."""
+        ...
+
+    async def settled(self) -> None:
+        """Wait until the server is connected or has failed: only then is known what it declared."""
+        ...
+
     async def request(self, method: str, params: Mapping[str, object]) -> object:
         """The result of a request, within the time and size limits; `SourceError` when there is none."""
         ...
 
+    def changes(self) -> AsyncGenerator[Collection[str | None]]:
+        """The URIs that the server says have changed, and `None` for its listing, as they come."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
-class _Listing:
+class Listing:
+    """What a server listed, and until when that may be used without asking again."""
+
     entries: tuple[SkillEntry, ...]
     problems: tuple[Problem, ...]
     good_until: float
+    spellings: Mapping[SkillUri, str] = field(default_factory=dict[SkillUri, str])
+    """URIs that the server writes in another way than we do."""
+    ttl_seconds: float = 0
+    """How long the server said that the listing may be cached; 0 when it did not say."""
 
 
 class McpSource(Source):
@@ -79,20 +112,41 @@ class McpSource(Source):
         self._bare_scan = bare_scan
         self._peek = peek
         self._ask_everyone = ask_everyone
-        self._spellings: dict[SkillUri, str] = {}
         self._limits = limits
         self._clock = clock
-        self._listing: _Listing | None = None
+        self._listing: Listing | None = None
+        self._arrived: dict[SkillUri, SkillEntry] = {}
+        self._spellings: Mapping[SkillUri, str] = {}
+        self._asked_for: set[SkillUri] = set()
         self._asking = anyio.Lock()
         self._retrieved = 0
+        self.pages = 0
+        """How many pages of listings have arrived: a slow listing that goes on is told from a silent one."""
+
+    @property
+    def listing(self) -> Listing | None:
+        """The last whole listing, if it was not told to be outdated since."""
+        return self._listing
+
+    def preset(self, listing: Listing) -> None:
+        """Use a listing from earlier for as long as it is good."""
+        self._listing = listing
+        self._spellings = listing.spellings
+
+    def arrived(self) -> Sequence[SkillEntry]:
+        """What has arrived so far of a listing that is still being asked for."""
+        return tuple(self._arrived[uri] for uri in sorted(self._arrived))
 
     async def list_entries(self) -> Sequence[SkillEntry]:
         """Every listed skill; asked for again only when the last answer has expired."""
-        # Whoever comes while the question is open waits for the one answer.
+        # Whoever comes while the request is open waits for the one answer.
         async with self._asking:
             if self._listing is None or self._clock() >= self._listing.good_until:
                 self._listing = await self._ask_for_all()
             return self._listing.entries
+
+    def current_entries(self) -> Sequence[SkillEntry] | None:
+        return self._listing.entries if self._listing else None
 
     async def refresh(self) -> None:
         """Ask again next time, whatever the server said about caching its listing."""
@@ -101,8 +155,24 @@ class McpSource(Source):
     def problems(self) -> Sequence[Problem]:
         return self._listing.problems if self._listing else ()
 
+    async def changes(self) -> AsyncGenerator[Change]:
+        """What the server says has changed: one skill where it names one, else its listing."""
+        async with aclosing(self._peer.changes()) as batches:
+            async for batch in batches:
+                skills = {uri: self._skill_at(uri) for uri in batch if uri is not None}
+                is_listing = None in batch or self._peer.declaration is None or None in skills.values()
+                if is_listing:
+                    self._listing = None
+                    yield Change()
+                listed = (
+                    {entry.uri for entry in self.current_entries() or ()} if is_listing else set[SkillUri]()
+                )
+                for uri in sorted({skill for skill in skills.values() if skill is not None} - listed):
+                    yield Change(uri)
+
     async def get_entry(self, uri: SkillUri) -> SkillEntry:
         """The entry of one skill, listed or not, as it is now (GET-1)."""
+        await self._peer.settled()
         if self._peer.declaration is None:
             return await self._listed_again(uri)
         try:
@@ -111,7 +181,9 @@ class McpSource(Source):
             if error.code == INVALID_PARAMS:
                 raise SkillNotFound(f"{self._label} has no skill at {shown_uri(uri)}", uri=uri) from None
             raise
-        return single_entry(answer, uri, accept_drafts=self._accept_drafts, limits=self._limits)
+        entry = single_entry(answer, uri, accept_drafts=self._accept_drafts, limits=self._limits)
+        self._asked_for.add(uri)
+        return entry
 
     async def read(self, uri: SkillUri) -> Read:
         """The bytes of one resource, unverified: `trust/verify.py` checks them."""
@@ -136,6 +208,7 @@ class McpSource(Source):
 
     async def read_directory(self, uri: SkillUri) -> Sequence[DirectoryChild]:
         """What the server says lies in a directory. The held entry decides what may be shown (VER-4)."""
+        await self._peer.settled()
         declaration = self._require_declaration()
         if not declaration.directory_read:
             # CAP-3: never asked of a server that did not offer it.
@@ -159,25 +232,27 @@ class McpSource(Source):
                 return children
             cursor = page.next_cursor
 
-    async def _ask_for_all(self) -> _Listing:
+    async def _ask_for_all(self) -> Listing:
+        await self._peer.settled()
         if self._peer.declaration is not None:
             return await self._ask_by_extension()
         if not self._peer.serves_resources and not self._ask_everyone:
-            return self._kept({}, [], None)
+            return self._made({}, [], None, {})
         asker = Asker(page=self._resource_page, read=lambda uri: self._read(parse_uri(uri), uri))
         try:
             found = await list_legacy(asker, bare_scan=self._bare_scan, limits=self._limits)
         except RequestRefused:
             if self._peer.serves_resources:
                 raise
-            return self._kept({}, [], None)  # It never said that it would answer.
+            return self._made({}, [], None, {})  # It never said that it would answer.
         if self._peek is not None:
             found = await with_peeks(found, asker.read, wanted=self._peek, limits=self._limits)
-        self._spellings = found.spellings
-        return self._kept({entry.uri: entry for entry in found.entries}, list(found.issues), None)
+        entries = {entry.uri: entry for entry in found.entries}
+        return self._made(entries, list(found.issues), None, found.spellings)
 
-    async def _ask_by_extension(self) -> _Listing:
+    async def _ask_by_extension(self) -> Listing:
         entries: dict[SkillUri, SkillEntry] = {}
+        self._arrived = entries
         issues: list[Issue] = []
         spellings: dict[SkillUri, str] = {}
         room = self._limits.listing_chars
@@ -185,7 +260,15 @@ class McpSource(Source):
         cursor: str | None = None
         paging = PageLimits(self._limits)
         while True:
-            answer = await self._peer.request(METHOD_LIST, {} if cursor is None else {"cursor": cursor})
+            try:
+                answer = await self._peer.request(METHOD_LIST, {} if cursor is None else {"cursor": cursor})
+            except SourceError as error:
+                if cursor is None:
+                    raise
+                issues.append(_incomplete(len(entries), str(error)))
+                ttl = None
+                break
+            self.pages += 1
             # SEC-9: many pages of long entries must not add up either.
             room -= extent(answer, room)
             if room < 0:
@@ -199,16 +282,55 @@ class McpSource(Source):
             for entry in page.entries:
                 if entries.setdefault(entry.uri, entry) != entry:
                     issues.append(_listed_twice(entry.uri))
-            if self._is_last(paging, page.next_cursor, len(page.entries) + len(page.issues)):
+            try:
+                if self._is_last(paging, page.next_cursor, len(page.entries) + len(page.issues)):
+                    break
+            except SourceError as error:
+                # What came before the loop is as valid as any listing.
+                issues.append(_incomplete(len(entries), str(error)))
+                ttl = None
                 break
             cursor = page.next_cursor
         self._spellings = spellings
-        return self._kept(entries, issues, ttl)
+        await self._add_mentioned(entries, issues)
+        return self._made(entries, issues, ttl, spellings)
 
-    def _kept(self, entries: Mapping[SkillUri, SkillEntry], issues: list[Issue], ttl: int | None) -> _Listing:
+    async def _add_mentioned(self, entries: dict[SkillUri, SkillEntry], issues: list[Issue]) -> None:
+        """Confirm the skills that the server's instructions name, with that server alone (LST-3, SEC-3)."""
+        found: dict[SkillUri, SkillEntry] = {}
+
+        async def look_up(text: str) -> None:
+            try:
+                uri = parse_uri(text)
+                if uri not in entries:
+                    found[uri] = await self.get_entry(uri)
+            except SkillwireError as error:
+                issues.append(_not_served(text, error))
+
+        with anyio.move_on_after(_MENTION_SECONDS):
+            async with anyio.create_task_group() as tasks:
+                for text in mentioned_skills(self._peer.instructions, self._limits):
+                    tasks.start_soon(look_up, text)
+        entries.update(found)
+
+    def _made(
+        self,
+        entries: Mapping[SkillUri, SkillEntry],
+        issues: list[Issue],
+        ttl: int | None,
+        spellings: Mapping[SkillUri, str],
+    ) -> Listing:
+        self._arrived = {}
+        self._spellings = spellings
         problems = (Problem(self._label, tuple(issues)),) if issues else ()
-        seconds = min(max((ttl or 0) / 1000, self._limits.min_ttl_seconds), self._limits.max_ttl_seconds)
-        return _Listing(tuple(entries[uri] for uri in sorted(entries)), problems, self._clock() + seconds)
+        seconds = min((ttl or 0) / 1000, self._limits.max_ttl_seconds)
+        return Listing(
+            tuple(entries[uri] for uri in sorted(entries)),
+            problems,
+            self._clock() + max(seconds, self._limits.min_ttl_seconds),
+            spellings,
+            seconds,
+        )
 
     async def _resource_page(self, cursor: str | None) -> object:
         return await self._peer.request("resources/list", {} if cursor is None else {"cursor": cursor})
@@ -229,6 +351,22 @@ class McpSource(Source):
             if is_inside(uri, root):
                 return written + uri[len(root) :]
         return uri
+
+    def _skill_at(self, text: str) -> SkillUri | None:
+        """The innermost known skill that a URI is, is a file of, or is the directory of."""
+        try:
+            uri = parse_uri(text)
+        except FormatError:
+            return None
+        known = {entry.uri for entry in self.current_entries() or ()} | self._asked_for
+        directory = f"{uri}/"
+        while True:
+            directory = directory.rpartition("/")[0]
+            if directory.endswith("/"):  # Only the scheme is left.
+                return None
+            skill = SkillUri(f"{directory}/{SKILL_FILE}")
+            if skill in known:
+                return skill
 
     def _is_last(self, paging: PageLimits, next_cursor: str | None, items: int) -> bool:
         """Whether a page ends its listing; raises when the listing loops or exceeds a limit (SEC-9)."""
@@ -254,6 +392,19 @@ class McpSource(Source):
         return declaration
 
 
+def mentioned_skills(instructions: str, limits: Limits) -> list[str]:
+    """What looks like the URI of a skill, each once; only its server can say whether it is one (FMT-5).
+
+    The text is cut into words and each is looked at once, so that no text takes longer than its length.
+    """
+    found: dict[str, None] = {}
+    for word in _BETWEEN_WORDS.split(instructions[: limits.instructions_chars]):
+        text = word.rstrip(".;:!?")
+        if text.endswith(f"/{SKILL_FILE}") and "://" in text and len(text) <= limits.uri_bytes:
+            found[text] = None
+    return list(found)[: limits.linked_skills]
+
+
 def _child(child: WireChild) -> DirectoryChild:
     return DirectoryChild(child.uri, child.uri.rpartition("/")[2], child.is_directory)
 
@@ -265,3 +416,16 @@ def _listed_twice(uri: SkillUri) -> Issue:
         fix="tell the server's operator",
         file=shown_uri(uri),
     )
+
+
+def _not_served(text: str, error: SkillwireError) -> Issue:
+    return Issue(
+        rule="mentioned-skill",
+        message=f"is named in the server's instructions and not served: {error}",
+        fix="tell the server's operator",
+        file=shown_uri(text),
+    )
+
+
+def _incomplete(count: int, reason: str) -> Issue:
+    return Issue(rule=INCOMPLETE, message=f"the listing stopped after {count:,} skills: {reason}")

@@ -230,7 +230,7 @@ class Approver:
             Event(
                 kind=EventKind.REVOKED,
                 message=f"{skill.handle} changed ({_files(len(changes))}): its approval is taken back",
-                origin=skill.origin.label,
+                origin=skill.origin,
                 handle=skill.handle,
                 uri=skill.uri,
             )

@@ -1,0 +1,298 @@
+"""Rules about entries, format and files: id, level, what is expected, how to mend it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+ENTRY_RULES: Final = (
+    (
+        "ENT-1/shape",
+        "must",
+        "an entry is an object",
+        "send uri, frontmatter and resources",
+    ),
+    (
+        "ENT-1/uri",
+        "must",
+        "an entry has the URI of its SKILL.md as a string",
+        "send the URI under uri",
+    ),
+    (
+        "ENT-1/frontmatter",
+        "must",
+        "an entry has the frontmatter as an object",
+        "send the YAML rendered as JSON",
+    ),
+    (
+        "ENT-1/verbatim",
+        "must",
+        "the entry's frontmatter is that of the file, every field, by type and value",
+        "render the YAML of the file by the YAML 1.2 core schema, and leave nothing out",
+    ),
+    (
+        "ENT-2/resources",
+        "must",
+        'resources is an array of files or the string "dynamic"',
+        "list every file",
+    ),
+    (
+        "ENT-2/item",
+        "must",
+        "each item of resources is an object with a uri",
+        "send uri, digest and size for each file",
+    ),
+    (
+        "ENT-2/skill-md",
+        "must",
+        "resources includes the SKILL.md itself",
+        "list every file, SKILL.md included",
+    ),
+    (
+        "ENT-2/twice",
+        "must",
+        "each file stands in resources once",
+        "list each file once",
+    ),
+    (
+        "ENT-2/outside",
+        "must",
+        "each file of resources lies in the skill's directory",
+        "list only files of this skill",
+    ),
+    (
+        "ENT-2/complete",
+        "must",
+        "resources has every file that the skill's directories have",
+        "list every file of the directory, or serve it not at all",
+    ),
+    (
+        "ENT-3/digest-format",
+        "must",
+        "a digest is sha256: and 64 lowercase hexadecimal digits",
+        "write the SHA-256 of the raw bytes in this form",
+    ),
+    (
+        "ENT-3/size-type",
+        "must",
+        "a size is a whole number, 0 or more",
+        "send the number of bytes of the file",
+    ),
+    (
+        "ENT-3/digest",
+        "must",
+        "the bytes that are served have the digest of the entry",
+        "hash the raw bytes that resources/read gives out",
+    ),
+    (
+        "ENT-3/size",
+        "must",
+        "the bytes that are served are as many as the entry says",
+        "count the raw bytes, not characters",
+    ),
+    (
+        "ENT-5/same-name",
+        "should",
+        "no two skills of a listing share a name",
+        "rename one of them; hosts then need not tell them apart by path",
+    ),
+    (
+        "ENT-6/files",
+        "should",
+        "a skill has at most 512 files",
+        "leave out what is not needed: hosts may decline the skill",
+    ),
+    (
+        "ENT-6/bytes",
+        "should",
+        "a skill has at most 16 MiB",
+        "leave out large files: hosts may decline the skill",
+    ),
+    (
+        "ENT-7/reserved",
+        "should",
+        "metadata has no key under io.modelcontextprotocol/",
+        "use a prefix of your own",
+    ),
+    (
+        "ENT-8/meta",
+        "must",
+        "_meta of an entry is an object",
+        "send an object, or leave it out",
+    ),
+    (
+        "ENT-8/prefix",
+        "should",
+        "keys of an entry's _meta have a prefix that is not reserved",
+        "use a reverse-DNS prefix of your own",
+    ),
+    # Format and URIs
+    (
+        "FMT-1/skill-md",
+        "must",
+        "the URI of a skill ends in /SKILL.md",
+        "name a skill by the URI of its SKILL.md",
+    ),
+    (
+        "FMT-1/frontmatter",
+        "must",
+        "SKILL.md starts with frontmatter that parses",
+        "start the file with ---, name: and description: lines, and --- again",
+    ),
+    (
+        "FMT-2/name",
+        "must",
+        "a name has 1 to 64 lowercase letters, digits and single hyphens",
+        "rename the skill and its directory",
+    ),
+    (
+        "FMT-2/description",
+        "must",
+        "a description has 1 to 1024 characters",
+        "say what the skill does and when to use it",
+    ),
+    (
+        "FMT-2/field",
+        "must",
+        "optional fields have the type that the format says",
+        "mend the field or leave it out",
+    ),
+    (
+        "FMT-3/name",
+        "must",
+        "the last segment of the skill path is the name in the frontmatter",
+        "make the directory and the name equal",
+    ),
+    (
+        "FMT-3/reg-name",
+        "should",
+        "the first segment of the skill path is a valid reg-name",
+        "use letters, digits and hyphens, and percent-encode the rest",
+    ),
+    (
+        "FMT-3/scheme",
+        "should",
+        "skills are served under skill://",
+        "use the skill:// scheme",
+    ),
+    (
+        "FMT-4/slash",
+        "must",
+        "the URI of a directory has no slash at its end",
+        "leave the slash out",
+    ),
+    (
+        "FMT-7/mime",
+        "should",
+        "a SKILL.md resource has mimeType text/markdown",
+        "set mimeType to text/markdown wherever the resource is described",
+    ),
+    (
+        "FMT-7/name",
+        "should",
+        "a SKILL.md resource has its name from the frontmatter",
+        "set name from the frontmatter",
+    ),
+    (
+        "FMT-7/description",
+        "should",
+        "a SKILL.md resource has its description from the frontmatter",
+        "set description from the frontmatter",
+    ),
+    (
+        "FMT-7/meta",
+        "should",
+        "_meta keys under io.modelcontextprotocol.skills/ repeat the frontmatter",
+        "copy the field as it stands, and use a prefix of your own for all else",
+    ),
+    (
+        "FMT-8/nested",
+        "must",
+        "a skill inside a skill has an entry of its own",
+        "answer skills/get for the nested SKILL.md",
+    ),
+    (
+        "FMT-8/enclosing",
+        "must",
+        "the files of a nested skill stand in the enclosing entry, too",
+        "list every file below the directory, nested skills included",
+    ),
+    (
+        "FMT-9/uri",
+        "must",
+        "URIs are well formed, with no empty, . or .. segment and nothing encoded that acts",
+        "name files by plain path segments",
+    ),
+    (
+        "FMT-9/encoding",
+        "must",
+        "URIs are percent-encoded",
+        "encode every character that RFC 3986 does not allow, as UTF-8",
+    ),
+    (
+        "FMT-9/climb",
+        "must",
+        "a URI that climbs out of its first segment by .., plain or encoded, is refused",
+        "refuse .. segments before a path is made of them",
+    ),
+    # resources/read
+    (
+        "RD-1/listed",
+        "must",
+        "every file of an entry can be read",
+        "serve each file that is listed, under the URI it is listed by",
+    ),
+    (
+        "RD-1/shape",
+        "must",
+        "the result of resources/read has one content with text or blob",
+        "send contents with one object that has uri and either text or blob",
+    ),
+    (
+        "RD-1/uri",
+        "must",
+        "the content has the URI that was asked for",
+        "repeat the URI of the request",
+    ),
+    (
+        "RD-1/unknown",
+        "must",
+        "reading an unknown URI is refused with -32602",
+        "answer with error -32602",
+    ),
+    (
+        "RD-1/directory",
+        "should",
+        "reading a directory as a file is refused with -32602",
+        "answer with error -32602, and say that it is a directory",
+    ),
+    (
+        "RD-1/mime",
+        "should",
+        "a file has the same mimeType wherever it is described",
+        "take the type from one place",
+    ),
+    (
+        "RD-2/lossy",
+        "must",
+        "text is sent only when it keeps every byte",
+        "send text for valid UTF-8 with its BOM and line ends as they are, else blob",
+    ),
+    (
+        "RD-2/base64",
+        "must",
+        "blob is base64",
+        "encode the raw bytes by RFC 4648, with padding and without line breaks",
+    ),
+    (
+        "RD-2/skill-md-blob",
+        "advice",
+        "SKILL.md is sent as text",
+        "send UTF-8 files as text: not every host decodes blobs",
+    ),
+    (
+        "RD-2/changing",
+        "must",
+        "two reads of a file give the same bytes as long as its entry is the same",
+        'serve what was hashed, or list the skill as "dynamic"',
+    ),
+)

@@ -1,0 +1,116 @@
+"""HostAdmin: what a user or an administrator decides about the skills of a host."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from skillwire.catalog.registry import RegisteredSkill, Registry
+from skillwire.errors import SkillNotFound
+from skillwire.host.approvals.approver import Approver
+from skillwire.host.approvals.status import ApprovalStatus
+from skillwire.host.approvals.store import ApprovalStore
+from skillwire.host.cache import SkillCache
+from skillwire.host.inventory import Inventory
+from skillwire.host.loader import Loader
+from skillwire.host.reader import Resolver
+from skillwire.host.styles.base import Style
+from skillwire.host.styles.switches import Switches
+from skillwire.issues import shown as shown_name
+from skillwire.limits import Limits
+from skillwire.skill.digests import SetDigest, parse_set_digest
+from skillwire.skill.entries import SkillEntry
+from skillwire.skill.uris import SKILL_FILE, parse_uri
+from skillwire.trust.approval import NO_GRANTS, Approval, Grants
+from skillwire.trust.origin import Origin
+from skillwire.trust.verify import VerifiedFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostAdmin:
+    """Approvals, switches and the cache of one host: `host.admin`."""
+
+    approvals: ApprovalStore
+    cache: SkillCache
+    _registry: Registry
+    _inventory: Inventory
+    _resolver: Resolver
+    _loader: Loader
+    _approver: Approver
+    _style: Style
+    _limits: Limits
+
+    def status(self, skill: RegisteredSkill) -> ApprovalStatus:
+        """Whether a skill is approved as it is, changed since, new, and so on. Asks nobody."""
+        return self._approver.standing(skill)
+
+    async def preview(self, name: str, path: str = SKILL_FILE, *, server: str | None = None) -> VerifiedFile:
+        """A file for the user to look at before the skill is loaded. It is no load (SEC-7)."""
+        return await self._loader.preview(await self._resolver.find(name, server), path)
+
+    async def approve(
+        self,
+        skill: RegisteredSkill | str,
+        *,
+        digest: str | None = None,
+        grants: Grants = NO_GRANTS,
+        server: str | None = None,
+        how: str = "",
+    ) -> Approval:
+        """Approve a skill of a server with exactly the files that the user was shown (SEC-6).
+
+        Give the skill as `find` returned it when it was shown, or its name and the digest of its files. If
+        the server has other files by now, this is an `ApprovalRequired` that names them, and nothing is
+        approved. The approved files are fetched, verified and cached, so that a later change can be compared
+        with them. `how` is recorded with the approval, beside the time and the user.
+        """
+        if isinstance(skill, str):
+            if digest is None:
+                raise ValueError("say what was shown to the user: give its digest, or the skill from find()")
+            shown: SkillEntry | SetDigest = parse_set_digest(digest)
+            current = await self._resolver.find(skill, server)
+        else:
+            shown = parse_set_digest(digest) if digest is not None else skill.entry
+            current = self._registry.get(skill.key) or skill
+        entry = self._approver.check_shown(current, shown)
+        await self._loader.keep(current, entry)
+        return await self._approver.approve(current, entry, grants, how=how or "approved by the application")
+
+    async def approved_text(self, skill: RegisteredSkill, uri: str) -> bytes | None:
+        """A file of a skill as it was when the user approved it last; `None` when that is not cached."""
+        return await self._approver.approved_bytes(skill, parse_uri(uri))
+
+    async def revoke(self, name: str, *, server: str | None = None) -> bool:
+        """Revoke an approval and release the skill; false when there was none."""
+        key = (await self._resolver.find(name, server)).key
+        self._loader.release(key)
+        return await self._approver.revoke(key)
+
+    def set_enabled(self, name: str, enabled: bool) -> None:
+        """Disable or enable one skill, by handle or URI. One that is disabled is released."""
+        skills = [
+            skill for skill in self._registry.skills(disabled=True) if name in (skill.handle, skill.uri)
+        ]
+        if not skills:
+            raise SkillNotFound(f"no skill is called {shown_name(name)}: list the skills to see their names")
+        for skill in skills:
+            self._registry.set_enabled(skill.key, enabled)
+            if not enabled:
+                self._loader.release(skill.key)
+
+    async def set_switches(self, switches: Switches) -> None:
+        """Turn servers off and on. The skills of those that are off are gone at once.
+
+        One that is in use stays loaded: its text is still in the context. No more is read of it (SEC-2).
+        """
+        for origin in self._inventory.set_switches(switches):
+            await self._inventory.refresh(origin.label)
+
+    async def forget_server(self, label: str) -> tuple[int, int]:
+        """Remove what is cached and approved of a server; how many files and approvals that were."""
+        origin = Origin.mcp(label)
+        self._loader.release_server(origin)
+        return await self.cache.forget_server(origin), await self._approver.forget_server(origin)
+
+    def server_view(self, label: str) -> str:
+        """One server with its skills, as the style shows it to a person."""
+        return self._style.server_view(self._inventory.server(label), self._registry.skills(), self._limits)

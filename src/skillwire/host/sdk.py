@@ -1,0 +1,185 @@
+"""What stands between a connection and the MCP SDK: its streams, its log records, and a budget.
+
+Streams over a process that writes JSON lines; a budget for messages that nobody asked for; and a filter that
+keeps what the SDK logs about servers off the terminal (SEC-9, SEC-11).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Final, TypeAlias
+
+import anyio
+import mcp_types as types
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
+from pydantic_core import from_json
+
+from skillwire.errors import LimitExceeded, SkillwireError
+from skillwire.limits import Limits
+from skillwire.sources.process import ServerProcess
+from skillwire.text import safe_line
+from skillwire.wire.structure import check_structure
+
+Streams: TypeAlias = tuple[
+    MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]
+]
+Lost: TypeAlias = Callable[[SkillwireError | None], None]
+
+_TOO_DEEP: Final = "recursion limit"
+_LONGEST: Final = 300
+# The loggers of the SDK's client side. Records are filtered where they are made, so each is named.
+_LOGGERS: Final = (
+    "client",
+    "mcp.client.client",
+    "mcp.client.streamable_http",
+    "mcp.shared.dispatcher",
+    "mcp.shared.jsonrpc_dispatcher",
+    "mcp.shared.direct_dispatcher",
+)
+
+
+class MessageBudget:
+    """How many messages a server may send that nobody asked for (SEC-9).
+
+    A burst is allowed, and so many a second after it. Each message costs the host time and memory, and a
+    server that keeps asking is cut off.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._most = limits.unasked_messages
+        self._per_second = limits.unasked_messages_per_second
+        self._left = float(self._most)
+        self._since = anyio.current_time()
+
+    def spend(self, message: object) -> None:
+        """Count a message; `LimitExceeded` when there were too many. Answers are free."""
+        if not isinstance(message, types.JSONRPCRequest | types.JSONRPCNotification):
+            return
+        now = anyio.current_time()
+        self._left = min(self._left + (now - self._since) * self._per_second, self._most)
+        self._since = now
+        self._left -= 1
+        if self._left < 0:
+            raise LimitExceeded(
+                f"it sent more than {self._most:,} messages that nobody asked for: it is cut off"
+            )
+
+
+@asynccontextmanager
+async def over_lines(process: ServerProcess, budget: MessageBudget, lost: Lost) -> AsyncGenerator[Streams]:
+    """Streams to and from a process. `lost` is called when it stops, with the reason."""
+    to_client, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    to_server, from_client = anyio.create_memory_object_stream[SessionMessage](0)
+
+    async def receive() -> None:
+        fault: SkillwireError | None = None
+        # `lost` comes before the stream is closed: whoever waits for an answer then wants to know the reason.
+        async with to_client:
+            try:
+                async for line in process.lines():
+                    if not line.strip():
+                        continue
+                    message = _parsed(line, process)
+                    if not isinstance(message, Exception):
+                        budget.spend(message.message)
+                    await to_client.send(message)
+            except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+                pass
+            except SkillwireError as error:
+                fault = error
+            finally:
+                lost(fault)
+
+    async def send() -> None:
+        try:
+            async with from_client:
+                async for message in from_client:
+                    text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+                    await process.send(text.encode("utf-8"))
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
+            lost(None)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(receive)
+        tasks.start_soon(send)
+        try:
+            yield from_server, to_server
+        finally:
+            tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def within_budget(
+    transport: AbstractAsyncContextManager[Any], budget: MessageBudget, lost: Lost
+) -> AsyncGenerator[Streams]:
+    """The streams of a transport of the SDK, ended when the server sends too much that nobody asked for."""
+    to_client, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    async with transport as (received, to_server), anyio.create_task_group() as tasks:
+
+        async def pass_on() -> None:
+            async with to_client:
+                try:
+                    async for message in received:
+                        if not isinstance(message, Exception):
+                            budget.spend(message.message)
+                        await to_client.send(message)
+                except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+                    pass
+                except SkillwireError as error:
+                    lost(error)
+
+        tasks.start_soon(pass_on)
+        try:
+            yield from_server, to_server
+        finally:
+            tasks.cancel_scope.cancel()
+
+
+def _parsed(line: bytes, process: ServerProcess) -> SessionMessage | Exception:
+    check_structure(line)
+    try:
+        # Parsed once: `validate_json` would parse it for each kind of message that it tries.
+        parsed = from_json(line)
+    except ValueError as error:
+        if _TOO_DEEP in str(error):
+            raise LimitExceeded("it sent JSON that is nested too deeply: it is cut off") from None
+        process.note_stray(line)
+        return error
+    try:
+        message = types.jsonrpc_message_adapter.validate_python(parsed, by_name=False)
+    except ValidationError as error:
+        process.note_stray(line)
+        return error
+    return SessionMessage(message)
+
+
+class _Clean(logging.Filter):
+    """Drops the SDK's records unless the program debugs `skillwire.sdk`; then each is one clean line.
+
+    They quote what a server sent, and what matters about a server is among the host's failures.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not logging.getLogger("skillwire.sdk").isEnabledFor(logging.DEBUG):
+            return False
+        record.msg = safe_line(record.getMessage(), limit=_LONGEST)
+        record.args = None
+        record.exc_info = None
+        record.exc_text = None
+        return True
+
+
+_CLEAN: Final = _Clean()
+_NOWHERE: Final = logging.NullHandler()
+
+
+def filter_sdk_logs() -> None:
+    """Keep the SDK's records to programs that debug, and away from the terminal."""
+    for name in _LOGGERS:
+        logger = logging.getLogger(name)
+        logger.addFilter(_CLEAN)
+        logger.addHandler(_NOWHERE)
