@@ -1,8 +1,10 @@
-"""Writing a file so that readers see the old content or the new, never a part of it."""
+"""Reading files that may be anything, and writing them so that readers see the old content or the new."""
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -35,6 +37,18 @@ def atomic_writer(path: Path, *, mode: int = 0o600) -> Generator[BinaryIO]:
         with suppress(OSError):
             temporary.unlink()
         raise
+
+
+def read_regular(path: Path, limit: int) -> bytes:
+    """At most `limit` bytes of a file. Anything else, such as a pipe, is an `OSError` and not waited for."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        with os.fdopen(descriptor, "rb", closefd=False) as stream:
+            return stream.read(limit)
+    finally:
+        os.close(descriptor)
 
 
 def write_atomic(path: Path, data: bytes, *, mode: int = 0o600) -> None:

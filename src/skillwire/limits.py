@@ -67,11 +67,11 @@ class Limits:
     """A server that has not said who it is by then is given up, for now."""
     call_seconds: float = 30
     """SEC-9: a request that has no answer by then has failed."""
-    judged_skills: int = 200
-    """The judge reads the files of so many skills of a server; it lists all of them."""
-    judged_directories: int = 5_000
-    """The judge walks so many directories of a server."""
-    judge_seconds: float = 1800
+    verified_skills: int = 200
+    """`skillwire verify` reads the files of so many skills of a server; it lists all of them."""
+    verified_directories: int = 5_000
+    """`skillwire verify` walks so many directories of a server."""
+    verify_seconds: float = 1800
     """A server that has not been verified by then is given up: one that answers slowly can take for ever."""
     min_ttl_seconds: float = 5
     """A listing is kept at least so long, whatever its server says."""

@@ -184,6 +184,11 @@ def secrets_in_urls(text: str) -> list[str]:
     return [form for secret in found if secret for form in dict.fromkeys((secret, unquote(secret)))]
 
 
+def is_secret_name(name: str) -> bool:
+    """Whether a header, a variable or a parameter of this name is likely to hold a credential."""
+    return bool(_SECRET_NAME.search(name))
+
+
 def secrets_in_arguments(command: Sequence[str]) -> list[str]:
     """What may be secret among the arguments of a command: `--token X`, `API_KEY=X`, a password in a URL."""
     found = [secret for word in command for secret in secrets_in_urls(word)]

@@ -218,7 +218,7 @@ def test_no_option_of_a_command_has_the_name_of_another(command: Command) -> Non
 @pytest.mark.parametrize(
     ("command", "option", "limit"),
     [
-        ("verify", "--max-skills", DEFAULT_LIMITS.judged_skills),
+        ("verify", "--max-skills", DEFAULT_LIMITS.verified_skills),
         ("verify", "--max-bytes", DEFAULT_LIMITS.bytes_per_server),
         ("verify", "--timeout", DEFAULT_LIMITS.call_seconds),
         ("search", "--limit", DEFAULT_LIMITS.search_results),

@@ -79,14 +79,15 @@ def test_a_fresh_clone_starts_nothing_and_costs_nothing_else(run: Run, home: Pat
     plant(".agents/skills/notes")
     plant("more/letters")
     PROJECT.write_text(f'directories = ["more"]\ndisabled = ["noise"]\n{EVIL}', "utf-8")
-    own = f'[servers.mine]\ncommand = "{SKILLWIRE}"\nargs = ["serve", "served"]\n'
+    own = f'[servers.mine]\ncommand = "{SKILLWIRE}"\nargs = ["serve", "{Path.cwd()}/served"]\n'
     write(str(home / ".config/skillwire/skillwire.toml"), own)
     ended = run("list")
-    for skill in ("refunds  MCP · mine", "notes    local · project", "letters  local · more"):
+    for skill in ("refunds  MCP · mine", "notes    local · project"):
         assert skill in ended.out
+    assert "letters" not in ended.out
     [line] = [line for line in ended.out.splitlines() if "evil" in line]
     assert "MCP server evil is not trusted: it comes from " in line
-    assert "run `skillwire servers trust`" in line
+    assert "run `skillwire trust`" in line
     assert not STARTED.exists()
 
 
@@ -143,7 +144,9 @@ def test_a_clients_file_of_the_user_needs_no_trust_even_if_a_project_names_the_s
         '{"mcpServers": {"mine": {"command": "touch", "args": ["started"]}}}',
     )
     assert labels(run("list", "--from-clients", "--json").document) == ["mine"]
-    assert STARTED.exists()
+    # It is the user's, and so it starts at home and not in the project.
+    assert (home / "started").exists()
+    assert not STARTED.exists()
 
 
 def test_import_takes_nothing_over_from_a_file_that_is_not_trusted(run: Run) -> None:

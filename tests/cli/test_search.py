@@ -57,7 +57,7 @@ def test_skills_are_shown_best_first_with_origin_and_passage(search: Search) -> 
 def test_those_with_some_of_the_words_are_set_apart(search: Search) -> None:
     code, out, _ = search("refund", "order")
     assert code == 0
-    whole, _, some = out.partition("Only some of the words:\n")
+    whole, _, some = out.partition("Match only some of the words:\n")
     assert whole.startswith("team/orders")
     assert "mine/orders  local · mine" in some
     assert "refunds  local · mine" in some
@@ -84,7 +84,7 @@ def test_json_has_the_skills_in_order(search: Search) -> None:
 
 
 def test_nothing_found_is_said_and_is_no_error(search: Search) -> None:
-    assert search("zebra") == (0, "No skill has these words. Try other words, or fewer.\n", "")
+    assert search("zebra") == (0, "No skill matches. Try other words, or fewer.\n", "")
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ def test_servers_are_listed_without_their_secrets_or_variables(run: Run, home: P
         ("off", False),
     ]
     ended = run("servers", "list", "--check")
-    assert (ended.code, "servers.tool.env.K wants the variable 'NOT_SET'" in ended.err) == (3, True)
+    assert "servers.tool.env.K wants the variable 'NOT_SET'" in " ".join(ended.out.split())
 
 
 @pytest.mark.process
@@ -150,10 +150,12 @@ def test_check_says_how_each_server_stands(run: Run) -> None:
     plant("served/refunds")
     run("servers", "add", "shop", "--", SKILLWIRE, "serve", "served")
     run("servers", "add", "dead", "--", "nosuchcommand")
-    out = run("servers", "list", "--check").out
-    assert "ready, 1 skill (D6), 2026-07-28" in out
+    checked = run("servers", "list", "--check")
+    out = checked.out
+    assert checked.code == 4
+    assert "ready, 1 skill, Skills extension (final), protocol 2026-07-28" in out
     assert "failed: the command nosuchcommand is not installed" in out
-    listed = run("servers", "list", "--check", "--json").document["servers"]
+    listed = json.loads(run("servers", "list", "--check", "--json").out)["servers"]
     assert [(server["status"], server["skill_count"]) for server in listed] == [("ready", 1), ("failed", 0)]
 
 
@@ -222,7 +224,7 @@ def test_import_writes_when_told_to_and_only_what_is_new(run: Run, home: Path) -
     document = run("servers", "import", "--write", "--only", "good", "--json").document
     assert (document["written"], [server["label"] for server in document["servers"]]) == (True, ["good"])
     assert places(user_file(home)) == {
-        "good": Place(command=(SKILLWIRE, "serve", "served"), env={"KEY": SECRET})
+        "good": Place(command=(SKILLWIRE, "serve", "served"), env={"KEY": SECRET}, directory=str(Path.cwd()))
     }
     assert user_file(home).stat().st_mode & 0o777 == 0o600
     assert "known good" in run("servers", "import").out
@@ -246,7 +248,7 @@ def test_list_from_clients_asks_them_all_and_writes_nothing(run: Run, home: Path
     ended = run("list", "--from-clients")
     assert "refunds  MCP · good  not approved" in ended.out
     assert "old (Claude Code): it speaks SSE" in ended.out
-    assert "wants (Claude Code): servers.wants.headers.X wants the variable 'NOT_SET'" in ended.out
+    assert "servers.wants.headers.X wants the variable 'NOT_SET'" in ended.out
     document = run("list", "--from-clients", "--json").document
     assert [server["label"] for server in document["servers"]] == ["good"]
     assert len(document["skipped"]) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -163,7 +164,7 @@ def test_show_has_origin_uri_approval_frontmatter_and_files(run: Run) -> None:
     for part in (
         "MCP · shop (",
         "skill://refunds/SKILL.md",
-        "the final extension",
+        "Skills extension (final)",
         "not approved",
         "Bash(git:*)",
         "Files 2 files",
@@ -184,7 +185,7 @@ def test_show_text_is_no_load_and_stands_behind_a_bar(run: Run, tmp_path: Path) 
     plant("served/refunds", body="First line.\n──── not the end\n", guide="The guide.\n")
     ended = run("show", "refunds", "--text", "--server", serving())
     first, *quoted, last = ended.out.splitlines()
-    assert first == "──── SKILL.md of refunds, from MCP · shop; shown, not loaded"
+    assert first == "──── SKILL.md of refunds, from MCP · shop; not loaded"
     assert last == "────"
     assert all(line.startswith("│ ") for line in quoted)
     assert "│ First line." in quoted
@@ -289,9 +290,9 @@ def test_read_gives_the_models_view_or_verified_bytes(run: Run) -> None:
     ended = run("read", "refunds", "logo.png", "--raw", "-o", "logo.png", *server)
     assert (ended.code, Path("logo.png").read_bytes()) == (0, data)
     again = run("read", "refunds", "logo.png", "--raw", "-o", "logo.png", *server)
-    assert (again.code, "is there already" in again.err) == (4, True)
+    assert (again.code, "exists already" in again.err) == (4, True)
     unlisted = run("read", "refunds", "../secret", *server)
-    assert (unlisted.code, unlisted.out) == (6, "")
+    assert (unlisted.code, unlisted.out) == (8, "")
 
 
 def test_read_refuses_options_that_do_not_go_together(run: Run) -> None:
@@ -419,3 +420,85 @@ def test_a_table_fits_eighty_columns() -> None:
     table = terminal.screen[terminal.screen.index("NAME") :].splitlines()
     assert len(table) == 3
     assert max(map(len, table)) <= 80
+
+
+def test_list_fails_on_request_when_a_server_failed(run: Run) -> None:
+    plant(".agents/skills/tidy")
+    down = ("--server", "gone=nosuchcommand")
+    assert run("list", *down).code == 0
+    ended = run("list", *down, "--fail-on-error")
+    assert (ended.code, "tidy" in ended.out, "nosuchcommand" in ended.out) == (4, True, True)
+    assert run("list", "--fail-on-error").code == 0
+
+
+def test_a_server_that_failed_is_named_by_every_command(run: Run) -> None:
+    plant(".agents/skills/tidy")
+    for command in (["show", "tidy"], ["load", "tidy"], ["catalog"], ["search", "thing"]):
+        ended = run(*command, "--server", "gone=nosuchcommand")
+        assert (ended.code, ended.err.count("nosuchcommand")) == (0, 1), command
+
+
+@pytest.mark.parametrize("words", [["shop/refunds"], ["refunds", "--on", "shop"], ["shop:refunds"]])
+def test_a_name_with_its_server_connects_to_no_other(run: Run, words: list[str]) -> None:
+    plant("served/refunds")
+    ended = run("show", *words, "--server", serving(), "--server", "gone=nosuchcommand")
+    assert ended.err == ""
+    assert ended.code == 0
+
+
+def test_a_file_that_a_skill_does_not_have_is_answered_with_those_it_has(run: Run) -> None:
+    plant(".agents/skills/tidy", guide="Read this.")
+    for command in (["show"], ["read"]):
+        ended = run(*command, "tidy", "nofile")
+        assert (ended.code, ended.err) == (
+            8,
+            "skillwire: tidy has no file nofile: it has SKILL.md, guide.md\n",
+        )
+    assert (
+        run("show", "tidy", "guid.md").err == "skillwire: tidy has no file guid.md: did you mean guide.md?\n"
+    )
+
+
+@pytest.mark.parametrize("words", [["show", "x"], ["search", "x"], ["load", "x"]])
+def test_without_any_skills_a_command_says_how_to_get_some(run: Run, words: list[str]) -> None:
+    ended = run(*words)
+    assert "skillwire servers add NAME URL" in ended.out + ended.err
+
+
+def test_a_directory_has_the_name_that_it_was_given(run: Run) -> None:
+    plant("mine/tidy")
+    assert "local · team" in run("list", "--dir", "team=mine").out
+    assert "local · mine" in run("list", "--dir", "mine").out
+    assert run("list", "--dir", "a b=mine").code == 2
+
+
+def test_no_config_reads_no_configuration(run: Run) -> None:
+    Path("skillwire.toml").write_text("nonsense = 1\n", "utf-8")
+    assert run("list").code == 3
+    assert run("list", "--no-config").code == 0
+    assert run("list", "--no-config", "--profile", "x").code == 2
+
+
+@pytest.mark.parametrize("command", ["list", "catalog", "show tidy", "read tidy SKILL.md --raw"])
+def test_a_full_disk_is_one_line_and_exit_code_4(command: str) -> None:
+    plant(".agents/skills/tidy")
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(
+            [SKILLWIRE, *command.split()], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert ran.returncode == 4
+    [line] = ran.stderr.splitlines()
+    assert line.startswith(
+        "skillwire: the output cannot be written: No space left on device; free some space"
+    )
+
+
+def test_a_reader_that_goes_away_ends_the_command_quietly() -> None:
+    for number in range(300):
+        plant(f".agents/skills/skill-{number}", description="x" * 900)
+    with subprocess.Popen([SKILLWIRE, "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stderr
+        process.stdout.read(1)
+        process.stdout.close()
+        assert (process.wait(SECONDS), process.stderr.read()) == (141, b"")

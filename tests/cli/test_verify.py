@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from interop.processes import SKILLWIRE, listening
-from skillwire.conformance.rules import RULES
+from skillwire.conformance import RULES
 
 TESTS = Path(__file__).parent.parent
 SKILLS = TESTS.parent / "examples/skills"
@@ -48,12 +48,14 @@ def test_violations_are_explained_within_eighty_columns_and_end_with_1() -> None
     done = run(*defective("digest-wrong"))
     assert (done.returncode, done.stderr) == (1, "")
     for text in (
-        "Must be mended",
+        "Must fix",
         "ENT-3/digest",
         "skill://atlas/logo.bin",
         "expected:",
         "seen:",
-        "to mend it:",
+        "fix:",
+        "clause:",
+        "https://skills.extensions.modelcontextprotocol.io/",
     ):
         assert text in done.stdout
     assert "1 violation of MUST, 0 of SHOULD" in done.stdout
@@ -73,7 +75,7 @@ def test_json_is_one_document() -> None:
     done = run("--json", *defective("digest-wrong"))
     document = json.loads(done.stdout)
     assert done.returncode == 1
-    assert (document["version"], document["ok"]) == (1, False)
+    assert (document["version"], document["ok"]) == (2, False)
     assert document["summary"] == {"must": 1, "should": 0, "advice": 0}
     assert [finding["rule"] for finding in document["findings"]] == ["ENT-3/digest"]
 
@@ -103,14 +105,14 @@ def test_a_rule_can_be_ignored_and_an_unknown_one_not() -> None:
     assert run("--ignore", "ENT-3", *defective("digest-wrong")).returncode == 0
     done = run("--ignore", "NO-1/such", *defective("clean"))
     assert (done.returncode, done.stdout) == (2, "")
-    assert "NO-1/such is no rule" in done.stderr
+    assert "NO-1/such is not a rule" in done.stderr
 
 
 @pytest.mark.process
 def test_one_era_is_spoken_when_asked() -> None:
     done = run("--era", "2025-11-25", "--json", *defective("list-without-ttl"))
     assert done.returncode == 0
-    assert [era["era"] for era in json.loads(done.stdout)["eras"]] == ["2025-11-25"]
+    assert [one["revision"] for one in json.loads(done.stdout)["revisions"]] == ["2025-11-25"]
 
 
 @pytest.mark.process
@@ -139,8 +141,10 @@ def test_headers_and_tokens_are_sent_and_never_shown(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         ([], "URL or COMMAND is missing"),
-        (["http://127.0.0.1:9/mcp"], "no connection"),
-        (["--", sys.executable, "-c", "pass"], "the server ended"),
+        (["http://127.0.0.1:9/mcp"], "nothing answers at 127.0.0.1:9"),
+        (["--", sys.executable, "-c", "pass"], "the server exited with code 0"),
+        (["example.org"], "write https://example.org"),
+        (["localhost:8000/mcp"], "write http://localhost:8000/mcp"),
         (["--", "no-such-command-of-skillwire"], "is not installed"),
         (["ftp://example.org"], "not an http:// or https:// URL"),
         (["--header", "no colon", "http://127.0.0.1:9/"], "NAME: VALUE"),

@@ -1,6 +1,6 @@
 """A small skill server of its own make, in plain Python: what it answers can be bent in one place at a time.
 
-It shares no code with Skillwire, so that the judge is not measured against its own reading of the extension.
+It shares no code with Skillwire, so that the checks are not tested against their own reading of the rules.
 """
 
 from __future__ import annotations
@@ -112,6 +112,8 @@ class CleanServer:
     page_size: int = 2
     counts: Counter[str] = field(default_factory=Counter)
     running: int = 0
+    accepted: int = 202
+    """The HTTP status for notifications."""
 
     async def handle(self, message: Json) -> Json | None:
         """The response to a request."""
@@ -246,7 +248,7 @@ class CleanServer:
             body += event.get("body", b"")
             more = event.get("more_body", False)
         message = json.loads(body) if body else {}
-        status, kind, sent = 202, "application/json", b""
+        status, kind, sent = self.accepted, "application/json", b""
         headers: list[tuple[bytes, bytes]] = []
         if "id" in message:
             answer = await self.handle(message)

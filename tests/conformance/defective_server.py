@@ -14,6 +14,7 @@ import anyio
 from conformance.clean_server import LEGACY, MODERN, CleanServer, Json, plant
 from conformance.defects_content import content_defects
 from conformance.defects_entries import entry_defects
+from conformance.defects_loose import loose_defects
 from conformance.defects_methods import method_defects
 from conformance.defects_protocol import protocol_defects
 from conformance.switches import Defect
@@ -22,7 +23,7 @@ __all__ = ["DEFECTS", "LEGACY", "MODERN", "make_server"]
 
 DEFECTS: dict[str, Defect] = {
     defect.name: defect
-    for defects in (protocol_defects, method_defects, entry_defects, content_defects)
+    for defects in (protocol_defects, method_defects, entry_defects, content_defects, loose_defects)
     for defect in defects()
 }
 

@@ -140,8 +140,8 @@ def _gets() -> Iterator[Defect]:
     yield in_answer("any-skill", "GET-1/unknown", GET, answered_by(found), when=probed(BAD))
     yield in_answer("unknown-is-internal", "GET-1/unknown", GET, refused_by(-32603), when=probed(BAD))
     yield in_answer("unknown-is-not-found", "GET-1/unknown", GET, refused_by(-32002), when=probed(BAD))
-    yield in_answer("nameless-error", "GET-1/message", GET, refused_by(-32602, "not found"), when=probed(BAD))
-    yield in_answer("file-is-skill", "GET-1/no-skill", GET, answered_by(found), when=about(EMAIL))
+    yield in_answer("silent-error", "GET-1/message", GET, refused_by(-32602, ""), when=probed(BAD))
+    yield in_answer("file-is-skill", "GET-1/no-skill", GET, answered_by(found), when=about(BOM))
     yield in_answer("directory-is-skill", "GET-1/no-skill", GET, answered_by(found), when=about(REFUNDS))
     nothing = lambda params: "uri" not in params  # noqa: E731 - a predicate among others
     yield in_answer("no-uri-crash", "GET-1/no-uri", GET, refused_by(-32603), when=nothing)

@@ -45,6 +45,14 @@ def protocol_defects() -> Iterator[Defect]:
     yield spoilt("nan", "MCP/json-rpc", http(body=b'{"jsonrpc": "2.0", "id": NaN, "result": {}}'))
     yield spoilt("deep-json", "MCP/json-rpc", http(body=b"[" * 200 + b"]" * 200))
     yield spoilt("bottomless-json", "MCP/json-rpc", http(body=b"[" * 200_000 + b"]" * 200_000))
+    yield spoilt("byte-order-mark", "MCP/json-rpc", http(body=b'\xef\xbb\xbf{"jsonrpc": "2.0"}'))
+    yield spoilt("utf-16", "MCP/json-rpc", http(body='{"jsonrpc": "2.0"}'.encode("utf-16")))
+    yield spoilt(
+        "key-twice", "MCP/json-rpc", http(body=b'{"jsonrpc": "2.0", "id": 1, "id": 2, "result": {}}')
+    )
+    yield spoilt("error-code-true", "MCP/json-rpc", put(error={"code": True, "message": "no"}))
+    yield spoilt("batch", "MCP/json-rpc", http(body=b'[{"jsonrpc": "2.0", "id": 1, "result": {}}]'))
+    yield spoilt("too-many-values", "MCP/answer-size", http(body=b"[" + b"{}," * 1_200_000 + b"{}]"))
     yield spoilt("html-error", "MCP/http-body", http(kind="text/html", status=500, body=b"<h1>Oops</h1>"))
     yield spoilt(
         "compressed",
@@ -128,10 +136,10 @@ def _declarations() -> Iterator[Defect]:
 
 
 def _eras() -> Iterator[Defect]:
-    yield in_answer("no-legacy", "CAP-4/one-era", "initialize", refused_by(-32601))
-    yield in_answer("no-modern", "CAP-4/one-era", "server/discover", refused_by(-32601))
-    yield _hello("declared-on-modern-alone", "CAP-4/one-era", drop("extensions"), era=LEGACY)
-    yield _hello("declared-on-legacy-alone", "CAP-4/one-era", drop("extensions"), era=MODERN)
+    yield in_answer("no-legacy", "CAP-4/one-revision", "initialize", refused_by(-32601))
+    yield in_answer("no-modern", "CAP-4/one-revision", "server/discover", refused_by(-32601))
+    yield _hello("declared-on-modern-alone", "CAP-4/one-revision", drop("extensions"), era=LEGACY)
+    yield _hello("declared-on-legacy-alone", "CAP-4/one-revision", drop("extensions"), era=MODERN)
     yield _hello("no-directories-on-legacy", "CAP-4/declaration", _declared({}), era=LEGACY)
 
     def shorter(result: Json) -> None:

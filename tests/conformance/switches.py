@@ -1,8 +1,9 @@
-"""Defect: a named way to spoil the clean server, and the rule that the judge has to name for it."""
+"""Defect: a named way to spoil the clean server, and the rule that has to be reported for it."""
 
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -95,6 +96,16 @@ def answered_by(result: Any) -> Change:
 def refused_by(code: int, message: str = "no") -> Change:
     """In place of any answer, this error."""
     return lambda answer: {"jsonrpc": "2.0", "id": answer["id"], "error": {"code": code, "message": message}}
+
+
+def after_events(*messages: Json) -> Change:
+    """The answer as an event stream, after these messages."""
+
+    def change(answer: Json) -> Json:
+        events = b"".join(b"data: " + json.dumps(one).encode() + b"\n\n" for one in (*messages, answer))
+        return {**answer, "http": {"kind": "text/event-stream", "body": b": hello\n\n" + events}}
+
+    return change
 
 
 def put(**fields: Any) -> Change:

@@ -12,10 +12,8 @@ import pytest
 import skillwire
 from conformance.clean_server import REFUNDS, CleanServer, Json
 from conformance.defective_server import make_server
+from skillwire.conformance import as_json, as_junit, as_text
 from skillwire.conformance.evaluate import MOST_PER_RULE
-from skillwire.conformance.report_json import as_json
-from skillwire.conformance.report_junit import as_junit
-from skillwire.conformance.report_text import as_text
 from skillwire.errors import SourceError
 from skillwire.limits import DEFAULT_LIMITS
 
@@ -37,11 +35,35 @@ async def test_a_process_that_does_not_speak_is_given_up(program: str) -> None:
 
 
 @pytest.mark.process
-async def test_the_last_words_of_a_server_that_ends_are_told_and_tamed() -> None:
-    program = r"import sys; sys.stderr.write('no key: \x1b[31mset KEY\n'); sys.stderr.flush(); sys.exit(1)"
-    with pytest.raises(SourceError, match=r"the server ended") as caught:
+async def test_the_last_lines_of_standard_error_are_shown_without_escapes() -> None:
+    program = (
+        r"import sys; sys.stderr.write('Error: no key\n    at line 1\n\x1b[31mset KEY\nv20.1\n'); sys.exit(3)"
+    )
+    with pytest.raises(SourceError, match=r"the server exited with code 3") as caught:
         await skillwire.verify([sys.executable, "-c", program])
-    assert "\x1b" not in str(caught.value)
+    text = str(caught.value)
+    assert text.partition("ends with:")[2].split("\n")[1:] == [
+        "  Error: no key",
+        "  at line 1",
+        "  \\u001b[31mset KEY",
+        "  v20.1",
+    ]
+
+
+@pytest.mark.process
+async def test_a_stray_line_on_standard_output_is_named_when_no_answer_comes() -> None:
+    program = "import time; print('Starting server', flush=True); time.sleep(60)"
+    with pytest.raises(SourceError) as caught:
+        await skillwire.verify([sys.executable, "-c", program], limits=replace(QUICK, call_seconds=1.5))
+    assert "not a message: `Starting server`" in str(caught.value)
+    assert "write logs to standard error" in str(caught.value)
+
+
+@pytest.mark.process
+async def test_json_nested_too_deep_over_stdio_is_named_and_not_waited_for() -> None:
+    program = "import sys; sys.stdin.readline(); print('[' * 5000 + ']' * 5000, flush=True); sys.stdin.read()"
+    with anyio.fail_after(60), pytest.raises(SourceError, match="JSON of more than 100 levels"):
+        await skillwire.verify([sys.executable, "-c", program], limits=DEFAULT_LIMITS)
 
 
 async def test_a_server_that_falls_silent_is_asked_no_more() -> None:
@@ -53,9 +75,9 @@ async def test_a_server_that_falls_silent_is_asked_no_more() -> None:
 
     server = make_server()
     server.bend = silent
-    report = await skillwire.verify(server, eras=["2025-11-25"], limits=QUICK)
+    report = await skillwire.verify(server, revisions=["2025-11-25"], limits=QUICK)
     assert {finding.rule for finding in report.findings} == {"MCP/no-answer"}
-    assert report.eras[0].requests_left_out > 10
+    assert report.revisions[0].skipped_requests > 10
     assert len(asked) < 20
 
 
@@ -67,7 +89,7 @@ async def test_a_server_that_answers_too_slowly_as_a_whole_is_given_up() -> None
     server = make_server()
     server.bend = slow
     with pytest.raises(SourceError, match=r"not checked to the end within 1 s"):
-        await skillwire.verify(server, limits=replace(DEFAULT_LIMITS, judge_seconds=1))
+        await skillwire.verify(server, limits=replace(DEFAULT_LIMITS, verify_seconds=1))
 
 
 async def test_findings_beyond_a_hundred_of_a_rule_are_counted_not_kept() -> None:
@@ -78,7 +100,7 @@ async def test_findings_beyond_a_hundred_of_a_rule_are_counted_not_kept() -> Non
 
     server = make_server()
     server.bend = many
-    report = await skillwire.verify(server, eras=["2025-11-25"])
+    report = await skillwire.verify(server, revisions=["2025-11-25"])
     assert len(report.of("ENT-1/uri")) == MOST_PER_RULE
     assert report.omitted == {"ENT-1/uri": 4_900}
     assert "and 4,995 more; --json shows some of them" in as_text(report)

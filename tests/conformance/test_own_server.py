@@ -21,7 +21,7 @@ CHECKED = [(5, 8), (5, 8)]
 
 
 def checked(report: skillwire.Report) -> list[tuple[int, int]]:
-    return [(era.checked, era.files) for era in report.eras]
+    return [(revision.checked, revision.files) for revision in report.revisions]
 
 
 @pytest.mark.process
@@ -101,4 +101,4 @@ async def test_skills_that_functions_make_have_no_finding() -> None:
 
     report = await skillwire.verify(SkillServer(made))
     assert report.findings == ()
-    assert [era.checked for era in report.eras] == [2, 2]
+    assert [revision.checked for revision in report.revisions] == [2, 2]

@@ -11,8 +11,8 @@ import pytest
 
 import skillwire
 from conformance.defective_server import make_server
-from skillwire.conformance.report_json import as_json
-from skillwire.conformance.rules import RULES
+from skillwire.conformance import RULES, as_json
+from skillwire.conformance.page import with_rules
 
 PAGE = (Path(__file__).parents[2] / "docs/verify.md").read_text("utf-8")
 
@@ -26,9 +26,16 @@ def shape(value: Any) -> Any:
     return type(value)
 
 
-def test_the_page_has_every_rule_as_it_is() -> None:
-    rows = re.findall(r"^\| `(\S+)` \| (must|should|advice) \| (.+) \|$", PAGE, re.MULTILINE)
-    assert sorted(rows) == sorted((rule.id, rule.level.value, rule.expected) for rule in RULES)
+def test_the_page_has_the_rules_as_they_are() -> None:
+    assert with_rules(PAGE) == PAGE, "run: python -m skillwire.conformance.page docs/verify.md"
+
+
+def test_every_rule_cites_a_sentence_and_links_to_it() -> None:
+    for rule in RULES:
+        assert rule.clause.says.endswith("."), rule.id
+        assert rule.clause.link.startswith("https://"), rule.id
+    own = [rule for rule in RULES if rule.id.split("-")[0] in ("CAP", "LST", "GET", "ENT", "DIR")]
+    assert sum("modelcontextprotocol.io/" in rule.clause.link for rule in own) == len(own)
 
 
 @pytest.mark.anyio

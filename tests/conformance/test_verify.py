@@ -44,7 +44,9 @@ def rules_in(report: skillwire.Report) -> set[str]:
 async def test_the_clean_server_has_no_finding() -> None:
     report = await skillwire.verify(make_server())
     assert report.findings == ()
-    assert [(era.listed, era.checked, era.files) for era in report.eras] == [(3, 5, 9)] * 2
+    assert [(revision.listed, revision.checked, revision.files) for revision in report.revisions] == [
+        (3, 5, 9)
+    ] * 2
 
 
 @pytest.mark.slow
@@ -96,9 +98,9 @@ async def test_a_finding_says_where_what_was_expected_what_was_seen_and_what_to_
     assert finding.requirement == "ENT-3"
     assert finding.level is Level.MUST
     assert finding.uri == "skill://acme/billing/refunds/notes/bom.txt"
-    assert (finding.expected, finding.seen) == ("3 bytes", "15 bytes")
+    assert (finding.expected, finding.seen) == ("15 bytes, as many as were read", "3 bytes in the entry")
     assert finding.fix == "count the raw bytes, not characters"
-    assert finding.eras == (LEGACY, MODERN)
+    assert finding.revisions == (LEGACY, MODERN)
     assert report.of("ENT-3") == report.of("ENT-3/size") == report.violations == (finding,)
 
 
@@ -109,34 +111,36 @@ async def test_advice_is_no_violation() -> None:
 
 
 async def test_one_era_can_be_chosen() -> None:
-    report = await skillwire.verify(make_server("list-without-ttl"), eras=[LEGACY])
+    report = await skillwire.verify(make_server("list-without-ttl"), revisions=[LEGACY])
     assert report.findings == ()
-    assert [era.era for era in report.eras] == [LEGACY]
+    assert [revision.revision for revision in report.revisions] == [LEGACY]
 
 
 async def test_an_era_that_is_asked_for_and_not_spoken_cannot_be_judged() -> None:
-    with pytest.raises(SourceError, match=r"in this process cannot be verified on 2026-07-28: .*-32601"):
-        await skillwire.verify(make_server("no-modern"), eras=[MODERN])
+    with pytest.raises(
+        SourceError, match=r"in this process cannot be verified \(protocol 2026-07-28\): .*-32601"
+    ):
+        await skillwire.verify(make_server("no-modern"), revisions=[MODERN])
 
 
 async def test_a_rule_or_a_whole_requirement_can_be_ignored() -> None:
     for name in ("ENT-3/size", "ENT-3"):
         report = await skillwire.verify(make_server("size-wrong"), ignore=[name])
         assert (report.findings, report.ignored) == ((), (name,))
-    with pytest.raises(SourceError, match="ENT-33 is no rule"):
+    with pytest.raises(SourceError, match="ENT-33 is not a rule"):
         await skillwire.verify(make_server(), ignore=["ENT-33"])
 
 
 async def test_only_so_many_skills_are_read_but_the_listing_whole() -> None:
     report = await skillwire.verify(make_server(), max_skills=1)
     assert report.findings == ()
-    assert [(era.listed, era.checked) for era in report.eras] == [(3, 1)] * 2
+    assert [(revision.listed, revision.checked) for revision in report.revisions] == [(3, 1)] * 2
 
 
 async def test_only_so_many_bytes_are_taken_in() -> None:
     report = await skillwire.verify(make_server(), max_bytes=4000)
     assert report.findings == ()
-    assert all(era.requests_left_out > 20 for era in report.eras)
+    assert all(revision.skipped_requests > 20 for revision in report.revisions)
 
 
 @pytest.mark.process
@@ -150,7 +154,7 @@ async def test_only_so_many_bytes_are_taken_in() -> None:
         ("unclosed 'quote", "not a command line"),
         ("", "empty"),
         ([], "empty"),
-        (7, "a int is no server"),
+        (7, "type int is not a server"),
         ("no-such-command-of-skillwire --x", "is not installed"),
     ],
 )

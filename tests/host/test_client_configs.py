@@ -63,7 +63,9 @@ def test_mcp_json_of_a_project(project: Path, home: Path) -> None:
     assert places(servers) == {
         "github": Place(url="https://api.example/mcp", headers={"Authorization": "Bearer ${GITHUB_TOKEN}"}),
         "db": Place(
-            command=("npx", "-y", "db", "postgres://localhost"), env={"LEVEL": "${LEVEL}", "KEY": "${KEY}"}
+            command=("npx", "-y", "db", "postgres://localhost"),
+            env={"LEVEL": "${LEVEL}", "KEY": "${KEY}"},
+            directory=str(project),
         ),
     }
     assert skipped(servers) == {
@@ -129,7 +131,7 @@ def test_cursor_in_the_project_and_at_home(project: Path, home: Path) -> None:
     servers = found(project, home)
     assert places(servers) == {
         "web": Place(url="https://${HOST}/mcp", headers={"X-Key": "${KEY}"}),
-        "root": Place(command=(f"{home}/bin/run", str(project), "--n")),
+        "root": Place(command=(f"{home}/bin/run", str(project), "--n"), directory=str(project)),
     }
     assert skipped(servers) == {
         "filed": "its variables are in a file of their own",
@@ -321,7 +323,7 @@ def test_a_project_takes_no_name_from_a_server_of_the_user(project: Path, home: 
     write(home / ".gemini/settings.json", '{"mcpServers": {"docs": {"command": "mine"}}}')
     assert places(found(project, home)) == {
         "docs": Place(command=("mine",)),
-        "docs-2": Place(command=("theirs",)),
+        "docs-2": Place(command=("theirs",), directory=str(project)),
     }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from skillwire.errors import SourceError
@@ -41,8 +43,11 @@ def test_the_repr_of_a_server_has_no_token_header_or_variable() -> None:
     ("given", "config"),
     [
         ("https://a.example/mcp", ServerConfig(url="https://a.example/mcp")),
-        ("npx -y 'a b'", ServerConfig(command=("npx", "-y", "a b"))),
-        ("serve --at http://x", ServerConfig(command=("serve", "--at", "http://x"))),
+        ("npx -y 'a b'", ServerConfig(command=("npx", "-y", "a b"), directory=str(Path.cwd()))),
+        (
+            "serve --at http://x",
+            ServerConfig(command=("serve", "--at", "http://x"), directory=str(Path.cwd())),
+        ),
         (ServerConfig(command=("a",)), ServerConfig(command=("a",))),
     ],
 )

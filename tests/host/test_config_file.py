@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
+import anyio
 import pytest
 
-from skillwire.errors import SourceError
-from skillwire.host.config.file import load_config
+from skillwire.errors import FormatError, SourceError
+from skillwire.host.config.file import config_above, load_config
+from skillwire.host.directories import state_places
 from skillwire.host.host import SkillHost
 from skillwire.limits import DEFAULT_LIMITS
 
@@ -79,7 +83,8 @@ def configured(home: Path) -> None:
         folder.mkdir(parents=True)
         text = f"---\nname: {name}\ndescription: Does one thing.\n---\nDo it.\n"
         (folder / "SKILL.md").write_text(text, "utf-8")
-    Path("skillwire.toml").write_text(
+    state_places().config.parent.mkdir(parents=True)
+    state_places().config.write_text(
         f'directories = ["{home}/skills"]\nusual = false\ndisabled = ["left"]\n'
         '[servers.off]\ncommand = "nosuchcommand"\nskills = false',
         "utf-8",
@@ -92,3 +97,50 @@ async def test_a_host_is_opened_as_the_configuration_says() -> None:
     async with SkillHost.from_config() as host:
         assert [skill.handle for skill in host.skills()] == ["kept"]
         assert host.servers() == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a" + ".a" * 50_000 + " = 1",
+        "[" + ".".join(["a"] * 50_000) + "]",
+        "a = " + "[" * 20_000,
+        "a = " + "{ a = " * 20_000,
+        "a = " + "9" * 20_000,
+    ],
+    ids=["dotted key", "dotted table", "arrays", "inline tables", "integer"],
+)
+def test_a_file_that_is_written_to_do_harm_is_one_clear_error(text: str) -> None:
+    Path("skillwire.toml").write_text(text, "utf-8")
+    with pytest.raises(FormatError) as refused:
+        load_config()
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 500
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes are POSIX")
+def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for() -> None:
+    os.mkfifo("skillwire.toml")
+    with pytest.raises(SourceError, match="it is not a regular file"):
+        load_config()
+
+
+def test_the_file_above_is_known_and_not_read(tmp_path: Path) -> None:
+    Path("skillwire.toml").write_text("not = [TOML", "utf-8")
+    below = Path.cwd() / "below" / "further"
+    below.mkdir(parents=True)
+    assert load_config(below).configured == ()
+    assert config_above(below) == Path.cwd() / "skillwire.toml"
+
+
+@pytest.mark.anyio
+async def test_a_server_whose_variable_is_not_set_costs_only_itself(tmp_path: Path) -> None:
+    await anyio.Path("skillwire.toml").write_text(
+        '[servers.data]\nurl = "https://data.example/mcp"\ntoken_env = "DATA_TOKEN"\n'
+        '[servers.other]\nurl = "http://127.0.0.1:9/mcp"\n',
+        "utf-8",
+    )
+    async with SkillHost.from_config(unsafe_trust_project=True) as host:
+        assert [server.label for server in host.servers()] == ["other"]
+        [told] = [event.message for event in host.events_so_far() if event.origin == "data"]
+    assert "servers.data.token_env wants the variable 'DATA_TOKEN', which is not set" in told

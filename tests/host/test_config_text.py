@@ -85,7 +85,10 @@ def test_an_empty_file_says_nothing() -> None:
     ("text", "mistake"),
     [
         ("diretories = []", "diretories is not known here (did you mean directories?)"),
-        ("zzz = 1", "zzz is not known here (known are directories, disabled, profiles, servers, usual)"),
+        (
+            "zzz = 1",
+            "zzz is not known here (known are directories, disabled, profiles, ",
+        ),
         (
             '[servers.a]\ncommand = "x"\naproval = "never"',
             "servers.a.aproval is not known here (did you mean",

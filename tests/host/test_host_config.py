@@ -76,7 +76,8 @@ def test_what_a_project_adds_waits_for_trust_and_what_it_narrows_does_not() -> N
     config = both(user, project, trusted=False)
     assert list(config.servers) == ["shop", "both"]
     assert admitted(config, *NAMES) == ["refunds", "refund-all", "Secret-refunds"]
-    assert (config.directories, config.disabled) == ((PROJECT.parent / "skills",), ("noise",))
+    assert (config.directories, config.project_directories, config.disabled) == ((), (), ("noise",))
+    assert "names directories of skills" in config.problems[0]
     assert [(server.label, server.file) for server in config.untrusted] == [("added", PROJECT)]
     assert {server.label: server.trusted for server in config.configured} == {
         "shop": True,
@@ -240,12 +241,12 @@ def test_variables_are_filled_in_everywhere() -> None:
 
 def test_every_variable_that_is_not_set_is_named_with_its_key() -> None:
     text = '[servers.a]\nurl = "https://x"\nheaders = { X = "${ONE}" }\ntoken_env = "TWO"'
-    found = mistakes(text, OTHER="s3cr3t")
-    assert [mistake.partition(": ")[2].partition(" (")[0] for mistake in found] == [
-        "servers.a.headers.X wants the variable 'ONE', which is not set",
-        "servers.a.token_env wants the variable 'TWO', which is not set",
-    ]
-    assert "s3cr3t" not in " ".join(found)
+    config = both(SHOP + text, environment={"OTHER": "s3cr3t"})
+    assert list(config.servers) == ["shop"]
+    [skipped] = config.skipped
+    assert "servers.a.headers.X wants the variable 'ONE', which is not set" in skipped.reason
+    assert "servers.a.token_env wants the variable 'TWO', which is not set" in skipped.reason
+    assert "s3cr3t" not in skipped.reason
 
 
 def test_a_variable_of_a_server_that_is_not_used_need_not_be_set() -> None:
@@ -254,14 +255,81 @@ def test_a_variable_of_a_server_that_is_not_used_need_not_be_set() -> None:
 
 
 def test_a_url_is_checked_again_once_it_is_filled_in() -> None:
-    [mistake] = mistakes('[servers.a]\nurl = "${URL}"', URL="file:///s3cr3t")
-    assert "is not an http:// or https:// URL" in mistake
-    assert "s3cr3t" not in mistake
+    config = both('[servers.a]\nurl = "${URL}"', environment={"URL": "file:///s3cr3t"})
+    [skipped] = config.skipped
+    assert "is not an http:// or https:// URL" in skipped.reason
+    assert "s3cr3t" not in skipped.reason
 
 
 def test_directories_start_at_their_file_and_each_counts_once() -> None:
-    config = both('directories = ["skills", "/a"]', 'directories = ["skills", "/a"]')
-    assert config.directories == (USER.parent / "skills", Path("/a"), PROJECT.parent / "skills")
+    config = both('directories = ["skills", "/a", "skills"]', 'directories = ["skills", "/a", ".", ".."]')
+    assert config.directories == (USER.parent / "skills", Path("/a"))
+    assert config.project_directories == (PROJECT.parent / "skills", PROJECT.parent)
+    assert ["outside the project" in problem for problem in config.problems] == [True, True]
+
+
+WIDE = "accept_drafts = true\nbare_scan = true\nconnect_seconds = 3600\ncall_seconds = 0.001\n"
+
+
+def test_a_project_that_is_not_trusted_widens_no_server_of_the_user() -> None:
+    project = f"[servers.shop]\n{WIDE}"
+    wide = both(SHOP, project, trusted=False).servers["shop"]
+    assert wide == both(SHOP, trusted=False).servers["shop"]
+    trusted = both(SHOP, project).servers["shop"]
+    assert (trusted.accept_drafts, trusted.bare_scan, trusted.call_seconds) == (True, True, 0.001)
+
+
+def test_a_project_that_is_not_trusted_may_narrow_what_the_user_allows() -> None:
+    project = "[servers.shop]\naccept_drafts = false\nbare_scan = false\n"
+    shop = both(SHOP.rstrip() + f"\n{WIDE}", project, trusted=False).servers["shop"]
+    assert (shop.accept_drafts, shop.bare_scan, shop.connect_seconds) == (False, False, 3600)
+
+
+def test_variables_in_directories_of_an_untrusted_project_are_not_filled_in() -> None:
+    config = both("", 'directories = ["${SECRET}"]', trusted=False, environment={"SECRET": "s3cr3t"})
+    assert "s3cr3t" not in repr(config)
+    assert config.project_directories == ()
+
+
+def test_the_default_profile_holds_when_none_is_named() -> None:
+    text = (
+        SHOP + '[servers.other]\ncommand = "other"\n'
+        '[profiles.default]\nmcp_servers = ["other"]\nstyle = "codex"\n[profiles.all]\n'
+    )
+    config = both(text)
+    assert (list(config.servers), config.style) == (["other"], "codex")
+    assert list(both(text, profile="all").servers) == ["shop", "other"]
+
+
+def test_a_command_of_the_user_starts_at_no_place_of_the_project_and_a_projects_in_the_project() -> None:
+    config = both('[servers.mine]\ncommand = "npx"', '[servers.theirs]\ncommand = "./run.sh"')
+    assert config.servers["mine"].directory == ""
+    assert config.servers["theirs"].directory == str(PROJECT.parent)
+    assert config.servers["theirs"].command == (str(PROJECT.parent / "run.sh"),)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("https://x.example/mcp", "HTTPS://X.example:443/mcp", True),
+        ("https://x.example/mcp?token=a", "https://x.example/mcp?token=b", True),
+        ("https://u:p@x.example/mcp#f", "https://x.example/mcp", True),
+        ("https://x.example/mcp?team=a", "https://x.example/mcp?team=b", False),
+        ("https://x.example/a", "https://x.example/b", False),
+        ("https://x.example/", "http://x.example/", False),
+        ("https://x.example:8443/", "https://x.example/", False),
+        ("https://x.example:port/", "https://x.example/", False),
+    ],
+)
+def test_a_server_is_identified_by_its_place_and_not_by_its_secrets(one: str, other: str, same: bool) -> None:
+    assert (ServerConfig(url=one).identity == ServerConfig(url=other).identity) is same
+
+
+def test_a_command_is_identified_by_its_words_and_where_it_starts() -> None:
+    here = ServerConfig(command=("npx", "docs"))
+    assert here.identity == ServerConfig(command=("npx", "docs"), env={"TOKEN": "x"}).identity
+    assert here.identity != ServerConfig(command=("npx", "other")).identity
+    assert here.identity != ServerConfig(command=("npx", "docs"), directory="/project").identity
 
 
 ACME = '[publishers.acme]\nkey = "acme.pub"\n'

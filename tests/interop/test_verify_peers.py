@@ -30,7 +30,7 @@ def said(peer: str) -> tuple[str, set[str], set[str]]:
 
 def departures(report: skillwire.Report) -> tuple[set[str], set[str]]:
     """Rules by id, without what is wrong with the text of our sample skills."""
-    assert any(era.files > 10 for era in report.eras)
+    assert any(revision.files > 10 for revision in report.revisions)
     advice = {finding.rule for finding in report.advice if finding.area != "Advice for authors"}
     return {finding.rule for finding in report.violations}, advice
 

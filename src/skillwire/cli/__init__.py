@@ -25,6 +25,7 @@ def main() -> None:
 
 def _run(words: list[str]) -> int:
     from skillwire.cli.line import read_line, run_line
+    from skillwire.cli.output import OutputError
     from skillwire.cli.output import error as print_error
     from skillwire.cli.parser import UsageError
     from skillwire.errors import SkillwireError
@@ -39,13 +40,22 @@ def _run(words: list[str]) -> int:
         see = f"skillwire {command} --help" if command else "skillwire --help"
         print_error(f"{error} (see: {see})", command=command)
         return error.exit_code
+    except OutputError as error:
+        _discard_output()
+        print_error(str(error))
+        return error.exit_code
     except SkillwireError as error:
         print_error(str(error))
         return error.exit_code
     except BrokenPipeError:
         # The reader of our output went away, as `head` does. Nothing more can be written to it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _discard_output()
         return OUTPUT_CLOSED
+
+
+def _discard_output() -> None:
+    """Send what is still in the buffer nowhere: or the interpreter would fail on it once more at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _open_standard_descriptors() -> None:

@@ -46,7 +46,7 @@ def approve(
             tools = printable(" ".join(asked))
             screen.wrapped(f"It asks for tools, which are not granted: {tools} (--allow-tools grants them)")
 
-    with_host(options, action)
+    with_host(options, action, name=name, on=on)
 
 
 def revoke(

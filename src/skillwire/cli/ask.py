@@ -46,16 +46,16 @@ def _describe(screen: Screen, request: ApprovalRequest) -> None:
     skill, entry = request.skill, request.skill.entry
     what = {
         Reason.CHANGED: "changed since you approved it",
-        Reason.UNBINDABLE: "is made on request: a yes counts for what was seen, and for now",
+        Reason.UNBINDABLE: "is generated on request: a yes counts only for this load",
     }.get(request.reason, "is not approved")
     screen.line((skill.handle, "bold"), f" from {origin_words(skill.origin)} {what}.")
     rows = [
         ("it says", safe_line(entry.description, limit=_DESCRIPTION_SHOWN)),
         ("uri", printable(skill.uri)),
-        ("told by", "" if entry.draft is None else entry.dialect.meaning),
+        ("protocol", "" if entry.draft is None else entry.dialect.meaning),
         ("files", _files(entry)),
         *((change.kind.value, printable(change.uri)) for change in request.changes[:_FILES_SHOWN]),
-        ("note", "it lies inside another skill, and is asked about on its own" if request.nested else ""),
+        ("note", "it is nested in another skill, and needs an approval of its own" if request.nested else ""),
         ("wants", _wanted(request)),
     ]
     screen.pairs(rows)

@@ -5,7 +5,7 @@ The tables in `commands/` are made of these. Parsing, help, documentation and sh
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 Kind: TypeAlias = Literal["flag", "text", "path", "choice", "integer", "number"]
@@ -25,7 +25,8 @@ class Option(NamedTuple):
     default: Any = None
     many: bool = False
     """Whether it can be repeated. The value is then a tuple."""
-    choices: tuple[str, ...] = ()
+    choices: Mapping[str, str] = {}
+    """What can be written, and the value that it stands for."""
     least: float | None = None
     most: float | None = None
     off: str = ""
@@ -149,7 +150,7 @@ def path(*names: str, help: str, metavar: str = "FILE", field: str = "", many: b
 
 def choice(
     *names: str,
-    choices: Iterable[str],
+    choices: Iterable[str] | Mapping[str, str],
     help: str,
     field: str = "",
     default: str | None = None,
@@ -161,7 +162,7 @@ def choice(
         kind="choice",
         field=field or _field(names),
         metavar="|".join(choices),
-        choices=tuple(choices),
+        choices=choices if isinstance(choices, Mapping) else {one: one for one in choices},
         default=default,
         hidden=hidden,
     )

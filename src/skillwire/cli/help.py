@@ -44,7 +44,8 @@ def spelled(option: Option) -> str:
 def explained(option: Option) -> str:
     """What an option does, with its default."""
     if option.kind in ("choice", "integer", "number") and option.default is not None:
-        return f"{option.help} Default: {_number(option.default)}."
+        spelling = {value: name for name, value in option.choices.items()}.get(option.default)
+        return f"{option.help} Default: {spelling or _number(option.default)}."
     return f"{option.help} On by default." if option.off else option.help
 
 

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from skillwire.trust.signatures import Publisher
 
 Result = TypeVar("Result")
+NO_SKILLS = (
+    "There are no skills yet. Add a server with `skillwire servers add NAME URL`, import those of your other "
+    "clients with `skillwire servers import`, or put skills into .agents/skills."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,38 +75,44 @@ def with_host(
     *,
     settings: HostConfig | None = None,
     ask: ApprovalCallback | None = None,
+    name: str = "",
+    on: str | None = None,
+    failures: bool = True,
     cached: bool = True,
 ) -> Result:
     """Open a host, do something with it, and close it. On a terminal one sees which server is slow.
 
-    With `cached`, servers are listed from disk for as long as they allow.
+    `name` and `on` are the skill and the server that a command is about: where they name a server, no other
+    is connected. With `failures`, each server that failed is named on standard error. With `cached`, servers
+    are listed from disk for as long as they allow.
     """
     import asyncio
     import logging
 
     from skillwire.cli.logs import log_to_stderr
+    from skillwire.cli.output import error as print_error
+    from skillwire.errors import SkillNotFound
     from skillwire.host.host import SkillHost
     from skillwire.host.styles import DEFAULT
 
     config = settings or options.settings()
+    servers = _needed(config.servers, name, on) if options.style is None else config.servers
     directories = (*config.directories, *options.given_directories())
     _check_style(options.style)
 
     async def run() -> Result:
         host = SkillHost(
-            servers=config.servers,
+            servers=servers,
             directories=directories,
             default_directories=config.usual,
             watch=False,
             cache_listings=cached,
             disabled=config.disabled,
-            untrusted=config.untrusted,
+            untrusted=config.skipped,
             ask=ask,
             style=options.style or DEFAULT,
         )
-        waiting = (
-            asyncio.ensure_future(_show_waiting(host)) if config.servers and sys.stderr.isatty() else None
-        )
+        waiting = asyncio.ensure_future(_show_waiting(host)) if servers and sys.stderr.isatty() else None
         try:
             await host.__aenter__()
         finally:
@@ -111,7 +121,15 @@ def with_host(
                 await asyncio.gather(waiting, return_exceptions=True)
         try:
             return await action(host)
+        except SkillNotFound as error:
+            if not host.skills(disabled=True):
+                raise SkillNotFound(f"{error}. {NO_SKILLS}") from None
+            raise
         finally:
+            if failures:
+                # What was looked for may be on a server that could not be asked.
+                for failure in host.failures():
+                    print_error(failure.message)
             await host.close()
 
     log_to_stderr()
@@ -135,6 +153,14 @@ async def _show_waiting(host: SkillHost) -> None:
         while True:
             await asyncio.sleep(0.1)
             status.update(words())
+
+
+def _needed(servers: Mapping[str, ServerConfig], name: str, on: str | None) -> Mapping[str, ServerConfig]:
+    """The one server that a command is about; all of them if it may be any."""
+    qualified = "" if "://" in name else name.partition(":" if ":" in name else "/")[0]
+    label = on or (qualified if qualified != name else "")
+    one = {known: config for known, config in servers.items() if known.casefold() == label.casefold()}
+    return one or servers
 
 
 def _check_style(style: str | None) -> None:

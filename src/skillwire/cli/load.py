@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from skillwire.cli.host_options import HostOptions, with_host
 from skillwire.cli.parser import UsageError
+from skillwire.cli.skills import file_of
 from skillwire.errors import ApprovalRequired, SourceError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def load(
         else:
             write(loaded.text)
 
-    _with_person(options, action)
+    _with_person(options, action, name, on)
 
 
 def read(
@@ -50,7 +51,7 @@ def read(
     as_json: bool,
 ) -> None:
     """Read a file of a skill as a model would get it, or its verified bytes."""
-    from skillwire.cli.output import info, write
+    from skillwire.cli.output import info, write, write_bytes
     from skillwire.cli.screen import show_json
 
     if output is not None and not raw:
@@ -64,33 +65,34 @@ def read(
         loaded = await _load(host, name, on, options)
         handle = loaded.skill.handle
         if not raw:
-            shown = await host.read(handle, path)
+            shown = await file_of(loaded.skill, path, host.read(handle, path))
             if as_json:
                 show_json({**_loaded_json(loaded), "path": path, "text": shown})
             else:
                 write(shown)
             return
-        file = await host.read_bytes(handle, path)
+        file = await file_of(loaded.skill, path, host.read_bytes(handle, path))
         if output is None:
-            sys.stdout.buffer.write(file.data)
-            sys.stdout.buffer.flush()
+            write_bytes(file.data)
             return
         try:
             with output.open("xb") as stream:
                 stream.write(file.data)
         except FileExistsError:
-            raise SourceError(f"{output} is there already: give another name") from None
+            raise SourceError(f"{output} exists already: give another name, or delete it") from None
         except OSError as error:
             raise SourceError(f"{output} cannot be written: {error.strerror}") from None
         info(f"Wrote {len(file.data):,} bytes, {file.digest}, to {output}")
 
-    _with_person(options, action)
+    _with_person(options, action, name, on)
 
 
-def _with_person(options: HostOptions, action: Callable[[SkillHost], Awaitable[None]]) -> None:
+def _with_person(
+    options: HostOptions, action: Callable[[SkillHost], Awaitable[None]], name: str, on: str | None
+) -> None:
     from skillwire.cli.ask import terminal_callback
 
-    with_host(options, action, ask=terminal_callback())
+    with_host(options, action, ask=terminal_callback(), name=name, on=on)
 
 
 async def _load(host: SkillHost, name: str, on: str | None, options: HostOptions) -> LoadedSkill:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+
+from skillwire.errors import SourceError
 
 
 def printable(text: str) -> str:
@@ -30,25 +33,50 @@ def verbosity() -> int:
 def info(text: str = "") -> None:
     """A line for the person, on standard error, which no client reads. Not printed with `--quiet`."""
     if _verbosity >= 0:
-        _to_stderr(text)
+        print_stderr(text)
 
 
 def error(text: str, *, command: str = "") -> None:
     """What went wrong, as one line on standard error."""
-    _to_stderr(f"{' '.join(filter(None, ['skillwire', command]))}: {printable(text)}")
+    print_stderr(f"{' '.join(filter(None, ['skillwire', command]))}: {printable(text)}")
 
 
-def _to_stderr(text: str) -> None:
+def print_stderr(text: str = "") -> None:
+    """A line on standard error, whatever the verbosity."""
     if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison] - closed by whoever started us
         return  # To print to `None` is to print to standard output.
     with suppress(OSError):
         print(text, file=sys.stderr, flush=True)  # noqa: T201 - this is the one place that prints there
 
 
+class OutputError(SourceError):
+    """Standard output cannot be written: the disk is full, say."""
+
+
 def write(text: str) -> None:
-    """What the person asked for, on standard output. What the terminal cannot write is escaped."""
+    """What the person asked for, on standard output. What the terminal cannot encode is escaped."""
     encoding = sys.stdout.encoding
-    print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)  # noqa: T201 - see above
+    with _output_errors():
+        print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)  # noqa: T201 - see above
+
+
+def write_bytes(data: bytes) -> None:
+    """Bytes as they are, on standard output."""
+    with _output_errors():
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+
+@contextmanager
+def _output_errors() -> Generator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(
+            f"the output cannot be written: {error.strerror}; free some space, or write elsewhere"
+        ) from None
 
 
 def human_size(size: int) -> str:

@@ -93,9 +93,11 @@ def _value(option: Option, word: str | None, *, attached: bool) -> object:
     if option.kind == "path":
         return _path(word)
     if option.kind == "choice":
+        if word in option.choices.values():
+            return word
         if word not in option.choices:
             raise UsageError(f"{option.name} must be one of {', '.join(option.choices)}, not {word!r}")
-        return word
+        return option.choices[word]
     if option.kind in ("integer", "number"):
         return _number(option, word)
     return word

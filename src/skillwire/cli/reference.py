@@ -10,12 +10,12 @@ from skillwire.cli.commands import SECTIONS, commands_of, group_of
 from skillwire.cli.help import explained, spelled
 
 EXIT_CODES: Final = {
-    0: "Success. For `lint`: no errors. For `verify`: the server conforms. `list` also exits with 0 if some "
-    "servers failed; they are named.",
+    0: "Success. For `lint`: no errors. For `verify`: the server conforms. For `list` without "
+    "`--fail-on-error`: some servers may have failed; they are named.",
     1: "`lint` found errors, or `verify` found violations.",
     2: "The command line is wrong, or `verify` could not check the server.",
     3: "A skill, an entry, a URI or a configuration file is malformed.",
-    4: "A server, a directory, a file or an address cannot be used.",
+    4: "A server, a directory, a file or an address cannot be used, or the output cannot be written.",
     5: "Something exceeds the limits.",
     6: "What a server sent does not match what it listed. It is not used.",
     7: "The skill must be approved as it is now.",

@@ -1,54 +1,63 @@
 """Screen: styled lines for a person.
 
-Only `Text` objects reach the terminal, never markup: no text can style itself. What others wrote is cleaned
-first, and stands behind a bar when it has lines of its own.
+No markup is ever interpreted: no text can style itself. What others wrote is cleaned first, and stands behind
+a bar when it has lines of its own. Lines are broken between words; only a word that is longer than a whole
+line is broken inside.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from rich.cells import cell_len, chop_cells, set_cell_size
-from rich.console import Console
-from rich.text import Text
+from rich.cells import cell_len, set_cell_size
 
-from skillwire.cli.output import info, write
+from skillwire.cli.output import print_stderr, write
 from skillwire.text import clean_text, safe_line
 from skillwire.trust.origin import Origin
 
 _UNLIMITED: Final = 100_000
 _LEAST_WIDTH: Final = 40
 _TAB: Final = 4
+_CODES: Final = {
+    "bold": "1",
+    "dim": "2",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "cyan": "36",
+    "bold yellow": "1;33",
+}
 
 
 class Screen:
-    """Standard output or standard error. A terminal has a width and colours; a pipe or a file has neither."""
+    """Standard output or standard error. A terminal has a width and colors; a pipe or a file has neither."""
 
     def __init__(self, *, errors: bool = False) -> None:
-        self.is_terminal = (sys.stderr if errors else sys.stdout).isatty()
-        self._plain = info if errors else write
-        self._console = Console(stderr=errors, highlight=False, markup=False, emoji=False)
-        self.width = max(self._console.width, _LEAST_WIDTH) if self.is_terminal else _UNLIMITED
+        stream = sys.stderr if errors else sys.stdout
+        self.is_terminal = stream.isatty()
+        self._write = print_stderr if errors else write
+        self._colors = self.is_terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+        self.width = max(_columns(stream.fileno()), _LEAST_WIDTH) if self.is_terminal else _UNLIMITED
 
     def line(self, *parts: str | tuple[str, str]) -> None:
         """One line of text; a part may be a pair of text and style. What others wrote is made safe first."""
-        text = Text(end="")
-        for part in parts:
-            words, style = (part, "") if isinstance(part, str) else part
-            text.append(words, style=style)
-        if self.is_terminal:
-            self._console.print(text, soft_wrap=True)
-        else:
-            self._plain(text.plain)
+        self._write("".join(self._styled(*((part, "") if isinstance(part, str) else part)) for part in parts))
 
     def wrapped(self, text: str, *, indent: int = 0, style: str = "") -> None:
         """Words over as many lines as they need."""
-        room = max(self.width - indent, _LEAST_WIDTH // 2)
-        for line in Text(text).wrap(self._console, room) if self.is_terminal else [Text(text)]:
-            self.line(" " * indent, (line.plain.rstrip(), style))
+        for line in wrap(text, max(self.width - indent, _LEAST_WIDTH // 2)):
+            self.line(" " * indent, (line, style))
+
+    def hanging(self, title: str, text: str, *, style: str = "") -> None:
+        """A title and words beside it, over as many lines as they need, none of them below the title."""
+        room = max(self.width - cell_len(title) - 2, _LEAST_WIDTH // 2)
+        for number, line in enumerate(wrap(text, room)):
+            start = " " * cell_len(title) if number else title if line else title.rstrip()
+            self.line((start, style), f"  {line}" if line else "")
 
     def quoted(self, text: str, *, style: str = "") -> str:
         """Text of others, every line of it behind a bar, so that none can pass for a line of ours.
@@ -57,7 +66,7 @@ class Screen:
         """
         cleaned = clean_text(text)
         for line in cleaned.text.removesuffix("\n").split("\n"):
-            for piece in chop_cells(line.expandtabs(_TAB), self.width - 2) or [""]:
+            for piece in wrap(line.expandtabs(_TAB), self.width - 2):
                 self.line(("│ ", "dim"), (piece, style))
         return cleaned.remark
 
@@ -66,13 +75,30 @@ class Screen:
         shown = [(name, value) for name, value in rows if value]
         widest = max((cell_len(name) for name, _ in shown), default=0)
         for name, value in shown:
-            room = max(self.width - widest - 4, _LEAST_WIDTH // 2)
-            lines = [line.plain for line in Text(value).wrap(self._console, room)] or [""]
-            if not self.is_terminal:
-                lines = [value]
-            for number, line in enumerate(lines):
+            for number, line in enumerate(wrap(value, max(self.width - widest - 4, _LEAST_WIDTH // 2))):
                 title = set_cell_size("" if number else name, widest)
-                self.line("  ", (title, "dim"), "  ", line.rstrip())
+                self.line("  ", (title, "dim"), "  ", line)
+
+    def _styled(self, text: str, style: str) -> str:
+        if not style or not text or not self._colors:
+            return text
+        return f"\x1b[{_CODES[style]}m{text}\x1b[0m"
+
+
+def wrap(line: str, width: int) -> Iterator[str]:
+    """A line in pieces of at most so many columns, broken at spaces; later pieces keep its indentation."""
+    indent = line[: len(line) - len(line.lstrip(" "))]
+    if len(indent) > width // 2:
+        indent = ""
+    rest = line.rstrip(" ")
+    while cell_len(rest) > width:
+        end = _fitting(rest, width)
+        at = rest.rfind(" ", len(indent) + 1, end + 1)
+        if at <= 0 or not rest[:at].strip():
+            at = end  # One word that is longer than the line.
+        yield rest[:at].rstrip(" ")
+        rest = indent + rest[at:].lstrip(" ")
+    yield rest
 
 
 def origin_words(origin: Origin) -> str:
@@ -93,3 +119,23 @@ def padded(text: str, width: int) -> str:
 def show_json(document: Mapping[str, object]) -> None:
     """One document, in ASCII: what a stranger wrote reaches a terminal as an escape."""
     write(json.dumps({"version": 1, **document}, indent=2, ensure_ascii=True))
+
+
+def _fitting(text: str, width: int) -> int:
+    """How many characters of a text fit into so many columns, at least one."""
+    used = 0
+    for number, char in enumerate(text):
+        used += cell_len(char)
+        if used > width:
+            return max(number, 1)
+    return len(text)
+
+
+def _columns(descriptor: int) -> int:
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return int(columns)
+    try:
+        return os.get_terminal_size(descriptor).columns or 80
+    except OSError:
+        return 80

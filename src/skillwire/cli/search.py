@@ -1,11 +1,11 @@
-"""`skillwire search`: the skills that words fit."""
+"""`skillwire search`: the skills that match words."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from skillwire.cli.host_options import HostOptions, with_host
+from skillwire.cli.host_options import NO_SKILLS, HostOptions, with_host
 from skillwire.cli.parser import UsageError
 from skillwire.limits import DEFAULT_LIMITS
 
@@ -22,8 +22,7 @@ def search(
     options: HostOptions,
     as_json: bool,
 ) -> None:
-    """Find skills by words: in their names, descriptions, and texts that are at hand."""
-    from skillwire.cli.output import error as print_error
+    """Find skills by words in their names, descriptions and cached text."""
     from skillwire.cli.screen import show_json
     from skillwire.cli.skill_view import SkillRow, problem_events, problems_json, skill_json
     from skillwire.host.search.tokenize import parse_query
@@ -34,6 +33,7 @@ def search(
 
     async def action(host: SkillHost) -> None:
         found = await host.search(query, server=on, limit=limit)
+        empty = not host.skills()
         if as_json:
             skills = [
                 {
@@ -45,25 +45,24 @@ def search(
             ]
             show_json({"skills": skills, "problems": problems_json(problem_events(host))})
             return
-        _show(found)
-        for failure in host.failures():
-            # What fits best may be on a server that could not be asked.
-            print_error(failure.message)
+        _show(found, empty=empty)
 
     with_host(options, action)
 
 
-def _show(found: Sequence[FoundSkill]) -> None:
+def _show(found: Sequence[FoundSkill], *, empty: bool) -> None:
     from skillwire.cli.screen import Screen, origin_words
 
     screen = Screen()
-    if not found:
-        screen.line("No skill has these words. Try other words, or fewer.")
+    if empty:
+        screen.wrapped(NO_SKILLS)
+    elif not found:
+        screen.line("No skill matches. Try other words, or fewer.")
     partial = False
     for one in found:
         if one.partial and not partial:
             partial = True
-            screen.line(("Only some of the words:", "dim"))
+            screen.line(("Match only some of the words:", "dim"))
         origin = one.skill.origin
         screen.line(
             (one.skill.handle, "bold"), "  ", (origin_words(origin), "" if origin.is_local else "cyan")

@@ -26,7 +26,7 @@ def show_servers(
     *,
     as_json: bool,
 ) -> None:
-    """The configured servers; with `states`, how each stands."""
+    """The configured servers; with `states`, the status of each."""
     states, counts = states or {}, counts or {}
     if as_json:
         show_json({"servers": [_json(server, states, counts) for server in settings.configured]})
@@ -40,12 +40,12 @@ def show_servers(
         return
     rows = [("NAME", "WHERE", "APPROVAL", "STATUS")]
     for server in settings.configured:
-        status = _status(server, states, counts)
+        status = _status(server, states, counts, {one.label: one.reason for one in settings.unusable})
         rows.append((server.label, server.place.shown, server.policy.value, status))
     widths = [max(cell_len(row[column]) for row in rows) for column in range(3)]
     for number, row in enumerate(rows):
         cells = [padded(cell, width) for cell, width in zip(row, widths, strict=False)]
-        screen.line(("  ".join([*cells, row[3]]).rstrip(), "" if number else "bold"))
+        screen.hanging("  ".join(cells), row[3], style="" if number else "bold")
     if settings.untrusted:
         screen.line()
         screen.line(HINT)
@@ -111,21 +111,28 @@ def _outline(place: Place) -> str:
     return ", ".join(parts)
 
 
-def _status(server: ConfiguredServer, states: Mapping[str, ServerState], counts: Mapping[str, int]) -> str:
+def _status(
+    server: ConfiguredServer,
+    states: Mapping[str, ServerState],
+    counts: Mapping[str, int],
+    unusable: Mapping[str, str],
+) -> str:
     if not server.skills:
         return "off (skills = false)"
     if not server.used:
         return "not in this profile"
     if not server.trusted:
         return "not trusted"
+    if server.label in unusable:
+        return printable(unusable[server.label])
     state = states.get(server.label)
     if state is None:
         return ""
     if state.reason:
         return f"{state.status.value}: {printable(state.reason)}"
-    told = ", ".join(dialect.value for dialect in state.dialects)
+    told = ", ".join(dialect.meaning for dialect in state.dialects)
     skills = counted(counts.get(server.label, 0), "skill")
-    return f"{state.status.value}, {skills}{f' ({told})' if told else ''}, {state.era}"
+    return f"{state.status.value}, {skills}{f', {told}' if told else ''}, protocol {state.era}"
 
 
 def _json(
@@ -142,6 +149,7 @@ def _json(
         "trusted": server.trusted,
         "status": state.status.value if state else None,
         "reason": (state.reason or None) if state else None,
+        "protocol": (state.era or None) if state else None,
         "era": (state.era or None) if state else None,
         "dialects": [dialect.value for dialect in state.dialects] if state else None,
         "skill_count": counts.get(server.label) if state else None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,17 +24,18 @@ def list_servers(
     config: Path | None,
     profile: str | None,
     as_json: bool,
-) -> None:
-    """List the servers of your configuration."""
+) -> int:
+    """List the servers of your configuration; with `check`, fail if one cannot be used."""
     from skillwire.cli.server_view import show_servers
     from skillwire.host.config.file import load_config
+    from skillwire.host.state import Status
 
     settings = load_config(file=config, profile=profile, fill=check)
     if not check:
         show_servers(settings, as_json=as_json)
-        return
+        return 0
 
-    async def action(host: SkillHost) -> None:
+    async def action(host: SkillHost) -> bool:
         counts = {
             state.label: sum(
                 not skill.origin.is_local and skill.origin.label == state.label for skill in host.skills()
@@ -41,8 +43,12 @@ def list_servers(
             for state in host.servers()
         }
         show_servers(settings, {state.label: state for state in host.servers()}, counts, as_json=as_json)
+        return any(state.status is Status.FAILED for state in host.servers())
 
-    with_host(HostOptions(), action, settings=settings, cached=False)
+    failed = with_host(
+        HostOptions(), action, settings=replace(settings, usual=False), failures=False, cached=False
+    )
+    return SourceError.exit_code if failed else 0
 
 
 def add(
@@ -204,7 +210,9 @@ def with_client_servers(settings: HostConfig) -> tuple[HostConfig, tuple[str, ..
         else:
             text = ConfigText(file=found.file, servers={found.label: ServerText(place=found.place)})
             try:
-                servers |= combine(text, environment=os.environ).servers
+                config = combine(text, environment=os.environ)
+                servers |= config.servers
+                notes += [f"{who}: {printable(one.reason)}" for one in config.unusable]
             except FormatError as error:
                 notes.append(f"{who}: {printable('; '.join(issue.message for issue in error.issues))}")
     return replace(settings, servers=servers, untrusted=tuple(untrusted)), tuple(notes)

@@ -15,7 +15,6 @@ from skillwire.cli.screen import Screen, cut, origin_words, padded
 from skillwire.host.approvals.status import ApprovalStatus, State
 from skillwire.host.events import Event, EventKind
 from skillwire.json_types import JsonValue
-from skillwire.skill.drafts import Dialect
 from skillwire.skill.entries import DYNAMIC, NO_SIZE
 from skillwire.skill.uris import path_below, skill_root
 from skillwire.text import safe_line
@@ -52,10 +51,10 @@ class SkillRow:
 
     @property
     def remarks(self) -> str:
-        """The state, and the dialect when it is not the final one."""
+        """The state, and the draft that its server speaks if it is not the final extension."""
         dialect = self.skill.entry.dialect
         state = self.standing.state.value if self.skill.enabled else "switched off"
-        return state if dialect is Dialect.FINAL else f"{state}, {dialect.value}"
+        return f"{state}, {dialect.short}" if dialect.short else state
 
 
 def show_list(screen: Screen, rows: Sequence[SkillRow], events: Iterable[Event]) -> None:
@@ -67,7 +66,7 @@ def show_list(screen: Screen, rows: Sequence[SkillRow], events: Iterable[Event])
         screen.line()
         for event in problems:
             style = "red" if event.kind is EventKind.FAILURE else "yellow"
-            screen.line((padded(event.kind.value, 9), style), "  ", printable(event.message))
+            screen.hanging(padded(event.kind.value, 9), printable(event.message), style=style)
 
 
 def _show_table(screen: Screen, rows: Sequence[SkillRow]) -> None:
@@ -110,9 +109,9 @@ def show_skill(screen: Screen, row: SkillRow, place: str) -> None:
         [
             ("from", f"{origin_words(skill.origin)} ({place})" if place else origin_words(skill.origin)),
             ("uri", printable(skill.uri)),
-            ("told by", "" if skill.origin.is_local else entry.dialect.meaning),
+            ("protocol", "" if skill.origin.is_local else entry.dialect.meaning),
             ("approval", _standing_words(row)),
-            ("not sure", _doubts(row)),
+            ("note", _doubts(row)),
         ]
     )
     screen.line()
@@ -120,7 +119,7 @@ def show_skill(screen: Screen, row: SkillRow, place: str) -> None:
     screen.pairs((safe_line(key, limit=40), _field(value)) for key, value in entry.frontmatter.items())
     screen.line()
     if entry.resources is DYNAMIC:
-        screen.line(("Files", "bold"), " made on request: no list, no digests")
+        screen.line(("Files", "bold"), " generated on request: no list, no digests")
         return
     size = human_size(entry.total_size)
     screen.line(("Files", "bold"), f" {counted(len(entry.resources), 'file')}, {size}")
@@ -183,6 +182,7 @@ def server_json(server: ServerState) -> dict[str, object]:
         "place": server.place,
         "status": server.status.value,
         "reason": server.reason or None,
+        "protocol": server.era or None,
         "era": server.era or None,
         "dialects": [dialect.value for dialect in server.dialects],
         "policy": server.policy.value,
@@ -223,17 +223,17 @@ def problems_json(events: Iterable[Event]) -> list[dict[str, object]]:
 def _standing_words(row: SkillRow) -> str:
     standing = row.standing
     words = {
-        State.LOCAL: "your own files: none is needed",
+        State.LOCAL: "not needed: these are your own files",
         State.APPROVED: "approved as it is now",
-        State.ALWAYS: "loaded without asking, as its server's policy says",
+        State.ALWAYS: "loaded without asking (policy of its server: always)",
         State.NEW: "not approved",
         State.CHANGED: f"changed since you approved it: {counted(len(standing.changes), 'file')}",
-        State.DYNAMIC: "asked about whenever it is loaded, for it is made on request",
-        State.NEVER: "blocked, as its server's policy says",
+        State.DYNAMIC: "asked about on every load, because it is generated on request",
+        State.NEVER: "blocked (policy of its server: never)",
         State.UNUSABLE: f"cannot be used: {printable(standing.problem)}",
     }[standing.state]
     if standing.state is State.NEW and standing.policy.value == "pinned":
-        words += ", and its server's policy is not to ask"
+        words += " (policy of its server: pinned, so you are not asked)"
     if not row.skill.origin.is_local:
         granted = [
             name
@@ -245,7 +245,7 @@ def _standing_words(row: SkillRow) -> str:
         ]
         words += f"; granted: {', '.join(granted)}" if granted else ""
     if standing.nested:
-        words += "; it lies inside another skill"
+        words += "; it is nested in another skill"
     return words
 
 
@@ -256,9 +256,9 @@ def _doubts(row: SkillRow) -> str:
         return ""
     doubts: list[str] = []
     if not draft.confirmed:
-        doubts.append("no server called it a skill; its URI only looks like one")
+        doubts.append("the server does not call it a skill; only its URI looks like one")
     if row.skill.entry.resources is DYNAMIC:
-        doubts.append("its files cannot be bound to an approval")
+        doubts.append("its list of files is not complete, so an approval cannot cover them")
     return "; ".join(doubts)
 
 

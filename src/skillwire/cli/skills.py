@@ -1,20 +1,23 @@
-"""`skillwire list` and `skillwire show`: what skills there are, and what is in them."""
+"""`skillwire list` and `skillwire show`: which skills there are, and what is in them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from skillwire.cli.host_options import HostOptions, with_host
+from skillwire.cli.host_options import NO_SKILLS, HostOptions, with_host
+from skillwire.errors import SourceError
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from skillwire.catalog.registry import RegisteredSkill
     from skillwire.cli.screen import Screen
     from skillwire.cli.skill_view import SkillRow
     from skillwire.host.host import SkillHost
 
-_HINT = (
-    "No skills here. Add a server with `skillwire servers add NAME URL`, look for those that other clients "
-    "have with `skillwire servers import`, or put skills into .agents/skills."
-)
+
+Result = TypeVar("Result")
+_FILES_SHOWN = 10
 
 
 def list_skills(
@@ -22,8 +25,9 @@ def list_skills(
     options: HostOptions,
     from_clients: bool,
     disabled: bool,
+    fail_on_error: bool,
     as_json: bool,
-) -> None:
+) -> int:
     """List the skills of your servers and directories."""
     from skillwire.cli.screen import Screen, show_json
     from skillwire.cli.skill_view import (
@@ -43,12 +47,13 @@ def list_skills(
 
         settings, notes = with_client_servers(settings)
 
-    async def action(host: SkillHost) -> None:
+    async def action(host: SkillHost) -> bool:
         rows = [
             SkillRow(skill, host.admin.status(skill), host.style.tag(skill))
             for skill in host.skills(disabled=disabled)
         ]
         events = problem_events(host)
+        failed = any(event.kind is EventKind.FAILURE for event in events)
         if as_json:
             show_json(
                 {
@@ -58,15 +63,17 @@ def list_skills(
                     "skipped": list(notes),
                 }
             )
-            return
+            return failed
         screen = Screen()
         show_list(screen, rows, events)
         for note in notes:
-            screen.line(("skipped  ", "dim"), "  ", note)
-        if not rows and not any(event.kind is EventKind.FAILURE for event in events):
-            screen.wrapped(_HINT)
+            screen.hanging("skipped  ", note, style="dim")
+        if not rows and not failed:
+            screen.wrapped(NO_SKILLS)
+        return failed
 
-    with_host(options, action, settings=settings)
+    failed = with_host(options, action, settings=settings, failures=False)
+    return SourceError.exit_code if failed and fail_on_error else 0
 
 
 def show(
@@ -95,7 +102,7 @@ def show(
                 "files": files_json(row),
             }
             if wanted is not None:
-                file = await host.admin.preview(skill.handle, wanted)
+                file = await file_of(skill, wanted, host.admin.preview(skill.handle, wanted))
                 document["shown"] = {"path": file.path, "digest": file.digest, "text": file.text}
             show_json(document)
             return
@@ -112,10 +119,10 @@ def show(
         if row.standing.state in (State.NEW, State.CHANGED):
             screen.line()
             also = options.style_words
-            screen.line(f"To read it: skillwire show {skill.handle} --text{also}")
-            screen.line(f"To allow it: skillwire approve {skill.handle}{also}")
+            screen.line(f"To read it:    skillwire show {skill.handle} --text{also}")
+            screen.line(f"To approve it: skillwire approve {skill.handle}{also}")
 
-    with_host(options, action)
+    with_host(options, action, name=name, on=on)
 
 
 async def _show_text(screen: Screen, host: SkillHost, row: SkillRow, path: str) -> None:
@@ -123,14 +130,33 @@ async def _show_text(screen: Screen, host: SkillHost, row: SkillRow, path: str) 
     from skillwire.cli.screen import origin_words
     from skillwire.trust.paths import shown_path
 
-    file = await host.admin.preview(row.skill.handle, path)
+    file = await file_of(row.skill, path, host.admin.preview(row.skill.handle, path))
     origin = origin_words(row.skill.origin)
-    screen.line(
-        (f"──── {shown_path(file.path)} of {row.skill.handle}, from {origin}; shown, not loaded", "bold")
-    )
+    screen.line((f"──── {shown_path(file.path)} of {row.skill.handle}, from {origin}; not loaded", "bold"))
     remark = ""
     if file.text is None:
         screen.line(f"binary: {file.size:,} bytes, {file.digest}")
     else:
         remark = screen.quoted(file.text)
     screen.line((f"──── {remark}" if remark else "────", "bold"))
+
+
+async def file_of(skill: RegisteredSkill, path: str, reading: Awaitable[Result]) -> Result:
+    """What was read. A path that the skill does not have is the caller's mistake: its files are named."""
+    from skillwire.cli.parser import closest
+    from skillwire.errors import SkillNotFound, UnlistedFile
+    from skillwire.skill.entries import DYNAMIC
+    from skillwire.skill.uris import path_below, skill_root
+    from skillwire.trust.paths import shown_path
+
+    try:
+        return await reading
+    except UnlistedFile:
+        entry = skill.entry
+        if entry.resources is DYNAMIC:
+            raise
+        root = skill_root(entry.uri)
+        files = [shown_path("/".join(path_below(resource.uri, root))) for resource in entry.resources]
+        more = f" and {len(files) - _FILES_SHOWN} more" if len(files) > _FILES_SHOWN else ""
+        hint = closest(path, files) or f"it has {', '.join(files[:_FILES_SHOWN])}{more}"
+        raise SkillNotFound(f"{skill.handle} has no file {shown_path(path)}: {hint}") from None

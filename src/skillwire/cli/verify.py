@@ -1,29 +1,31 @@
-"""`skillwire verify`: conformance tests of a server, for a terminal and for continuous integration."""
+"""`skillwire verify`: conformance checks of a server, for a terminal and for continuous integration."""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from skillwire.cli.output import error as print_error
-from skillwire.cli.output import write
+from skillwire.cli.output import info, write
 from skillwire.cli.parser import UsageError
-from skillwire.errors import SkillwireError
+from skillwire.errors import SkillwireError, SourceError
 from skillwire.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
-    from skillwire.conformance.probe import Progress
-    from skillwire.conformance.report import Report
+    from skillwire.conformance import Baseline, Progress, Report
+    from skillwire.host.config.server import ServerConfig
 
 VIOLATIONS = 1
 COULD_NOT_RUN = 2
-_HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\x20-\x7e]*)")
+_HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)(?::[ \t]*|=)([\x20-\x7e]*)")
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_MOST_BASELINE_BYTES = 64 * 1024 * 1024
 
 
 def verify(
@@ -36,88 +38,119 @@ def verify(
     header: tuple[str, ...],
     token_env: str | None,
     ignore: tuple[str, ...],
+    only: tuple[str, ...],
+    fail_on: str,
+    baseline: Path | None,
+    trace: Path | None,
     as_json: bool,
     junit: Path | None,
     rules: bool,
 ) -> int:
     """Check that a server conforms to the Skills extension."""
     # Imported here: `serve` and `lint` need none of it.
-    from skillwire.conformance.report_json import as_json as render_json
-    from skillwire.conformance.report_junit import as_junit
-    from skillwire.conformance.report_text import as_text, rules_text
+    from skillwire.conformance import Level, as_junit, as_text, rules_text
+    from skillwire.conformance import as_json as render_json
 
     if rules:
         write(rules_text())
         return 0
     if not target:
         raise UsageError(
-            "URL or COMMAND is missing: give the URL of a server, or -- and the command that starts one"
+            "URL or COMMAND is missing: give the URL of a server, -- and the command that starts one, or the "
+            "name of a configured server"
         )
+    headers, token = _headers(header), _token(token_env)
     try:
         report = _run(
             target,
             protocol,
+            timeout,
+            headers,
+            token,
             max_skills=max_skills,
             max_bytes=max_bytes,
-            timeout=timeout,
-            headers=_headers(header),
-            token=_token(token_env),
             ignore=ignore,
+            only=only,
+            baseline=_baseline(baseline),
+            trace=trace,
         )
         if junit is not None:
             _write(junit, as_junit(report))
     except UsageError:
         raise
     except SkillwireError as error:
-        # What kind of error it was matters less here than that nothing was judged.
-        print_error(str(error))
+        # What kind of error it was matters less here than that nothing was verified.
+        message, *lines = str(error).split("\n")
+        print_error(message)
+        for line in lines:
+            info(line)
         return COULD_NOT_RUN
     write(render_json(report) if as_json else as_text(report))
-    if report.violations:
+    if report.failures(Level(fail_on)):
         return VIOLATIONS
-    if report.looked_at_nothing:
+    if report.checked_nothing:
         print_error("the server has no skills to check, so nothing was verified: add one and run this again")
         return COULD_NOT_RUN
     return 0
 
 
 def _run(
-    target: Sequence[str],
+    words: Sequence[str],
     protocol: str,
-    *,
-    max_skills: int,
-    max_bytes: int,
     timeout: float,
-    headers: dict[str, str],
+    headers: Mapping[str, str],
     token: str,
-    ignore: Sequence[str],
+    **options: Any,
 ) -> Report:
     import anyio
 
-    from skillwire.conformance.session import ERAS
-    from skillwire.conformance.verify import verify as judge
+    from skillwire.conformance import REVISIONS
+    from skillwire.conformance import verify as check
 
-    where = target[0] if len(target) == 1 and "://" in target[0] else list(target)
+    target: str | list[str] = words[0] if len(words) == 1 and "://" in words[0] else list(words)
+    configured = _configured(words)
+    if configured is not None:
+        target = configured.url or list(configured.command)
+        headers = {**configured.headers, **headers}
+        token = token or configured.token
+        options |= {"env": configured.env, "directory": configured.directory}
 
     async def run() -> Report:
         with _progress() as progress:
-            return await judge(
-                where,
-                eras=[one for one in ERAS if protocol in ("both", one)],
-                max_skills=max_skills,
-                max_bytes=max_bytes,
+            return await check(
+                target,
+                revisions=[one for one in REVISIONS if protocol in ("both", one)],
                 headers=headers,
                 token=token,
-                ignore=ignore,
-                limits=replace(
-                    DEFAULT_LIMITS,
-                    call_seconds=timeout,
-                    connect_seconds=min(timeout, DEFAULT_LIMITS.connect_seconds),
-                ),
+                limits=replace(DEFAULT_LIMITS, call_seconds=timeout, connect_seconds=timeout),
                 progress=progress,
+                **options,
             )
 
     return anyio.run(run)
+
+
+def _configured(words: Sequence[str]) -> ServerConfig | None:
+    """The configured server of this name, if the one word given is such a name."""
+    if len(words) != 1 or not _WORD.fullmatch(words[0]):
+        return None
+    from skillwire.host.config.file import load_config
+
+    name = words[0]
+    try:
+        known = load_config(fill=False)
+    except SkillwireError:
+        return None  # A broken configuration does not keep a command from being verified.
+    found = next((server for server in known.configured if server.label == name), None)
+    if found is None:
+        return None
+    server = load_config().servers.get(name)
+    if server is None:
+        raise SourceError(
+            f"{name} is configured in {found.file}, but not in use there: trust the file with "
+            "`skillwire servers trust`, or give the URL or the command"
+        )
+    return server
 
 
 def _headers(given: Sequence[str]) -> dict[str, str]:
@@ -126,7 +159,7 @@ def _headers(given: Sequence[str]) -> dict[str, str]:
         match = _HEADER.fullmatch(text)
         if match is None:
             # The value may be a secret: it is not shown.
-            raise UsageError("--header: write a header as 'NAME: VALUE'")
+            raise UsageError("--header: write a header as 'NAME: VALUE' or NAME=VALUE")
         headers[match[1]] = match[2]
     return headers
 
@@ -140,9 +173,24 @@ def _token(variable: str | None) -> str:
     return token
 
 
-def _write(path: Path, text: str) -> None:
-    from skillwire.errors import SourceError
+def _baseline(file: Path | None) -> Baseline | None:
+    if file is None:
+        return None
+    from skillwire.conformance import Baseline
 
+    try:
+        with file.open("rb") as opened:
+            data = opened.read(_MOST_BASELINE_BYTES)
+        return Baseline.parse(data.decode("utf-8"))
+    except OSError as error:
+        raise SourceError(
+            f"cannot read the baseline {file}: {error.strerror}; write it with `skillwire verify --json`"
+        ) from None
+    except UnicodeDecodeError:
+        raise SourceError(f"the baseline {file} is not a report of `skillwire verify --json`") from None
+
+
+def _write(path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -163,7 +211,7 @@ def _progress() -> Generator[Progress | None]:
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("connecting", total=1)
 
-        def told(step: str, done: int, total: int) -> None:
+        def update(step: str, done: int, total: int) -> None:
             bar.update(task, description=step, completed=done, total=total)
 
-        yield told
+        yield update

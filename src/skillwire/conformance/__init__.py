@@ -1,1 +1,41 @@
-"""The judge: what a skill server keeps of the extension, seen from outside, and what it does not."""
+"""Conformance: check from the outside whether a skill server conforms to the Skills extension.
+
+`verify` connects to a server and returns a `Report`; `as_text`, `as_json` and `as_junit` render it. `RULES`
+has every rule that is checked, with the clause it rests on.
+"""
+
+from __future__ import annotations
+
+from skillwire.conformance.probe import Progress
+from skillwire.conformance.reports import (
+    Baseline,
+    Finding,
+    Report,
+    RevisionReport,
+    as_json,
+    as_junit,
+    as_text,
+    rules_text,
+)
+from skillwire.conformance.rules import RULES, Clause, Level, Rule
+from skillwire.conformance.session import REVISIONS, Revision
+from skillwire.conformance.verify import verify
+
+__all__ = [
+    "REVISIONS",
+    "RULES",
+    "Baseline",
+    "Clause",
+    "Finding",
+    "Level",
+    "Progress",
+    "Report",
+    "Revision",
+    "RevisionReport",
+    "Rule",
+    "as_json",
+    "as_junit",
+    "as_text",
+    "rules_text",
+    "verify",
+]

@@ -1,11 +1,11 @@
-"""DirectoryWalk: every directory that a server shows below its skills, and above them."""
+"""DirectoryWalk: every directory that a server shows below its skills and above them."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
-from skillwire.conformance.entry_view import EntryView
+from skillwire.conformance.entries import EntryView
 from skillwire.conformance.observations import ChildSeen, DirectorySeen, Paged
 from skillwire.errors import FormatError
 from skillwire.json_types import JsonObject, is_object
@@ -29,7 +29,7 @@ class DirectoryWalk:
         self._files = [(entry.root, uri) for entry in skills if entry.root for uri in entry.files]
         # With only some skills to be checked, the rest of the tree is left alone.
         self._is_whole = is_whole
-        self._told: set[SkillUri] = set()
+        self._announced: set[SkillUri] = set()
         self.seen: dict[SkillUri, DirectorySeen] = {}
         self.too_deep = ""
 
@@ -42,7 +42,7 @@ class DirectoryWalk:
             level |= set(ancestors(root))
         for root, file in self._files:
             level |= {up for up in ancestors(file) if is_inside(up, root)}
-        most = DEFAULT_LIMITS.judged_directories
+        most = DEFAULT_LIMITS.verified_directories
         while level and len(self.seen) < most:
             await each("walking directories", sorted(level)[: most - len(self.seen)], self._read)
             level = set(self._next())
@@ -50,7 +50,7 @@ class DirectoryWalk:
     async def _read(self, uri: SkillUri) -> None:
         paged = await self._reader.pages(METHOD_READ_DIRECTORY, {"uri": uri}, "resources")
         children = tuple(_child(item) for item in paged.items("resources"))
-        self.seen[uri] = DirectorySeen(uri, paged, children, uri in self._told)
+        self.seen[uri] = DirectorySeen(uri, paged, children, uri in self._announced)
 
     def _next(self) -> Iterator[SkillUri]:
         for directory in list(self.seen.values()):
@@ -66,7 +66,7 @@ class DirectoryWalk:
                 if len(split_uri(uri).segments) > DEFAULT_LIMITS.directory_depth:
                     self.too_deep = shown_uri(uri)
                 elif self._is_whole or any(uri == root or is_inside(uri, root) for root in self._roots):
-                    self._told.add(uri)
+                    self._announced.add(uri)
                     yield uri
 
 
@@ -86,7 +86,7 @@ def _child(raw: object) -> ChildSeen:
     if not isinstance(asked, str):
         return ChildSeen(raw, None, "")
     try:
-        # FMT-4: a slash at the end is a fault, not a reason to look no further.
+        # FMT-4: a slash at the end is a violation, not a reason to stop.
         return ChildSeen(raw, parse_uri(asked.removesuffix("/")), asked)
     except FormatError:
         return ChildSeen(raw, None, asked)

@@ -1,23 +1,24 @@
-"""From surveys to a report: run every check, merge what both eras show, and keep an order."""
+"""From observations to a report: run every check, merge what both revisions show, and sort."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, TypeAlias
 
-from skillwire.conformance.checks.capability import check_capability
+from skillwire.conformance.checks.capability import check_capability, check_revisions
 from skillwire.conformance.checks.content import check_content
 from skillwire.conformance.checks.directories import check_directories
-from skillwire.conformance.checks.eras import check_eras
-from skillwire.conformance.checks.files import check_entries, check_files
+from skillwire.conformance.checks.entries import check_entries
+from skillwire.conformance.checks.files import check_files
 from skillwire.conformance.checks.getting import check_getting
 from skillwire.conformance.checks.listing import check_listing
 from skillwire.conformance.checks.protocol import check_protocol
 from skillwire.conformance.observations import Observations
-from skillwire.conformance.report import EraReport, Finding, Report
-from skillwire.conformance.rules import BY_ID, RULES, Level
-from skillwire.conformance.session import Era
-from skillwire.conformance.violations import Violation
+from skillwire.conformance.reports import Baseline, Finding, Report, RevisionReport
+from skillwire.conformance.rules import BY_ID, RULES, Level, Violation, matches
+from skillwire.conformance.session import Revision
 from skillwire.text import safe_line
 
 CHECKS: Final[tuple[Callable[[Observations], Iterator[Violation]], ...]] = (
@@ -34,78 +35,115 @@ MOST_PER_RULE: Final = 100
 _ORDER: Final = {rule.id: number for number, rule in enumerate(RULES)}
 _LEVELS: Final = list(Level)
 _LONGEST: Final = 500
+_Merged: TypeAlias = tuple[Violation, tuple[str, ...]]
 
 
-def judge(
-    target: str, surveys: Sequence[Observations], silent: Mapping[Era, str], *, ignore: Collection[str] = ()
+def evaluate(
+    target: str,
+    all_seen: Sequence[Observations],
+    unsupported: Mapping[Revision, str],
+    *,
+    ignore: Collection[str] = (),
+    only: Collection[str] = (),
+    baseline: Baseline | None = None,
 ) -> Report:
-    """The report on everything that was seen. `ignore` names rules, or requirements with all their rules."""
-    eras: dict[Violation, list[str]] = {}
-    for survey in surveys:
-        for fault in faults_of(survey, surveys):
-            eras.setdefault(fault, [])
-            if survey.era not in eras[fault]:
-                eras[fault].append(survey.era)
-    for fault in check_eras(surveys, silent):
-        eras[fault] = []
-    kept = [fault for fault in eras if not _is_ignored(fault, ignore)]
-    kept.sort(key=lambda fault: (_LEVELS.index(BY_ID[fault.rule].level), _ORDER[fault.rule]))
+    """The report on everything that was observed.
+
+    `ignore` and `only` have ids of rules, or of requirements with all their rules.
+    """
+    by_revision: dict[Revision, list[Violation]] = {
+        seen.revision: list(dict.fromkeys(_violations(seen, all_seen))) for seen in all_seen
+    }
+    merged = [*merge(by_revision), *((one, ()) for one in check_revisions(all_seen, unsupported))]
+    kept = [
+        (violation, revisions)
+        for violation, revisions in merged
+        if not matches(violation.rule, ignore) and (not only or matches(violation.rule, only))
+    ]
+    kept.sort(key=lambda one: (_LEVELS.index(BY_ID[one[0].rule].level), _ORDER[one[0].rule]))
     findings: list[Finding] = []
-    counts: dict[str, int] = {}
-    for fault in kept:
-        counts[fault.rule] = counts.get(fault.rule, 0) + 1
-        if counts[fault.rule] <= MOST_PER_RULE:
-            findings.append(_finding(fault, eras[fault]))
+    counts: dict[str, int] = defaultdict(int)
+    for violation, revisions in kept:
+        counts[violation.rule] += 1
+        if counts[violation.rule] <= MOST_PER_RULE:
+            findings.append(_finding(violation, revisions, baseline))
     return Report(
         target=target,
+        server=next((seen.opening.server for seen in all_seen if seen.opening.server), ""),
         findings=tuple(findings),
-        eras=(*map(_era_report, surveys), *_silent_reports(silent)),
+        revisions=(*map(_revision_report, all_seen), *_unsupported_reports(unsupported)),
         omitted={rule: count - MOST_PER_RULE for rule, count in counts.items() if count > MOST_PER_RULE},
         ignored=tuple(sorted(ignore)),
+        only=tuple(sorted(only)),
+        fixed=baseline.fixed(findings) if baseline is not None else 0,
     )
 
 
-def faults_of(survey: Observations, surveys: Sequence[Observations]) -> Iterator[Violation]:
-    """Every fault on one era. Skills on the other era alone are advice (CAP-4), not a breach."""
-    elsewhere = any(other.settings is not None for other in surveys)
+def merge(by_revision: Mapping[Revision, Sequence[Violation]]) -> Iterator[_Merged]:
+    """Each violation once, with the revisions that show it.
+
+    Two revisions may word one error differently: violations of one rule at one place are paired in order.
+    """
+    groups: dict[tuple[str, str], dict[Revision, list[Violation]]] = {}
+    for revision, violations in by_revision.items():
+        for violation in violations:
+            group = groups.setdefault((violation.rule, violation.uri), {})
+            group.setdefault(revision, []).append(violation)
+    for group in groups.values():
+        revisions = tuple(group)
+        if len(revisions) == 1:
+            yield from ((violation, revisions) for violation in group[revisions[0]])
+            continue
+        one, other = (group[revision] for revision in revisions[:2])
+        same = [violation for violation in one if violation in other]
+        yield from ((violation, revisions) for violation in same)
+        left = [violation for violation in one if violation not in same]
+        right = [violation for violation in other if violation not in same]
+        for mine, theirs in zip(left, right, strict=False):
+            seen = f"{mine.seen} (on {revisions[0]}); {theirs.seen} (on {revisions[1]})"
+            yield replace(mine, seen=seen), revisions
+        yield from ((violation, revisions[:1]) for violation in left[len(right) :])
+        yield from ((violation, revisions[1:2]) for violation in right[len(left) :])
+
+
+def _violations(seen: Observations, all_seen: Sequence[Observations]) -> Iterator[Violation]:
+    """Every violation on one revision. Skills on the other revision alone are advice (CAP-4)."""
+    elsewhere = any(other.settings is not None for other in all_seen)
     for check in CHECKS:
-        for fault in check(survey):
-            if not (fault.rule == "CAP-1/declared" and elsewhere):
-                yield fault
+        for violation in check(seen):
+            if not (violation.rule == "CAP-1/declared" and elsewhere):
+                yield violation
 
 
-def _is_ignored(fault: Violation, ignore: Iterable[str]) -> bool:
-    rule = BY_ID[fault.rule]
-    return any(name in (rule.id, rule.requirement) for name in ignore)
-
-
-def _finding(fault: Violation, eras: Sequence[str]) -> Finding:
-    rule = BY_ID[fault.rule]
+def _finding(violation: Violation, revisions: Sequence[str], baseline: Baseline | None) -> Finding:
+    rule = BY_ID[violation.rule]
+    # SEC-11: whatever a server wrote is cleaned before anybody sees it.
+    uri = safe_line(violation.uri, limit=_LONGEST)
     return Finding(
         rule=rule.id,
         level=rule.level,
-        # SEC-11: whatever a server wrote is cleaned before anybody sees it.
-        uri=safe_line(fault.uri, limit=_LONGEST),
-        expected=safe_line(fault.expected or rule.expected, limit=_LONGEST),
-        seen=safe_line(fault.seen, limit=_LONGEST),
-        fix=safe_line(fault.fix or rule.fix, limit=_LONGEST),
-        eras=tuple(eras),
+        uri=uri,
+        expected=safe_line(violation.expected or rule.expected, limit=_LONGEST),
+        seen=safe_line(violation.seen, limit=_LONGEST),
+        fix=safe_line(violation.fix or rule.fix, limit=_LONGEST),
+        revisions=tuple(revisions),
+        is_known=baseline is not None and (rule.id, uri) in baseline.known,
     )
 
 
-def _era_report(survey: Observations) -> EraReport:
-    return EraReport(
-        era=survey.era,
-        is_spoken=True,
-        has_skills=survey.settings is not None,
-        listed=len(survey.entries),
-        checked=len(survey.checked),
-        files=sum(bool(seen.digest) for seen in survey.files.values()),
-        directories=len(survey.directories),
-        requests_left_out=survey.unread,
+def _revision_report(seen: Observations) -> RevisionReport:
+    return RevisionReport(
+        revision=seen.revision,
+        is_supported=True,
+        has_skills=seen.settings is not None,
+        listed=len(seen.entries),
+        checked=len(seen.checked),
+        files=sum(bool(file.digest) for file in seen.files.values()),
+        directories=len(seen.directories),
+        skipped_requests=seen.skipped,
     )
 
 
-def _silent_reports(silent: Mapping[Era, str]) -> Iterator[EraReport]:
-    for era, reason in silent.items():
-        yield EraReport(era=era, is_spoken=False, reason=safe_line(reason, limit=_LONGEST))
+def _unsupported_reports(unsupported: Mapping[Revision, str]) -> Iterator[RevisionReport]:
+    for revision, reason in unsupported.items():
+        yield RevisionReport(revision=revision, is_supported=False, reason=safe_line(reason, limit=_LONGEST))

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from skillwire.conformance.channels import Unsolicited
 from skillwire.conformance.contents import FileSeen
-from skillwire.conformance.entry_view import EntryView
-from skillwire.conformance.responses import Answer
-from skillwire.conformance.session import MODERN, Era, Opening
+from skillwire.conformance.entries import EntryView
+from skillwire.conformance.messages import Answer
+from skillwire.conformance.neighbors import Neighbor
+from skillwire.conformance.session import MODERN, Opening, Revision
 from skillwire.json_types import is_list, is_object
 from skillwire.skill.media import DIRECTORY
 from skillwire.skill.uris import SkillUri
@@ -24,6 +26,8 @@ class Probe(Enum):
     GET_FILE = auto()
     GET_DIRECTORY = auto()
     GET_NOTHING = auto()
+    GET_EMPTY = auto()
+    GET_NUMBER = auto()
     READ_UNKNOWN = auto()
     READ_UNKNOWN_SKILL = auto()
     READ_DIRECTORY = auto()
@@ -37,7 +41,7 @@ class Probe(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Paged:
-    """A listing in pages. `endless` says why it was given up, when it was."""
+    """A listing in pages. `endless` says why it was given up, if it was."""
 
     pages: tuple[Answer, ...] = ()
     endless: str = ""
@@ -62,7 +66,7 @@ class Paged:
 
 @dataclass(frozen=True, slots=True)
 class ChildSeen:
-    """A child of a directory, as the server wrote it. `uri` is `None` when it is none that could be used."""
+    """A child of a directory, as the server sent it. `uri` is `None` if it cannot be used."""
 
     raw: object
     uri: SkillUri | None
@@ -79,12 +83,12 @@ class ChildSeen:
 
 @dataclass(frozen=True, slots=True)
 class DirectorySeen:
-    """One directory. `is_told` when another directory has it as a child."""
+    """One directory. `is_announced` if another directory has it as a child."""
 
     uri: SkillUri
     paged: Paged
     children: tuple[ChildSeen, ...] = ()
-    is_told: bool = False
+    is_announced: bool = False
 
     @property
     def answered(self) -> bool:
@@ -111,18 +115,30 @@ class Burst:
     different: int
 
 
+@dataclass(frozen=True, slots=True)
+class SecondLook:
+    """What a new connection answered about one skill before anything was listed on it."""
+
+    skill: EntryView
+    get: Answer
+    read: FileSeen | None = None
+    directory: Answer | None = None
+    failure: str = ""
+    """Why there was no second connection, if there was none."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Observations:
-    """Filled in step by step by the surveyor."""
+    """Filled in step by step by the probe."""
 
-    era: Era
+    revision: Revision
     opening: Opening
     listing: Paged = Paged()
     relisting: Paged | None = None
     entries: tuple[EntryView, ...] = ()
     """Every entry of the listing."""
     checked: tuple[EntryView, ...] = ()
-    """Those whose files were read, found ones included."""
+    """Those whose files were read, unlisted ones included."""
     gets: dict[SkillUri, Answer] = field(default_factory=dict[SkillUri, Answer])
     candidates: tuple[Candidate, ...] = ()
     directories: dict[SkillUri, DirectorySeen] = field(default_factory=dict[SkillUri, DirectorySeen])
@@ -133,13 +149,19 @@ class Observations:
     bursts: tuple[Burst, ...] = ()
     resources: Paged = Paged()
     failures: tuple[Answer, ...] = ()
-    noise: tuple[str, ...] = ()
-    unread: int = 0
+    unsolicited: Unsolicited = field(default_factory=Unsolicited)
+    skipped: int = 0
     """Requests that were not sent, because the server was gone or the budget was spent."""
+    get_neighbors: list[tuple[Neighbor, Answer]] = field(default_factory=list[tuple[Neighbor, Answer]])
+    read_neighbors: list[tuple[Neighbor, Answer]] = field(default_factory=list[tuple[Neighbor, Answer]])
+    directory_neighbors: list[tuple[Neighbor, Answer]] = field(default_factory=list[tuple[Neighbor, Answer]])
+    neighbor_file: SkillUri | None = None
+    """The file whose neighbors were read."""
+    second: SecondLook | None = None
 
     @property
     def is_modern(self) -> bool:
-        return self.era == MODERN
+        return self.revision == MODERN
 
     @property
     def capabilities(self) -> Mapping[str, object]:

@@ -1,14 +1,15 @@
-"""Prober: asks a server everything that its answers are judged by. It judges nothing.
+"""Prober: asks a server everything that the checks need. It evaluates nothing.
 
 The steps, in order:
-  1. List the skills, page by page, and look at each entry.
+  1. List the skills, page by page, and parse each entry.
   2. Get the entry of each skill to be checked.
   3. Walk the directories, from the prefixes down.
   4. Look for skills that are not listed.
   5. Read every file, and read it again.
-  6. Ask for what must be refused.
+  6. Ask for what must be refused: unknown URIs, wrong types, and neighbors of real URIs.
   7. Read the resource listing.
-  8. List once more, then send the same requests side by side.
+  8. List once more, then send the same requests at once.
+  9. On a second connection, ask for one skill before anything is listed.
 """
 
 from __future__ import annotations
@@ -21,65 +22,88 @@ import anyio
 
 from skillwire.conformance.contents import FileSeen, see_file
 from skillwire.conformance.directory_walk import DirectoryWalk
-from skillwire.conformance.entry_view import EntryView, ListedFile, view_entry
-from skillwire.conformance.observations import Burst, Candidate, Observations, Paged, Probe
-from skillwire.conformance.responses import Answer, Failure
+from skillwire.conformance.entries import EntryView, ListedFile, view_entry
+from skillwire.conformance.messages import Answer, Failure, same_json
+from skillwire.conformance.neighbors import NO_SUCH, Neighbor, directory_neighbors, file_neighbors
+from skillwire.conformance.observations import Burst, Candidate, Observations, Paged, Probe, SecondLook
 from skillwire.conformance.session import Opening, Session
 from skillwire.errors import FormatError
 from skillwire.json_types import JsonObject, is_list, is_object
 from skillwire.skill.frontmatter import parse_skill_md
 from skillwire.skill.names import name_issues
-from skillwire.skill.uris import SCHEME, SKILL_FILE, SkillUri, parse_uri, skill_name_in, skill_root
+from skillwire.skill.uris import (
+    SCHEME,
+    SKILL_FILE,
+    SkillUri,
+    parse_uri,
+    skill_name_in,
+    skill_root,
+    split_uri,
+)
 from skillwire.wire.paging import PageLimits, Stop
 from skillwire.wire.v1 import METHOD_GET, METHOD_LIST, METHOD_READ_DIRECTORY
 
-SIDE_BY_SIDE: Final = 32
-_AT_ONCE: Final = 8
-_NO_SUCH: Final = "skillwire-verify-no-such"
-_BAD_CURSOR: Final = "skillwire-verify-no-such-cursor"
+AT_ONCE: Final = 32
+_PARALLEL: Final = 8
+_READ: Final = "resources/read"
+_BAD_CURSOR: Final = f"{NO_SUCH}-cursor"
 _SKILL_URI: Final = re.compile(rf"{SCHEME}://[^\s<>\"'`()\[\]]+/{re.escape(SKILL_FILE)}")
 
 
 class Progress(Protocol):
-    """Told where the work is: a step, how much of it is done, and how much there is."""
+    """Called with the present step, how much of it is done, and how much there is."""
 
     def __call__(self, step: str, done: int, total: int) -> None: ...
 
 
 class Prober:
-    """One era of one server. `max_skills` bounds whose files are read; the listing is read whole."""
+    """One revision of one server. `max_skills` bounds whose files are read; the listing is read whole."""
 
-    def __init__(self, speaker: Session, opening: Opening, *, max_skills: int, progress: Progress) -> None:
-        self._speaker = speaker
+    def __init__(self, session: Session, opening: Opening, *, max_skills: int, progress: Progress) -> None:
+        self._session = session
         self._max_skills = max_skills
         self._progress = progress
-        self.survey = Observations(era=speaker.era, opening=opening)
+        self.seen = Observations(revision=session.revision, opening=opening)
 
     async def run(self) -> Observations:
-        survey = self.survey
-        if survey.settings is not None:
+        """Steps 1 to 8."""
+        seen = self.seen
+        if seen.settings is not None:
             await self._list()
             await self._get()
             await self._walk()
             await self._find_unlisted()
             await self._read()
             await self._probe()
-            survey.resources = await self.pages("resources/list", {}, "resources")
-            if survey.listing.first is not None and survey.listing.first.result is not None:
-                survey.relisting = await self.pages(METHOD_LIST, {}, "skills")
+            await self._probe_neighbors()
+            seen.resources = await self.pages("resources/list", {}, "resources")
+            if seen.listing.first is not None and seen.listing.first.result is not None:
+                seen.relisting = await self.pages(METHOD_LIST, {}, "skills")
             await self._burst()
-        survey.failures = tuple(self._speaker.failures)
-        survey.noise = tuple(self._speaker.channel.noise)
-        survey.unread = self._speaker.skipped
-        return survey
+        seen.failures = tuple(self._session.failures)
+        seen.unsolicited = self._session.channel.unsolicited
+        seen.skipped = self._session.skipped
+        return seen
+
+    def second_skill(self) -> EntryView | None:
+        """The skill that a second connection is asked about, if there is one to ask about."""
+        gets = self.seen.gets
+        good = [
+            entry
+            for entry in self.seen.checked
+            if entry.uri is not None and entry.uri in gets and gets[entry.uri].result is not None
+        ]
+        # The last one of the listing: a server that builds its index on the way meets it last.
+        listed = [entry for entry in good if entry in self.seen.entries] or good
+        return listed[-1] if listed else None
 
     async def pages(self, method: str, params: JsonObject, key: str) -> Paged:
         """Follow `nextCursor` until it ends, repeats or goes on for too long (LST-1, SEC-9)."""
         pages: list[Answer] = []
-        paging = PageLimits(self._speaker.limits)
+        paging = PageLimits(self._session.limits)
         cursor: object = None
         while True:
-            answer = await self._speaker.ask(
+            answer = await self._session.ask(
                 method, {**params, "cursor": cursor} if isinstance(cursor, str) else params
             )
             pages.append(answer)
@@ -90,7 +114,7 @@ class Prober:
             if stop is Stop.LAST or (stop and not next_cursor):
                 return Paged(tuple(pages))
             if stop is Stop.LOOP:
-                return Paged(tuple(pages), f"the cursor of page {paging.pages} was given before")
+                return Paged(tuple(pages), f"the cursor of page {paging.pages} was returned before")
             if stop is not None:
                 return Paged(
                     tuple(pages), f"more to come after {paging.pages} pages and {paging.items} entries"
@@ -98,43 +122,43 @@ class Prober:
 
     async def _list(self) -> None:
         self._progress("listing", 0, 1)
-        survey = self.survey
-        survey.listing = await self.pages(METHOD_LIST, {}, "skills")
-        items = survey.listing.items("skills")
-        survey.entries = tuple(view_entry(item, f"skills[{number}]") for number, item in enumerate(items))
+        seen = self.seen
+        seen.listing = await self.pages(METHOD_LIST, {}, "skills")
+        items = seen.listing.items("skills")
+        seen.entries = tuple(view_entry(item, f"skills[{number}]") for number, item in enumerate(items))
         chosen: dict[SkillUri, EntryView] = {}
-        for entry in survey.entries:
+        for entry in seen.entries:
             if entry.uri is not None and len(chosen) < self._max_skills:
                 chosen.setdefault(entry.uri, entry)
-        survey.checked = tuple(chosen.values())
+        seen.checked = tuple(chosen.values())
 
     async def _get(self) -> None:
-        asked = {entry.uri: entry.asked for entry in self.survey.checked if entry.uri is not None}
+        asked = {entry.uri: entry.asked for entry in self.seen.checked if entry.uri is not None}
 
         async def get(uri: SkillUri) -> None:
-            self.survey.gets[uri] = await self._speaker.ask(METHOD_GET, {"uri": asked[uri]})
+            self.seen.gets[uri] = await self._session.ask(METHOD_GET, {"uri": asked[uri]})
 
         await self._each("getting", asked, get)
 
     async def _walk(self) -> None:
-        survey = self.survey
-        if not survey.reads_directories:
+        seen = self.seen
+        if not seen.reads_directories:
             return
-        is_whole = len(survey.checked) == len({entry.uri for entry in survey.entries if entry.uri})
-        walk = DirectoryWalk(self, survey.checked, is_whole=is_whole)
+        is_whole = len(seen.checked) == len({entry.uri for entry in seen.entries if entry.uri})
+        walk = DirectoryWalk(self, seen.checked, is_whole=is_whole)
         await walk.run(self._each)
-        survey.directories = walk.seen
-        survey.too_deep = walk.too_deep
+        seen.directories = walk.seen
+        seen.too_deep = walk.too_deep
 
     async def _find_unlisted(self) -> None:
-        """LST-3: what is shown or named but not listed is served all the same, when it is a skill."""
-        survey = self.survey
-        listed = {entry.uri for entry in survey.entries}
-        shown = {uri for entry in survey.checked for uri in entry.files if _is_skill_md(uri)}
-        for directory in survey.directories.values():
+        """LST-3: a skill that is shown or named but not listed is served all the same."""
+        seen = self.seen
+        listed = {entry.uri for entry in seen.entries}
+        shown = {uri for entry in seen.checked for uri in entry.files if _is_skill_md(uri)}
+        for directory in seen.directories.values():
             shown |= {child.uri for child in directory.children if child.uri and _is_skill_md(child.uri)}
         named: set[SkillUri] = set()
-        for text in _SKILL_URI.findall(survey.opening.instructions)[: self._speaker.limits.linked_skills]:
+        for text in _SKILL_URI.findall(seen.opening.instructions)[: self._session.limits.linked_skills]:
             try:
                 named.add(parse_uri(text))
             except FormatError:
@@ -143,21 +167,21 @@ class Prober:
 
         async def ask(uri: SkillUri) -> None:
             if uri in named or await self._is_skill(uri):
-                answer = await self._speaker.ask(METHOD_GET, {"uri": uri})
+                answer = await self._session.ask(METHOD_GET, {"uri": uri})
                 found[uri] = Candidate(uri, answer, uri in named)
 
         await self._each("looking for unlisted skills", sorted((shown | named) - listed), ask)
-        survey.candidates = tuple(found[uri] for uri in sorted(found))
-        for candidate in survey.candidates:
+        seen.candidates = tuple(found[uri] for uri in sorted(found))
+        for candidate in seen.candidates:
             skill = (candidate.answer.result or {}).get("skill")
             view = view_entry(skill, candidate.uri) if is_object(skill) else None
-            if view is not None and view.uri == candidate.uri and len(survey.checked) < self._max_skills:
-                survey.gets[candidate.uri] = candidate.answer
-                survey.checked = (*survey.checked, view)
+            if view is not None and view.uri == candidate.uri and len(seen.checked) < self._max_skills:
+                seen.gets[candidate.uri] = candidate.answer
+                seen.checked = (*seen.checked, view)
 
     async def _is_skill(self, uri: SkillUri) -> bool:
-        """FMT-8: Markdown that is called SKILL.md is a skill only when it reads as one."""
-        seen = see_file(await self._speaker.ask("resources/read", {"uri": uri}), uri, None, read_text=False)
+        """FMT-8: Markdown that is called SKILL.md is a skill only if it can be parsed as one."""
+        seen = see_file(await self._session.ask(_READ, {"uri": uri}), uri, None, read_text=False)
         try:
             name = parse_skill_md(seen.data or b"").frontmatter.get("name")
         except FormatError:
@@ -165,112 +189,151 @@ class Prober:
         return isinstance(name, str) and name == skill_name_in(uri) and not name_issues(name)
 
     async def _read(self) -> None:
-        survey = self.survey
+        seen = self.seen
         wanted: dict[SkillUri, ListedFile | None] = {}
         asked: dict[SkillUri, str] = {}
-        for entry in survey.checked:
+        for entry in seen.checked:
             if entry.uri is not None and entry.uri not in entry.files:
                 wanted.setdefault(entry.uri, None)
                 asked.setdefault(entry.uri, entry.asked)
             for file in entry.files.values():
-                # A nested file stands in two manifests; the first digest that was given is held against it.
+                # A nested file is in two manifests; the first digest is compared here, the others by a check.
                 wanted[file.uri] = wanted.get(file.uri) or file
                 asked.setdefault(file.uri, file.asked)
 
         def reading(into: dict[SkillUri, FileSeen], *, first: bool) -> Callable[[SkillUri], Awaitable[None]]:
             async def read(uri: SkillUri) -> None:
-                answer = await self._speaker.ask("resources/read", {"uri": asked[uri]})
-                into[uri] = see_file(answer, uri, wanted[uri], read_text=first)
+                answer = await self._session.ask(_READ, {"uri": asked[uri]})
+                into[uri] = see_file(answer, uri, wanted[uri], others=wanted, read_text=first)
 
             return read
 
-        await self._each("reading", wanted, reading(survey.files, first=True))
+        await self._each("reading", wanted, reading(seen.files, first=True))
         await self._each(
             "reading again",
-            [uri for uri in wanted if survey.files[uri].digest],
-            reading(survey.again, first=False),
+            [uri for uri in wanted if seen.files[uri].digest],
+            reading(seen.again, first=False),
         )
 
     async def _probe(self) -> None:
-        survey = self.survey
-        ask = self._speaker.ask
+        seen = self.seen
+        unknown = f"{SCHEME}://{NO_SUCH}-skill/{SKILL_FILE}"
         probes: dict[Probe, tuple[str, JsonObject]] = {
             Probe.LIST_CURSOR: (METHOD_LIST, {"cursor": _BAD_CURSOR}),
-            Probe.GET_UNKNOWN: (METHOD_GET, {"uri": f"{SCHEME}://{_NO_SUCH}-skill/{SKILL_FILE}"}),
+            Probe.GET_UNKNOWN: (METHOD_GET, {"uri": unknown}),
             Probe.GET_NOTHING: (METHOD_GET, {}),
-            Probe.READ_UNKNOWN_SKILL: (
-                "resources/read",
-                {"uri": f"{SCHEME}://{_NO_SUCH}-skill/{SKILL_FILE}"},
-            ),
+            Probe.GET_EMPTY: (METHOD_GET, {"uri": ""}),
+            Probe.GET_NUMBER: (METHOD_GET, {"uri": 7}),
+            Probe.READ_UNKNOWN_SKILL: (_READ, {"uri": unknown}),
         }
-        if survey.reads_directories:
-            unknown = f"{SCHEME}://{_NO_SUCH}-directory"
-            probes[Probe.DIRECTORY_UNKNOWN] = METHOD_READ_DIRECTORY, {"uri": unknown}
-        # A skill that is made on request may well answer for any path.
-        skill = next((entry for entry in survey.checked if entry.uri and not entry.is_dynamic), None)
-        if skill is not None and skill.uri is not None:
-            probes.update(self._probes_of(skill, skill.uri))
+        if seen.reads_directories:
+            probes[Probe.DIRECTORY_UNKNOWN] = (
+                METHOD_READ_DIRECTORY,
+                {"uri": f"{SCHEME}://{NO_SUCH}-directory"},
+            )
+        skill = self._subject()
+        if skill is not None:
+            probes.update(self._probes_of(skill))
         for probe, (method, params) in probes.items():
-            survey.probes[probe] = await ask(method, params)
+            seen.probes[probe] = await self._session.ask(method, params)
 
-    def _probes_of(self, skill: EntryView, uri: SkillUri) -> Iterable[tuple[Probe, tuple[str, JsonObject]]]:
+    def _subject(self) -> EntryView | None:
+        """The skill to probe around: the deepest one whose files are listed."""
+        stable = [entry for entry in self.seen.checked if entry.uri and not entry.is_dynamic]
+        listed = [entry for entry in stable if entry in self.seen.entries] or stable
+        return max(listed, key=lambda entry: (_depth(entry), bool(_supporting_file(entry))), default=None)
+
+    def _probes_of(self, skill: EntryView) -> Iterable[tuple[Probe, tuple[str, JsonObject]]]:
         root = skill.asked.removesuffix(f"/{SKILL_FILE}")
         scheme, _, path = root.partition("://")
         first = f"{scheme}://{path.partition('/')[0]}"
-        file = next((file.asked for file in skill.files.values() if not _is_skill_md(file.uri)), None)
-        read = "resources/read"
+        file = _supporting_file(skill)
         yield Probe.GET_DIRECTORY, (METHOD_GET, {"uri": root})
-        yield Probe.READ_UNKNOWN, (read, {"uri": f"{root}/{_NO_SUCH}-file.md"})
-        yield Probe.READ_DIRECTORY, (read, {"uri": root})
-        # FMT-9: each climbs out of the authority, which no tidying of URIs does, and comes back to the
+        yield Probe.READ_UNKNOWN, (_READ, {"uri": f"{root}/{NO_SUCH}-file.md"})
+        yield Probe.READ_DIRECTORY, (_READ, {"uri": root})
+        # FMT-9: each leaves the authority, which no normalization of URIs does, and comes back to the
         # SKILL.md, so that a server that lets it reach its files shows that and no more.
-        yield Probe.READ_CLIMB, (read, {"uri": f"{first}/../{path}/{SKILL_FILE}"})
-        yield Probe.READ_ENCODED_CLIMB, (read, {"uri": f"{first}/%2e%2e/{path}/{SKILL_FILE}"})
-        yield Probe.READ_ENCODED_SLASH, (read, {"uri": f"{first}/..%2f{path}/{SKILL_FILE}"})
+        yield Probe.READ_CLIMB, (_READ, {"uri": f"{first}/../{path}/{SKILL_FILE}"})
+        yield Probe.READ_ENCODED_CLIMB, (_READ, {"uri": f"{first}/%2e%2e/{path}/{SKILL_FILE}"})
+        yield Probe.READ_ENCODED_SLASH, (_READ, {"uri": f"{first}/..%2f{path}/{SKILL_FILE}"})
         if file is not None:
-            yield Probe.GET_FILE, (METHOD_GET, {"uri": file})
-        if self.survey.reads_directories:
+            yield Probe.GET_FILE, (METHOD_GET, {"uri": file.asked})
+        if self.seen.reads_directories:
             yield Probe.DIRECTORY_FILE, (METHOD_READ_DIRECTORY, {"uri": skill.asked})
             yield Probe.DIRECTORY_CURSOR, (METHOD_READ_DIRECTORY, {"uri": root, "cursor": _BAD_CURSOR})
 
+    async def _probe_neighbors(self) -> None:
+        seen = self.seen
+        skill = self._subject()
+        if skill is None or skill.uri is None:
+            return
+        known = {entry.asked for entry in seen.entries} | {candidate.uri for candidate in seen.candidates}
+        files = {file.asked for entry in seen.checked for file in entry.files.values()} | known
+        file = _supporting_file(skill)
+        seen.neighbor_file = file.uri if file is not None else skill.uri
+        near_file = list(file_neighbors(file.asked if file is not None else skill.asked))
+        if file is not None:
+            near_file += [one for one in file_neighbors(skill.asked) if not one.impossible]
+        await self._ask_neighbors(METHOD_GET, file_neighbors(skill.asked), known, seen.get_neighbors)
+        await self._ask_neighbors(_READ, near_file, files, seen.read_neighbors)
+        if seen.reads_directories and skill.root is not None:
+            near_root = directory_neighbors(skill.root)
+            shown = set(map(str, seen.directories))
+            await self._ask_neighbors(METHOD_READ_DIRECTORY, near_root, shown, seen.directory_neighbors)
+
+    async def _ask_neighbors(
+        self,
+        method: str,
+        neighbors: Iterable[Neighbor],
+        known: Iterable[str],
+        into: list[tuple[Neighbor, Answer]],
+    ) -> None:
+        real = set(known)
+        for neighbor in neighbors:
+            if neighbor.uri not in real:
+                into.append((neighbor, await self._session.ask(method, {"uri": neighbor.uri})))
+
     async def _burst(self) -> None:
         """The same request many times at once. Only what answers the same in turn is worth asking for."""
-        survey = self.survey
+        seen = self.seen
         requests: list[tuple[str, JsonObject]] = []
-        if survey.relisting is not None and _plain(survey.listing.first) == _plain(survey.relisting.first):
+        if seen.relisting is not None and same_json(_plain(seen.listing.first), _plain(seen.relisting.first)):
             requests.append((METHOD_LIST, {}))
         steady = [
             entry
-            for entry in survey.checked
-            if entry.uri and survey.files[entry.uri].digest and not survey.changes(entry.uri)
+            for entry in seen.checked
+            if entry.uri and seen.files[entry.uri].digest and not seen.changes(entry.uri)
         ]
         for entry in [entry for entry in steady if not entry.is_dynamic][:1]:
-            requests.append(("resources/read", {"uri": entry.asked}))
-            if entry.uri and survey.gets[entry.uri].result is not None:
+            requests.append((_READ, {"uri": entry.asked}))
+            if entry.uri and seen.gets[entry.uri].result is not None:
                 requests.append((METHOD_GET, {"uri": entry.asked}))
         bursts: list[Burst] = []
         for number, (method, params) in enumerate(requests):
-            self._progress("asking side by side", number, len(requests))
+            self._progress("asking at once", number, len(requests))
             answers: list[Answer] = []
 
             async def ask(method: str, params: JsonObject, into: list[Answer]) -> None:
-                into.append(await self._speaker.ask(method, params))
+                into.append(await self._session.ask(method, params))
 
             async with anyio.create_task_group() as tasks:
-                for _ in range(SIDE_BY_SIDE):
+                for _ in range(AT_ONCE):
                     tasks.start_soon(ask, method, params, answers)
             kept = [_plain(answer) for answer in answers if answer.failure is None]
-            different = [one for number, one in enumerate(kept) if one not in kept[:number]]
+            different: list[object] = []
+            for one in kept:
+                if not any(same_json(one, other) for other in different):
+                    different.append(one)
             about = params.get("uri")
             bursts.append(Burst(method, about if isinstance(about, str) else "", len(kept), len(different)))
-        survey.bursts = tuple(bursts)
+        seen.bursts = tuple(bursts)
 
     async def _each(
         self, step: str, items: Iterable[SkillUri], work: Callable[[SkillUri], Awaitable[None]]
     ) -> None:
         """Do the work for each item, a few at a time."""
         todo = list(items)
-        room = anyio.CapacityLimiter(_AT_ONCE)
+        room = anyio.CapacityLimiter(_PARALLEL)
         done = 0
 
         async def one(item: SkillUri) -> None:
@@ -285,6 +348,29 @@ class Prober:
                 tasks.start_soon(one, item)
 
 
+async def second_look(session: Session, skill: EntryView, *, reads_directories: bool) -> SecondLook:
+    """Step 9: one skill on a new connection: its file, its directory, its entry, and no listing."""
+    await session.open()
+    read: FileSeen | None = None
+    if skill.uri is not None:
+        answer = await session.ask(_READ, {"uri": skill.asked})
+        read = see_file(answer, skill.uri, skill.files.get(skill.uri), read_text=False)
+    directory: Answer | None = None
+    if reads_directories and skill.root is not None:
+        directory = await session.ask(METHOD_READ_DIRECTORY, {"uri": skill.root})
+    get = await session.ask(METHOD_GET, {"uri": skill.asked})
+    return SecondLook(skill, get, read, directory)
+
+
+def _supporting_file(skill: EntryView) -> ListedFile | None:
+    files = [file for file in skill.files.values() if not _is_skill_md(file.uri)]
+    return max(files, key=lambda file: (file.uri.count("/"), file.uri), default=None)
+
+
+def _depth(entry: EntryView) -> int:
+    return len(split_uri(entry.uri).segments) if entry.uri else 0
+
+
 def _is_skill_md(uri: SkillUri) -> bool:
     try:
         return bool(skill_root(uri))
@@ -293,7 +379,7 @@ def _is_skill_md(uri: SkillUri) -> bool:
 
 
 def _plain(answer: Answer | None) -> object:
-    """An answer without what may honestly differ each time: the rest of its life, and `_meta`."""
+    """An answer without what may honestly differ each time: the rest of its lifetime, and `_meta`."""
     if answer is None or answer.failure is Failure.SKIPPED:
         return None
     if answer.error is not None:

@@ -1,7 +1,7 @@
-"""Session: one conversation with a server on one era of the protocol.
+"""Session: one conversation with a server on one protocol revision.
 
-It writes the envelope that the era wants, keeps the deadline and the budget, and stops asking a server that
-has stopped answering. What it brings back is untouched.
+It writes the envelope that the revision requires, enforces the deadline and the budget, and stops asking a
+server that has stopped answering. It returns answers unchanged.
 """
 
 from __future__ import annotations
@@ -9,57 +9,64 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Final, Literal, TypeAlias, get_args
 
 import anyio
 
 from skillwire.conformance.channels import Channel
-from skillwire.conformance.responses import Answer, Failure, Reply, answer_from
+from skillwire.conformance.messages import MOST_VALUES, Answer, Failure, Reply, answer_from
 from skillwire.errors import SourceError
 from skillwire.issues import shown
-from skillwire.json_types import JsonObject
+from skillwire.json_types import JsonObject, is_object
 from skillwire.limits import Limits
 from skillwire.version import VERSION
 from skillwire.wire.v1 import EXTENSION_ID
 
-Era: TypeAlias = Literal["2025-11-25", "2026-07-28"]
-ERAS: Final[tuple[Era, ...]] = get_args(Era)
-MODERN: Final[Era] = "2026-07-28"
+Revision: TypeAlias = Literal["2025-11-25", "2026-07-28"]
+REVISIONS: Final[tuple[Revision, ...]] = get_args(Revision)
+"""The protocol revisions that are tried: the last with an `initialize` handshake, and the stateless one."""
+MODERN: Final[Revision] = "2026-07-28"
 
 _META: Final = "io.modelcontextprotocol/"
 _NAMED: Final = {"resources/read": "uri"}
 _HEADER_SAFE: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
 _PATIENCE: Final = 3
-"""So many requests may go unanswered before no more are sent."""
+"""After so many unanswered requests no more are sent."""
+_VALUES_HELD: Final = 4 * MOST_VALUES
+"""After so many JSON values in all, no more are received: the answers of a run are held in memory."""
+_CLIENT_ERRORS: Final = range(400, 500)
 
 
-class EraNotSpoken(SourceError):
-    """The server does not speak this era of the protocol, or does not speak at all."""
+class NotSupported(SourceError):
+    """The server answered, and does not support this protocol revision."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """How the conversation began."""
+    """The server's introduction."""
 
     answer: Answer
     protocol_version: str
     capabilities: object
     instructions: str
+    server: str = ""
+    """Name and version, as the server gives them."""
 
 
 @dataclass(slots=True)
 class Session:
-    """Asks one request at a time or many side by side. `failures` are those without a usable answer."""
+    """Sends one request at a time or many at once. `failures` are the requests without a usable answer."""
 
     channel: Channel
-    era: Era
+    revision: Revision
     limits: Limits
     max_bytes: int
     failures: list[Answer] = field(default_factory=list[Answer])
     taken: int = 0
     skipped: int = 0
+    _values: int = 0
     _version: str = ""
     _session: str = ""
     _ids: int = 0
@@ -67,26 +74,32 @@ class Session:
     _gone: bool = False
 
     async def open(self) -> Opening:
-        """Say who we are and hear who the server is."""
-        if self.era == MODERN:
+        """Introduce ourselves and return the server's introduction.
+
+        Raises `NotSupported` when the server refuses the revision, and `SourceError` when it does not answer:
+        silence says nothing about a server, so it is never taken for a refusal.
+        """
+        if self.revision == MODERN:
             self._version = MODERN
             answer = await self._first("server/discover", {})
         else:
             answer = await self._first("initialize", _hello())
         result = answer.result or {}
-        if self.era != MODERN:
-            spoken = result.get("protocolVersion")
-            if not isinstance(spoken, str):
-                raise EraNotSpoken("its answer to initialize has no protocolVersion")
-            self._version = spoken
+        if self.revision != MODERN:
+            chosen = result.get("protocolVersion")
+            if not isinstance(chosen, str):
+                raise SourceError("its answer to initialize has no protocolVersion")
+            self._version = chosen
             note: JsonObject = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-            await self.channel.tell(note, self._headers("notifications/initialized", {}))
+            with anyio.move_on_after(self.limits.call_seconds):
+                await self.channel.notify(note, self._headers("notifications/initialized", {}))
         instructions = result.get("instructions")
         return Opening(
             answer,
             self._version,
             result.get("capabilities"),
             instructions if isinstance(instructions, str) else "",
+            server_name(result),
         )
 
     async def close(self) -> None:
@@ -95,51 +108,72 @@ class Session:
                 await self.channel.end(self._headers("", {}))
 
     async def ask(self, method: str, params: JsonObject) -> Answer:
-        """The answer to one request, whatever becomes of it."""
+        """The answer to one request, or why there is none."""
         about = params.get("uri")
         named = about if isinstance(about, str) else ""
-        if self._gone or self.taken > self.max_bytes:
+        if self._gone or self.taken > self.max_bytes or self._values > _VALUES_HELD:
             self.skipped += 1
             return Answer(method=method, about=named, failure=Failure.SKIPPED, reason="not asked")
         self._ids += 1
         id = self._ids
-        reply = Reply(failure=Failure.MUTE, reason=f"no answer within {self.limits.call_seconds:g} s")
+        reply = Reply(failure=Failure.NO_ANSWER, reason=self._silence())
         with anyio.move_on_after(self.limits.call_seconds):
             reply = await self.channel.exchange(
                 self._message(id, method, params), self._headers(method, params)
             )
+        if reply.failure is Failure.NO_ANSWER:
+            reply = Reply(failure=Failure.NO_ANSWER, reason=self._silence())
         self._session = self._session or reply.session
         self.taken += reply.size
+        self._values += reply.values
         answer = answer_from(reply, method=method, about=named, id=id)
         if answer.failure is not None:
             self._note(answer)
         return answer
 
+    def _silence(self) -> str:
+        reason = f"no answer within {self.limits.call_seconds:g} s"
+        stray = self.channel.unsolicited.stray_output
+        if stray:
+            reason += f"; its standard output has a line that is not a message: `{stray[0]}`"
+        return reason
+
     def _note(self, answer: Answer) -> None:
         if self._gone:
-            return  # One broken connection fails many requests; it is told of once.
+            return  # One broken connection fails many requests; it is reported once.
         self.failures.append(answer)
-        self._unanswered += answer.failure in (Failure.MUTE, Failure.LOST)
+        self._unanswered += answer.failure in (Failure.NO_ANSWER, Failure.CONNECTION)
         self._gone = self._unanswered >= _PATIENCE or (
-            self.channel.is_one_pipe and answer.failure in (Failure.LOST, Failure.TOO_LARGE)
+            self.channel.is_one_pipe and answer.failure in (Failure.CONNECTION, Failure.TOO_LARGE)
         )
 
     async def _first(self, method: str, params: JsonObject) -> Answer:
-        limits, self.limits = self.limits, _hurried(self.limits)
         answer = await self.ask(method, params)
-        self.limits = limits
         if answer.result is not None:
             return answer
         self.failures.clear()
-        said = self.channel.last_words
-        words = f" (it said: {said})" if said else ""
         if answer.error is not None:
-            raise EraNotSpoken(f"it refused {method} with {answer.error}{words}")
-        raise EraNotSpoken(f"{method}: {shown(answer.reason, 200)}{words}")
+            raise NotSupported(f"it refused {method} with {answer.error}")
+        reason = f"{method}: {shown(answer.reason, 300)}"
+        advice = answer.advice
+        if answer.failure is Failure.NO_ANSWER and not advice:
+            stray = bool(self.channel.unsolicited.stray_output)
+            advice = (
+                "write logs to standard error; standard output carries messages only"
+                if stray
+                else "give a slow server longer with --timeout, or verify one revision with --protocol"
+            )
+        text = f"{reason} ({advice})" if advice else reason
+        lines = self.channel.error_output
+        if lines:
+            text += "; its standard error ends with:" + "".join(f"\n  {line}" for line in lines)
+        if answer.failure is Failure.HTTP and answer.status in _CLIENT_ERRORS:
+            raise NotSupported(text)
+        raise SourceError(text)
 
     def _message(self, id: int, method: str, params: JsonObject) -> JsonObject:
         sent: JsonObject = dict(params)
-        if self.era == MODERN:
+        if self.revision == MODERN:
             sent["_meta"] = {
                 f"{_META}protocolVersion": MODERN,
                 f"{_META}clientInfo": _client_info(),
@@ -153,7 +187,7 @@ class Session:
             headers["Mcp-Session-Id"] = self._session
         if self._version:
             headers["MCP-Protocol-Version"] = self._version
-        if self.era == MODERN:
+        if self.revision == MODERN:
             headers["Mcp-Method"] = method
             name = params.get(_NAMED.get(method, ""))
             if isinstance(name, str):
@@ -161,9 +195,21 @@ class Session:
         return headers
 
 
+def server_name(result: Mapping[str, object]) -> str:
+    """The name and version in a server's introduction, which 2026-07-28 has in `_meta`; fit to be shown."""
+    info = result.get("serverInfo")
+    meta = result.get("_meta")
+    if not is_object(info) and is_object(meta):
+        info = meta.get(f"{_META}serverInfo")
+    if not is_object(info) or not isinstance(info.get("name"), str):
+        return ""
+    version = info.get("version")
+    return shown(f"{info['name']} {version}" if isinstance(version, str) else f"{info['name']}", 80)
+
+
 def _hello() -> JsonObject:
     return {
-        "protocolVersion": ERAS[0],
+        "protocolVersion": REVISIONS[0],
         "clientInfo": _client_info(),
         "capabilities": _capabilities(),
     }
@@ -175,13 +221,8 @@ def _client_info() -> JsonObject:
 
 
 def _capabilities() -> JsonObject:
-    # CAP-4: a client says that it knows the extension.
+    # CAP-4: a client declares that it supports the extension.
     return {"extensions": {EXTENSION_ID: {}}}
-
-
-def _hurried(limits: Limits) -> Limits:
-    """For the first word: a server that does not speak this era may well keep silent."""
-    return replace(limits, call_seconds=min(limits.call_seconds, limits.connect_seconds))
 
 
 def _header_value(value: str) -> str:

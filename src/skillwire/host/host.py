@@ -234,7 +234,7 @@ class SkillHost:
             directories=config.directories,
             default_directories=default_directories and config.usual,
             disabled=config.disabled,
-            untrusted=config.untrusted,
+            untrusted=config.skipped,
             ask=ask,
             ask_read=ask_read,
             safe_tools=safe_tools,

@@ -27,7 +27,7 @@ from skillwire.host.sdk import MessageBudget, filter_sdk_logs, over_lines, withi
 from skillwire.host.state import Status
 from skillwire.issues import shown
 from skillwire.limits import Limits
-from skillwire.sources.process import ServerProcess, running
+from skillwire.sources.process import ServerProcess, running, safe_directory
 from skillwire.text import redact
 from skillwire.trust.origin import Origin
 from skillwire.version import VERSION
@@ -348,7 +348,12 @@ class Connection:
             transport = streamable_http_client(config.url, http_client=http, max_sse_event_size=limit)
             return within_budget(transport, budget, self._line_lost)
         process = await stack.enter_async_context(
-            running(config.command, env=config.env, directory=config.directory, line_bytes=limit)
+            running(
+                config.command,
+                env=config.env,
+                directory=config.directory or safe_directory(),
+                line_bytes=limit,
+            )
         )
         self._process = process
         return over_lines(process, budget, self._line_lost)
@@ -385,7 +390,7 @@ class Connection:
 
     def _output(self) -> tuple[str, ...]:
         """The last lines that a started server wrote to standard error, without its secrets."""
-        lines = self._process.last_lines(_OUTPUT_LINES) if self._process else ()
+        lines = self._process.last_lines[-_OUTPUT_LINES:] if self._process else ()
         return tuple(redact(line, self.config.secrets) for line in lines)
 
     def _fit(self, text: str) -> str:

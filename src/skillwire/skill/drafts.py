@@ -25,15 +25,29 @@ class Dialect(StrEnum):
         """The dialect in words, for a person."""
         return _MEANINGS[self]
 
+    @property
+    def short(self) -> str:
+        """The dialect in a word or three, for a table; nothing for the final extension."""
+        return _SHORT[self]
+
 
 _MEANINGS = {
-    Dialect.FINAL: "the final extension",
-    Dialect.SUMMER_DRAFT: "the draft of July and August 2026",
-    Dialect.INDEX_WITH_FRONTMATTER: "an index with frontmatter",
-    Dialect.INDEX_WITH_DIGESTS: "an index with digests",
-    Dialect.INDEX: "an index",
-    Dialect.MANIFEST: "resources with manifests",
-    Dialect.BARE_SCAN: "resources that only look like skills",
+    Dialect.FINAL: "Skills extension (final)",
+    Dialect.SUMMER_DRAFT: "Skills extension (July 2026 draft)",
+    Dialect.INDEX_WITH_FRONTMATTER: "skill index (June 2026 draft)",
+    Dialect.INDEX_WITH_DIGESTS: "skill index with digests (early June 2026 draft)",
+    Dialect.INDEX: "skill index (April 2026 draft)",
+    Dialect.MANIFEST: "resources with manifests, as FastMCP serves them",
+    Dialect.BARE_SCAN: "resources whose URIs look like skills",
+}
+_SHORT = {
+    Dialect.FINAL: "",
+    Dialect.SUMMER_DRAFT: "July draft",
+    Dialect.INDEX_WITH_FRONTMATTER: "June draft",
+    Dialect.INDEX_WITH_DIGESTS: "early June draft",
+    Dialect.INDEX: "April draft",
+    Dialect.MANIFEST: "manifest",
+    Dialect.BARE_SCAN: "unconfirmed",
 }
 
 

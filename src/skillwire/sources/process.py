@@ -13,6 +13,7 @@ import sys
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Final
 
 import anyio
@@ -23,6 +24,7 @@ from skillwire.issues import shown
 
 _GRACE_SECONDS: Final = 2.0
 _KEPT_LINES: Final = 20
+_SHOWN_LINES: Final = 10
 _KEPT_CHARS: Final = 500
 _STRAY_CHARS: Final = 100
 # What a program needs to run at all. The rest of our environment may hold secrets that are not the server's.
@@ -53,20 +55,29 @@ class ServerProcess:
         self._process = process
         self._line_bytes = line_bytes
         self._complaints: deque[str] = deque(maxlen=_KEPT_LINES)
+        self._complained = anyio.Event()
         self.stray_line = ""
 
     @property
-    def last_words(self) -> str:
-        """The last line that the server wrote to standard error, safe to print."""
-        return next(iter(self.last_lines(1)), "")
+    def last_lines(self) -> tuple[str, ...]:
+        """The last lines that the server wrote to standard error, safe to print."""
+        return tuple(line for line in self._complaints if line)[-_SHOWN_LINES:]
 
-    def last_lines(self, count: int) -> tuple[str, ...]:
-        """The last lines that the server wrote to standard error, safe to print, oldest first."""
-        return tuple(line for line in self._complaints if line)[-count:]
+    async def exit_code(self) -> int | None:
+        """The exit code of a server that has ended, once its standard error is read; otherwise `None`."""
+        with anyio.move_on_after(_GRACE_SECONDS):
+            await self._complained.wait()
+            return await self._process.wait()
+        return None
 
     def note_stray(self, line: bytes) -> None:
         """Remember the first line on standard output that is no message: the commonest mistake of all."""
         self.stray_line = self.stray_line or shown(line.decode("utf-8", "replace").strip(), _STRAY_CHARS)
+
+    @property
+    def last_words(self) -> str:
+        """The last line that the server wrote to standard error, fit for a message."""
+        return next((line for line in reversed(self._complaints) if line), "")
 
     async def lines(self) -> AsyncIterator[bytes]:
         """Whole lines as they arrive. A line beyond the limit ends the conversation."""
@@ -105,6 +116,7 @@ class ServerProcess:
                 self._complaints.extend(shown(line.strip(), _KEPT_CHARS) for line in lines)
                 rest = rest[-_KEPT_CHARS:]
         self._complaints.append(shown(rest.strip(), _KEPT_CHARS))
+        self._complained.set()
 
     async def stop(self) -> None:
         """Close its input, wait a little, then end it and whatever it started."""
@@ -131,6 +143,22 @@ class ServerProcess:
                 self._process.send_signal(number)
 
 
+def safe_directory() -> str:
+    """Where a server is started that has no directory of its own: the user's home.
+
+    Not the working directory: that may be a repository of somebody else, whose packages, modules and settings
+    the server would take up.
+    """
+    home = Path.home()
+    return str(home) if home.is_dir() else home.anchor or os.sep
+
+
+def _without_relative_path(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment with a PATH on which nothing is found that lies where the server is started."""
+    entries = [entry for entry in environment.get("PATH", "").split(os.pathsep) if Path(entry).is_absolute()]
+    return {**environment, "PATH": os.pathsep.join(entries)} if "PATH" in environment else dict(environment)
+
+
 @asynccontextmanager
 async def running(
     command: Sequence[str], *, env: Mapping[str, str], directory: str, line_bytes: int
@@ -143,7 +171,7 @@ async def running(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**environment, **env},
+            env=_without_relative_path({**environment, **env}),
             cwd=directory or None,
             start_new_session=True,
         )

@@ -64,9 +64,9 @@ COMMANDS: Final = (
             ),
             choice(
                 "--index",
-                choices=("d2", "d3", "d4", "off"),
+                choices={"april-2026": "d2", "early-june-2026": "d3", "june-2026": "d4", "off": "off"},
                 default="d2",
-                help="Format of skill://index.json, for clients of earlier drafts.",
+                help="The draft whose format skill://index.json has, for clients of earlier drafts.",
             ),
             flag("--manifests", help="Serve skill://NAME/_manifest, for FastMCP clients.", default=True),
             flag("--prompt-xml", help="Serve the catalog at skill://prompt-xml.", default=True),
@@ -121,8 +121,8 @@ COMMANDS: Final = (
         arguments=(
             Argument(
                 field="target",
-                metavar="URL | -- COMMAND",
-                help="Give the URL of a server, or -- and the command that starts one.",
+                metavar="URL | NAME | -- COMMAND",
+                help="A server's URL, the name of a configured one, or -- and a command that starts one.",
                 required=False,
                 many=True,
                 completion="command",
@@ -156,7 +156,12 @@ COMMANDS: Final = (
                 least=0.1,
                 most=3600,
             ),
-            text("--header", metavar="'NAME: VALUE'", help="Send this HTTP header. Repeatable.", many=True),
+            text(
+                "--header",
+                metavar="'NAME: VALUE'",
+                help="Send this HTTP header. NAME=VALUE works too. Repeatable.",
+                many=True,
+            ),
             text(
                 "--token-env", metavar="VARIABLE", help="Send the bearer token in this environment variable."
             ),
@@ -166,6 +171,21 @@ COMMANDS: Final = (
                 help="Skip a rule, or all rules of a requirement. Repeatable.",
                 many=True,
             ),
+            text(
+                "--only",
+                metavar="RULE",
+                help="Report this rule, or the rules of this requirement, and no other. Repeatable.",
+                many=True,
+            ),
+            choice(
+                "--fail-on",
+                choices=("must", "should", "advice"),
+                default="should",
+                field="fail_on",
+                help="Exit with 1 for findings of this level or more serious.",
+            ),
+            path("--baseline", help="Do not fail for findings that this earlier --json report has."),
+            path("--trace", help="Write every message to this file, without secrets."),
             path("--junit", help="Also write a JUnit report to this file."),
             flag("--rules", help="List the rules and exit."),
             JSON,
@@ -173,6 +193,7 @@ COMMANDS: Final = (
         examples=(
             ("skillwire verify https://example.org/mcp", "a server that is running"),
             ("skillwire verify -- node server.mjs", "a server that the command starts over stdio"),
+            ("skillwire verify docs", "the configured server called docs"),
             ("skillwire verify --rules", "the list of checks"),
         ),
     ),

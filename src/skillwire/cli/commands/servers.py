@@ -18,7 +18,7 @@ COMMANDS: Final = (
         summary="List the servers of your configuration",
         run="servers:list_servers",
         options=(
-            flag("--check", help="Connect to each server and show its status."),
+            flag("--check", help="Connect to each server and show its status. Exits with 4 if one fails."),
             path("--config", help="Read this file instead of the user's and the project's skillwire.toml."),
             text("--profile", metavar="NAME", help="Use this profile of the configuration."),
             JSON,

@@ -22,6 +22,10 @@ COMMANDS: Final = (
         options=(
             flag("--from-clients", help="Also start or connect to the servers of your other MCP clients."),
             flag("--all", help="Include skills that are disabled.", field="disabled"),
+            flag(
+                "--fail-on-error",
+                help="Exit with 4 if a server or directory failed, for continuous integration.",
+            ),
             JSON,
         ),
         examples=(

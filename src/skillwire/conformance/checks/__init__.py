@@ -1,1 +1,1 @@
-"""The checks: from a survey to faults, by area. Pure; each cites the rule that it holds a server to."""
+"""Checks: each compares what a server answered with the rules of one area, without any I/O."""

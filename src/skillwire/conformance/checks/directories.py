@@ -5,42 +5,51 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from skillwire.conformance.checks.capability import lacks_directories
-from skillwire.conformance.checks.listing import bad_cursor, cursor_faults
-from skillwire.conformance.checks.protocol import envelope_faults
+from skillwire.conformance.checks.listing import bad_cursor, cursor_violations
+from skillwire.conformance.checks.protocol import envelope_violations
 from skillwire.conformance.directory_walk import ancestors, is_direct
-from skillwire.conformance.entry_view import EntryView
+from skillwire.conformance.entries import EntryView
+from skillwire.conformance.messages import INVALID_PARAMS, Answer, describe, describe_field, whole_number
+from skillwire.conformance.neighbors import Neighbor
 from skillwire.conformance.observations import DirectorySeen, Observations, Probe
-from skillwire.conformance.responses import INVALID_PARAMS
-from skillwire.conformance.violations import Violation, once
+from skillwire.conformance.rules import Violation, once
+from skillwire.json_types import is_list, is_object
 from skillwire.skill.uris import SkillUri, is_inside, shown_uri
 
 
-def check_directories(survey: Observations) -> Iterator[Violation]:
-    if not survey.reads_directories or lacks_directories(survey):
+def check_directories(seen: Observations) -> Iterator[Violation]:
+    if not seen.reads_directories or lacks_directories(seen):
         return
-    files = {uri for entry in survey.checked for uri in entry.files}
+    files = {uri for entry in seen.checked for uri in entry.files}
     levels = {up for uri in files for up in ancestors(uri)}
-    roots = {entry.root for entry in survey.checked}
-    for directory in survey.directories.values():
+    roots = {entry.root for entry in seen.checked}
+    for directory in seen.directories.values():
         if directory.uri not in files:
             yield from _answered(directory, levels, roots)
-        yield from cursor_faults(directory.paged, "DIR-1")
+        yield from cursor_violations(directory.paged, "DIR-1")
         if not directory.paged.endless:
             yield from _children(directory, files, levels)
-    if survey.is_modern:
+    if seen.is_modern:
         yield from once(
-            fault
-            for directory in survey.directories.values()
+            violation
+            for directory in seen.directories.values()
             for page in directory.paged.pages
             if page.result is not None
-            for fault in envelope_faults(page, result_type="DIR-1/result-type")
+            for violation in envelope_violations(page, result_type="DIR-1/result-type")
         )
-    if survey.too_deep:
-        yield Violation("DIR-2/loop", "directories without end", survey.too_deep)
-    for entry in survey.checked:
-        yield from _completeness(survey, entry, files)
-    yield from _sizes(survey)
-    yield from _refusals(survey)
+    if seen.too_deep:
+        yield Violation("DIR-2/loop", "directories without end", seen.too_deep)
+    for entry in seen.checked:
+        yield from _extra_files(seen, entry, files)
+    yield from _missing(seen)
+    yield from _sizes(seen)
+    yield from _refusals(seen)
+    yield from _neighbors(seen)
+    second = seen.second
+    if second is not None and second.directory is not None and second.directory.error is not None:
+        known = seen.directories.get(second.skill.root) if second.skill.root else None
+        if known is not None and known.answered:
+            yield Violation("DIR-2/before-list", str(second.directory.error), shown_uri(known.uri))
 
 
 def _answered(
@@ -53,15 +62,15 @@ def _answered(
     if directory.uri in levels or directory.uri in roots:
         inside = any(root == directory.uri or (root and is_inside(directory.uri, root)) for root in roots)
         yield Violation("DIR-2/level" if inside else "DIR-2/prefix", str(first.error), where)
-    elif directory.is_told:
-        # DIR-1: nothing that we know of lies in it, so it is empty, and that is no error.
+    elif directory.is_announced:
+        # DIR-1: nothing that we know of is in it, so it is empty, and that is not an error.
         yield Violation("DIR-1/empty", str(first.error), where)
 
 
 def _children(directory: DirectorySeen, files: set[SkillUri], levels: set[SkillUri]) -> Iterator[Violation]:
     where = shown_uri(directory.uri)
     for page in directory.paged.pages:
-        if page.result is not None and not isinstance(page.result.get("resources"), list):
+        if page.result is not None and not is_list(page.result.get("resources")):
             yield Violation("DIR-1/shape", "no array of resources", where)
     seen: set[SkillUri] = set()
     for child in directory.children:
@@ -75,68 +84,107 @@ def _children(directory: DirectorySeen, files: set[SkillUri], levels: set[SkillU
         if child.asked.endswith("/"):
             yield Violation("FMT-4/slash", place, where)
         if not is_direct(child.uri, directory.uri):
-            # SEC-10: hosts turn such children away.
+            # SEC-10: hosts reject such children.
             yield Violation("DIR-1/direct", place, where)
             continue
         if child.uri in seen:
             yield Violation("DIR-1/duplicate", place, where)
         seen.add(child.uri)
         if child.uri in (files if child.is_directory else levels):
-            kind = "a directory" if child.is_directory else f"{child.fields.get('mimeType')!r:.60}"
-            yield Violation("DIR-1/directory-type", shown_uri(kind), place)
+            kind = "a directory" if child.is_directory else describe_field(child.fields, "mimeType")
+            yield Violation("DIR-1/directory-type", kind, place)
 
 
-def _completeness(survey: Observations, entry: EntryView, files: set[SkillUri]) -> Iterator[Violation]:
-    """ENT-2 and DIR-1: what directories show and what the entry lists are the same files."""
+def _extra_files(seen: Observations, entry: EntryView, files: set[SkillUri]) -> Iterator[Violation]:
+    """ENT-2: what directories show is in the entry."""
     if entry.root is None or not entry.has_manifest:
         return
     levels = {up for uri in entry.files for up in ancestors(uri)}
-    walked = [
-        directory
-        for directory in survey.directories.values()
-        if directory.uri == entry.root or is_inside(directory.uri, entry.root)
-    ]
-    shown: set[SkillUri] = set()
-    for directory in walked:
+    for directory in seen.directories.values():
+        if directory.uri != entry.root and not is_inside(directory.uri, entry.root):
+            continue
         for child in directory.children:
             if child.uri is None or not is_direct(child.uri, directory.uri):
                 continue
-            shown.add(child.uri)
             is_level = child.is_directory or child.uri in levels
-            # A file of a nested skill that is missing here is said by FMT-8.
+            # A file of a nested skill that is missing here is reported by FMT-8.
             if not is_level and child.uri not in files and child.uri != entry.uri:
                 yield Violation("ENT-2/complete", f"the directory has {shown_uri(child.uri)}", entry.place)
-    whole = {directory.uri for directory in walked if directory.answered and _is_usable(directory)}
-    for uri in entry.files:
+
+
+def _missing(seen: Observations) -> Iterator[Violation]:
+    """DIR-1: what entries list is in the directories, and every subdirectory in its parent."""
+    whole = {
+        uri for uri, directory in seen.directories.items() if directory.answered and _is_usable(directory)
+    }
+    shown = {
+        child.uri
+        for directory in seen.directories.values()
+        for child in directory.children
+        if child.uri is not None and is_direct(child.uri, directory.uri)
+    }
+    expected: dict[SkillUri, None] = {}
+    for entry in seen.checked:
+        if entry.has_manifest:
+            expected.update(dict.fromkeys(entry.files))
+        for uri in (*entry.files, *([entry.uri] if entry.uri else [])):
+            expected.update(dict.fromkeys(up for up in ancestors(uri) if up in seen.directories))
+    for uri in expected:
         parent = SkillUri(uri.rpartition("/")[0])
         if parent in whole and uri not in shown:
             yield Violation("DIR-1/complete", f"{shown_uri(parent)} lacks it", shown_uri(uri))
 
 
 def _is_usable(directory: DirectorySeen) -> bool:
-    """Whether absence from it says anything."""
+    """Whether absence from it means anything."""
     is_whole = not directory.paged.endless and all(page.result is not None for page in directory.paged.pages)
     return is_whole and all(child.uri is not None for child in directory.children)
 
 
-def _sizes(survey: Observations) -> Iterator[Violation]:
-    told = {
-        child.uri: child.fields.get("size")
-        for directory in survey.directories.values()
+def _sizes(seen: Observations) -> Iterator[Violation]:
+    shown = {
+        child.uri: child.fields["size"]
+        for directory in seen.directories.values()
         for child in directory.children
-        if child.uri is not None
+        if child.uri is not None and child.fields.get("size") is not None
     }
-    for file in (file for entry in survey.checked for file in entry.files.values()):
-        size = told.get(file.uri)
-        if size is not None and file.size is not None and size != file.size:
-            yield Violation("DIR-1/size", f"{size!r:.20}", shown_uri(file.uri), f"{file.size}")
+    checked = {file.uri: file for entry in seen.checked for file in entry.files.values()}
+    for file in checked.values():
+        if file.uri in shown and file.size is not None and whole_number(shown[file.uri]) != file.size:
+            yield Violation(
+                "DIR-1/size", describe(shown[file.uri]), shown_uri(file.uri), f"{file.size}, as in the entry"
+            )
 
 
-def _refusals(survey: Observations) -> Iterator[Violation]:
+def _refusals(seen: Observations) -> Iterator[Violation]:
     for probe, rule in ((Probe.DIRECTORY_UNKNOWN, "DIR-3/unknown"), (Probe.DIRECTORY_FILE, "DIR-3/file")):
-        answer = survey.probes.get(probe)
+        answer = seen.probes.get(probe)
         if answer is None or answer.failure is not None:
             continue
         if answer.error is None or answer.error.code != INVALID_PARAMS:
             yield Violation(rule, answer.seen, shown_uri(answer.about))
-    yield from bad_cursor(survey.probes.get(Probe.DIRECTORY_CURSOR), "DIR-1/bad-cursor")
+    yield from bad_cursor(seen.probes.get(Probe.DIRECTORY_CURSOR), "DIR-1/bad-cursor")
+
+
+def _neighbors(seen: Observations) -> Iterator[Violation]:
+    unknown = seen.probes.get(Probe.DIRECTORY_UNKNOWN)
+    if unknown is None or unknown.error is None:
+        return  # DIR-3/unknown reports that any URI is answered.
+    refuses = unknown.error.code == INVALID_PARAMS
+    for neighbor, answer in seen.directory_neighbors:
+        if answer.error is not None:
+            is_wrong = refuses and answer.error.code != INVALID_PARAMS
+        else:
+            is_wrong = answer.result is not None and _is_wrong(neighbor, answer)
+        if is_wrong:
+            what = f"{answer.seen} for a URI {neighbor.how}"
+            yield Violation("DIR-3/neighbor", what, shown_uri(neighbor.uri))
+
+
+def _is_wrong(neighbor: Neighbor, answer: Answer) -> bool:
+    """Whether the children are not those of a directory which happens to have this URI."""
+    children = (answer.result or {}).get("resources")
+    uris = [child.get("uri") if is_object(child) else None for child in children] if is_list(children) else []
+    return neighbor.impossible or any(
+        not isinstance(uri, str) or not uri.startswith(f"{neighbor.uri}/") for uri in uris
+    )

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from skillwire.errors import SourceError
+from skillwire.errors import SkillwireError, SourceError
+from skillwire.files import read_regular
 from skillwire.host.config.merge import HostConfig, combine
 from skillwire.host.config.text import ConfigText, parse_config
 from skillwire.host.config.trust import SeenFile, TrustedFiles
@@ -48,7 +49,40 @@ def load_config(
         profile=profile,
         environment=known if fill else None,
         trusted=unsafe_trust_project or (project is not None and is_trusted(project)),
+        named=file is not None,
     )
+
+
+def config_above(directory: Path | None = None) -> Path | None:
+    """The nearest `skillwire.toml` above a directory, which is not read: what lies there may be anybody's."""
+    for folder in (directory or Path.cwd()).resolve().parents:
+        if (folder / CONFIG_NAME).is_file():
+            return folder / CONFIG_NAME
+    return None
+
+
+def identities_by_label(directory: Path | None = None) -> dict[str, frozenset[str]]:
+    """Which servers each label stands for, in every file of the user's that is known here.
+
+    These are the user's file, that of a directory, and those of all projects that the user trusted.
+    """
+    trusted = TrustedFiles(state_places().trusted).paths()
+    files = [
+        state_places().config,
+        project_file(directory),
+        *(path for path in trusted if path.name == CONFIG_NAME),
+    ]
+    found: dict[str, set[str]] = {}
+    for file in dict.fromkeys(files):
+        try:
+            text = read_config(file)
+            config = combine(text, environment=os.environ) if text is not None else HostConfig()
+        except SkillwireError:
+            continue  # A file that cannot be read names nothing.
+        for label, server in config.servers.items():
+            if server.identity:
+                found.setdefault(label, set()).add(server.identity)
+    return {label: frozenset(identities) for label, identities in found.items()}
 
 
 def is_trusted(project: ConfigText) -> bool:
@@ -66,9 +100,8 @@ def project_file(directory: Path | None = None) -> Path:
 def read_config(file: Path) -> ConfigText | None:
     """One file, or `None` when there is none."""
     try:
-        with file.open("rb") as stream:
-            data = stream.read(DEFAULT_LIMITS.config_bytes + 1)
-    except FileNotFoundError:
+        data = read_regular(file, DEFAULT_LIMITS.config_bytes + 1)
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise SourceError(f"{file} cannot be read: {error.strerror}") from None

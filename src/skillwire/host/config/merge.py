@@ -8,6 +8,7 @@ includes intersect, excludes unite, and the stricter policy holds.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,9 @@ from skillwire.host.config.variables import Variables
 from skillwire.issues import Issue, shown
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.trust.approval import Policy
+
+_DEFAULT: Final = "default"
+"""The profile that holds when none is named."""
 
 _STRICTEST_FIRST: Final = (Policy.NEVER, Policy.PINNED, Policy.PROMPT, Policy.ALWAYS)
 
@@ -47,6 +51,8 @@ class ConfiguredServer:
     used: bool
     trusted: bool
     require: tuple[str, ...] = ()
+    of_project: bool = False
+    """Whether it is a project's file that says where it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +72,24 @@ class HostConfig:
     configured: tuple[ConfiguredServer, ...] = ()
     untrusted: tuple[UntrustedServer, ...] = ()
     """Those that it would connect to, if the user trusted the files that name them."""
+    unusable: tuple[UntrustedServer, ...] = ()
+    """Those that cannot be connected to, such as one that needs a variable that is not set."""
     directories: tuple[Path, ...] = ()
+    """The directories of the user's own file."""
+    project_directories: tuple[Path, ...] = ()
+    """Those of a trusted project's file: their skills are the project's, not the user's."""
+    problems: tuple[str, ...] = ()
+    """What was left out of the files, and why, where that costs nothing else."""
+    style: str = ""
     usual: bool = True
     disabled: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
     publishers: tuple[ConfiguredPublisher, ...] = ()
+
+    @property
+    def skipped(self) -> tuple[UntrustedServer, ...]:
+        """Every server that is wanted and left out, each with its reason."""
+        return (*self.untrusted, *self.unusable)
 
 
 def combine(
@@ -80,10 +99,12 @@ def combine(
     profile: str | None = None,
     environment: Mapping[str, str] | None,
     trusted: bool = False,
+    named: bool = False,
 ) -> HostConfig:
     """Put the files together, or raise a `FormatError` with every mistake.
 
-    `trusted` is whether the user agreed to the servers of the project's file.
+    `trusted` is whether the user agreed to the servers of the project's file, `named` whether the user named
+    this one file: its commands are started in its directory, then.
     Without an environment nothing is filled in: there are no `servers` and no `directories` then.
     """
     issues: list[Issue] = []
@@ -105,17 +126,33 @@ def combine(
                 fix = near(name, known) or "add it as [publishers.NAME] to your own file"
                 issues.append(Issue(rule="config", file=str(server.file), message=message, fix=fix))
     issues += _strangers_in_profiles(files, [label for file in files for label in file.servers])
-    servers: dict[str, ServerConfig] = {}
-    directories: list[Path] = []
-    if environment is not None:
-        for server in configured:
-            # What is not trusted is not even filled in: it costs only itself.
-            wanted = server.used and server.trusted
-            if wanted and (config := _filled_in(server, environment, issues)) is not None:
-                servers[server.label] = config
-        directories = [path for file in files for path in _directories(file, environment, issues)]
     if issues:
         raise FormatError(issues)
+    servers: dict[str, ServerConfig] = {}
+    unusable: list[UntrustedServer] = []
+    own: list[Path] = []
+    projects: list[Path] = []
+    problems: list[str] = []
+    if environment is not None:
+        for server in configured:
+            # What is not trusted is not even filled in.
+            if not (server.used and server.trusted):
+                continue
+            config = _filled_in(server, environment, start_in_folder=server.of_project or named)
+            if isinstance(config, ServerConfig):
+                servers[server.label] = config
+            else:  # A server with a variable that is not set costs only itself.
+                unusable.append(UntrustedServer(label=server.label, file=server.file, problem=config))
+        if user is not None:
+            own = _directories(user, environment, problems)
+        if project is not None and project.directories:
+            if trusted:
+                projects = _inside(project, _directories(project, environment, problems), problems)
+            else:
+                problems.append(
+                    f"{project.file} names directories of skills, which are not read until you run "
+                    "`skillwire trust` there"
+                )
     parts = (*files, *profiles)
     return HostConfig(
         servers=servers,
@@ -125,7 +162,11 @@ def combine(
             for server in configured
             if server.used and not server.trusted
         ),
-        directories=tuple(dict.fromkeys(directories)),
+        unusable=tuple(unusable),
+        directories=tuple(dict.fromkeys(own)),
+        project_directories=tuple(dict.fromkeys(projects)),
+        problems=tuple(problems),
+        style=next((part.style for part in (*profiles, *files) if part.style), ""),
         usual=all(part.usual is not False for part in parts),
         disabled=tuple(dict.fromkeys(name for part in parts for name in part.disabled)),
         files=tuple(file.file for file in files),
@@ -160,6 +201,9 @@ def _together(
         selection = selection.narrowed(include=part.include, exclude=part.exclude)
     policies = [text.approval for text in texts if text.approval is not None]
     skills = all(text.skills is not False for text in texts)
+    # S10: a server of the user's is widened by their own file or a trusted one alone.
+    widening = texts if trusted or file is not user or user is None else [_text(user, label)]
+    narrow = [text for text in texts if text not in widening]
     return ConfiguredServer(
         label=label,
         file=file.file,
@@ -167,10 +211,13 @@ def _together(
         policy=min(policies, key=_STRICTEST_FIRST.index, default=Policy.PROMPT),
         skills=skills,
         selection=selection,
-        accept_drafts=_agreed(text.accept_drafts for text in texts),
-        bare_scan=_agreed(text.bare_scan for text in texts),
-        connect_seconds=_last([text.connect_seconds for text in texts], DEFAULT_LIMITS.connect_seconds),
-        call_seconds=_last([text.call_seconds for text in texts], DEFAULT_LIMITS.call_seconds),
+        accept_drafts=_agreed(text.accept_drafts for text in widening)
+        and all(text.accept_drafts is not False for text in narrow),
+        bare_scan=_agreed(text.bare_scan for text in widening)
+        and all(text.bare_scan is not False for text in narrow),
+        connect_seconds=_last([text.connect_seconds for text in widening], DEFAULT_LIMITS.connect_seconds),
+        call_seconds=_last([text.call_seconds for text in widening], DEFAULT_LIMITS.call_seconds),
+        of_project=file is project,
         used=skills and all(_in_profile(label, profile) for profile in profiles),
         trusted=trusted or file is user,
         # Each file can require a publisher: all of them must have signed.
@@ -205,9 +252,10 @@ def _located(
 
 
 def _filled_in(
-    server: ConfiguredServer, environment: Mapping[str, str], issues: list[Issue]
-) -> ServerConfig | None:
-    before = len(issues)
+    server: ConfiguredServer, environment: Mapping[str, str], *, start_in_folder: bool
+) -> ServerConfig | str:
+    """The server with its variables filled in, or why it cannot be used."""
+    issues: list[Issue] = []
     file, key, place = str(server.file), f"servers.{server.label}", server.place
     variables = Variables(environment, file=file, issues=issues)
     url = variables.fill(place.url, f"{key}.url")
@@ -218,8 +266,17 @@ def _filled_in(
     if place.token_env:
         token = variables.get(place.token_env, f"{key}.token_env")
     directory = variables.fill(place.directory, f"{key}.directory")
-    if len(issues) > before:
-        return None
+    if issues:
+        return f"cannot be used: {'; '.join(str(issue) for issue in issues)}"
+    folder = server.file.parent
+    if command and {"/", os.sep} & set(command[0]) and not Path(command[0]).is_absolute():
+        # A path in a file means the same from everywhere; a bare name is looked up on the PATH.
+        command = (str(folder / Path(command[0]).expanduser()), *command[1:])
+    if directory:
+        directory = str(folder / Path(directory).expanduser())
+    elif command and start_in_folder:
+        # S1: a trusted project's server belongs there. A server of the user's never starts where we are.
+        directory = str(folder)
     try:
         return ServerConfig(
             url=url,
@@ -227,7 +284,7 @@ def _filled_in(
             env=env,
             headers=headers,
             token=token,
-            directory=str(server.file.parent / Path(directory).expanduser()) if directory else "",
+            directory=directory,
             approval=server.policy,
             skills=server.skills,
             selection=server.selection,
@@ -238,8 +295,7 @@ def _filled_in(
             require=server.require,
         )
     except SkillwireError as error:
-        issues.append(Issue(rule="config", file=file, message=f"{key}: {error}", fix="check its place"))
-        return None
+        return f"cannot be used: {file}: {key}: {error}"
 
 
 def _publishers(
@@ -261,7 +317,7 @@ def _publishers(
 def _profiles(files: list[ConfigText], name: str | None, issues: list[Issue]) -> list[ProfileText]:
     """What each file says about the wanted profile."""
     if name is None:
-        return []
+        return [file.profiles[_DEFAULT] for file in files if _DEFAULT in file.profiles]
     found = [file.profiles[name] for file in files if name in file.profiles]
     if not found:
         known = [known for file in files for known in file.profiles]
@@ -294,10 +350,31 @@ def _twins(label: str, user: ConfigText, project: ConfigText) -> Iterable[Issue]
             )
 
 
-def _directories(file: ConfigText, environment: Mapping[str, str], issues: list[Issue]) -> Iterable[Path]:
-    variables = Variables(environment, file=str(file.file), issues=issues)
+def _directories(file: ConfigText, environment: Mapping[str, str], problems: list[str]) -> list[Path]:
+    found: list[Path] = []
     for text in file.directories:
-        yield file.file.parent / Path(variables.fill(text, "directories")).expanduser()
+        issues: list[Issue] = []
+        filled = Variables(environment, file=str(file.file), issues=issues).fill(text, "directories")
+        if issues:
+            problems += [str(issue) for issue in issues]
+        else:
+            found.append(file.file.parent / Path(filled).expanduser())
+    return found
+
+
+def _inside(project: ConfigText, directories: list[Path], problems: list[str]) -> list[Path]:
+    """The directories that lie in the project; a project cannot have others read as its skills."""
+    root = project.file.parent.resolve()
+    inside: list[Path] = []
+    for directory in directories:
+        if directory.resolve().is_relative_to(root):
+            inside.append(directory)
+        else:
+            problems.append(
+                f"{project.file} names a directory outside the project, which is not read: "
+                "name it in your own file if you want its skills"
+            )
+    return inside
 
 
 def _in_profile(label: str, profile: ProfileText) -> bool:

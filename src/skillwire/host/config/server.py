@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, TypeAlias
+from urllib.parse import urlsplit, urlunsplit
 
 from skillwire.catalog.selection import EVERYTHING, Selection
 from skillwire.errors import SourceError
 from skillwire.issues import shown
 from skillwire.limits import DEFAULT_LIMITS
-from skillwire.text import redact_url, secrets_in_arguments, secrets_in_urls
+from skillwire.text import is_secret_name, redact_url, secrets_in_arguments, secrets_in_urls
 from skillwire.trust.approval import Policy
 
 Era: TypeAlias = Literal["auto", "legacy", "2026-07-28"]
@@ -32,6 +36,7 @@ class ServerConfig:
     token: str = ""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     directory: str = ""
+    """Where a command is started. The user's home by default: the working directory may be anybody's."""
     approval: Policy = Policy.PROMPT
     era: Era = "auto"
     connect_seconds: float = DEFAULT_LIMITS.connect_seconds
@@ -59,6 +64,19 @@ class ServerConfig:
         return f"ServerConfig({self.place!r}, approval={self.approval.value!r}, skills={self.skills})"
 
     @property
+    def identity(self) -> str:
+        """What tells this server from every other, whatever it is called: a digest of its URL or command.
+
+        Approvals and cached files go by it. It holds no secret and does not change when one is replaced that
+        is sent in a header, a variable or the usual parameters of a URL. Empty for a server of this process.
+        """
+        if self.url:
+            return f"url:{_fingerprint(_bare_url(self.url))}"
+        if self.command:
+            return f"command:{_fingerprint(*self.command, self.directory)}"
+        return ""
+
+    @property
     def place(self) -> str:
         """Where the server is, without what could be secret: credentials, query, arguments."""
         return place_of(self.url, self.command[0] if self.command else "") or "in this process"
@@ -73,6 +91,24 @@ class ServerConfig:
             *(secret for text in (self.url, *self.env.values()) for secret in secrets_in_urls(text)),
             *secrets_in_arguments(self.command),
         )
+
+
+def _fingerprint(*parts: str) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:40]
+
+
+def _bare_url(url: str) -> str:
+    """What identifies a server in a URL: no user, no fragment, no parameter that looks like a credential."""
+    parts = urlsplit(url)
+    host = (parts.hostname or "").lower()
+    try:
+        port = parts.port
+    except ValueError:  # No port at all: nothing will be reached there, either.
+        return redact_url(url)
+    default = {"http": 80, "https": 443}.get(parts.scheme.lower())
+    where = host if port in (None, default) else f"{host}:{port}"
+    kept = [pair for pair in parts.query.split("&") if pair and not is_secret_name(pair.partition("=")[0])]
+    return urlunsplit((parts.scheme.lower(), where, parts.path or "/", "&".join(kept), ""))
 
 
 def place_of(url: str, program: str) -> str:
@@ -98,4 +134,5 @@ def parse_server(given: str | ServerConfig | object) -> ServerConfig:
         raise SourceError(f"the command line of a server cannot be read: {error}") from None
     if not command:
         raise SourceError("the command of a server is empty")
-    return ServerConfig(command=command)
+    # Whoever writes a command line means the directory they are in, as in a shell.
+    return ServerConfig(command=command, directory=str(Path.cwd()))

@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from skillwire.errors import FormatError
 from skillwire.host.config.server import place_of
@@ -21,6 +21,7 @@ from skillwire.trust.origin import Origin
 
 _OF_A_COMMAND: Final = ("args", "env", "directory")
 _OF_A_URL: Final = ("headers", "token", "token_env")
+_MOST_DOTS: Final = 250
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +78,7 @@ class ProfileText:
     disabled: tuple[str, ...] = ()
     include: tuple[str, ...] | None = None
     exclude: tuple[str, ...] = ()
+    style: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +93,7 @@ class ConfigText:
     directories: tuple[str, ...] = ()
     usual: bool | None = None
     disabled: tuple[str, ...] = ()
+    style: str = ""
 
     @property
     def digest(self) -> Digest:
@@ -105,12 +108,7 @@ class ConfigText:
 
 def parse_config(text: str, file: Path) -> ConfigText:
     """Read a file's text, or raise a `FormatError` with every mistake in it."""
-    try:
-        values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise FormatError(
-            Issue(rule="config", file=str(file), message=f"is not TOML: {error}", fix="mend that line")
-        ) from None
+    values = _toml(text, file)
     issues: list[Issue] = []
     table = ConfigTable(values, file=str(file), issues=issues)
     servers = {name: _server(below) for name, below in table.tables("servers").items()}
@@ -126,11 +124,35 @@ def parse_config(text: str, file: Path) -> ConfigText:
         directories=table.strings("directories") or (),
         usual=table.boolean("usual"),
         disabled=table.strings("disabled") or (),
+        style=table.string("style"),
     )
     table.finish()
     if issues:
         raise FormatError(issues)
     return config
+
+
+def _toml(text: str, file: Path) -> dict[str, Any]:
+    """The values of a TOML text that may have been written to do harm."""
+
+    def wrong(message: str, fix: str) -> FormatError:
+        return FormatError(Issue(rule="config", file=str(file), message=message, fix=fix))
+
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.count(".") > _MOST_DOTS:  # A key of many parts keeps the parser busy for hours.
+            raise wrong(f"has more than {_MOST_DOTS} dots in line {number}", "shorten that line")
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise wrong(f"is not TOML: {error}", "fix that line") from None
+    except RecursionError:
+        raise wrong(
+            "has values that are nested too deeply", "use the keys of docs/configuration.md"
+        ) from None
+    except ValueError:
+        raise wrong(
+            "has a number that is too long to be read", "use the keys of docs/configuration.md"
+        ) from None
 
 
 def _server(table: ConfigTable) -> ServerText:
@@ -206,8 +228,13 @@ def _publisher(table: ConfigTable) -> PublisherText:
 
 
 def _profile(table: ConfigTable) -> ProfileText:
+    # Some clients write `mcp_servers`; both together would be one list too many.
+    servers, others = table.strings("servers"), table.strings("mcp_servers")
+    if servers is not None and others is not None:
+        table.blame("mcp_servers", "says the same as servers", "keep one of them")
     profile = ProfileText(
-        servers=table.strings("servers"),
+        servers=servers if servers is not None else others,
+        style=table.string("style"),
         usual=table.boolean("usual"),
         disabled=table.strings("disabled") or (),
         include=table.strings("include"),

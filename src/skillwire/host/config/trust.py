@@ -10,12 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from skillwire.errors import SourceError
-from skillwire.files import write_atomic
+from skillwire.files import read_regular, write_atomic
 from skillwire.skill.digests import Digest
 
 _LONGEST_RECORD: Final = 64 * 1024
@@ -32,17 +33,18 @@ class SeenFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UntrustedServer:
-    """A server that is left out until the user trusts the file that names it."""
+    """A server that is left out: until the user trusts the file that names it, or for `problem`."""
 
     label: str
     file: Path
+    problem: str = ""
 
     @property
     def reason(self) -> str:
         """Why, and what to do about it."""
-        return (
+        return self.problem or (
             f"is not trusted: it comes from {self.file}; "
-            "to look at it and trust it, run `skillwire servers trust` in that project"
+            "to review it and trust it, run `skillwire trust` in that project"
         )
 
 
@@ -66,6 +68,18 @@ class TrustedFiles:
         except OSError as error:
             raise SourceError(f"{record} cannot be written: {error.strerror}") from None
 
+    def paths(self) -> list[Path]:
+        """The files that the user trusted once, whatever is in them now."""
+        found: list[Path] = []
+        try:
+            records = sorted(self._directory.glob("*.json"))
+        except OSError:
+            return []
+        for record in records:
+            with suppress(OSError, ValueError, TypeError, LookupError, RecursionError):
+                found.append(Path(json.loads(read_regular(record, _LONGEST_RECORD))["path"]))
+        return found
+
     def forget(self, path: Path) -> bool:
         """Take the word on a file back; false when there was none."""
         record = self._record(path)
@@ -79,8 +93,7 @@ class TrustedFiles:
 
     def _digest(self, path: Path) -> object:
         try:
-            with self._record(path).open("rb") as stream:
-                values: Any = json.loads(stream.read(_LONGEST_RECORD))
+            values: Any = json.loads(read_regular(self._record(path), _LONGEST_RECORD))
             return values["digest"] if values["path"] == str(path) else None
         except (OSError, ValueError, TypeError, LookupError, RecursionError):
             return None  # Fail closed: what cannot be read trusts nothing.

@@ -93,7 +93,7 @@ def find_servers(
             servers = [ClientServer(name=file.path.name, skipped=f"the file cannot be read: {reason}")]
         seen = SeenFile(file.path, digest_of(data), file.of_project)
         found += [_Found(file.client, seen, _anchored(server, project)) for server in servers]
-    return tuple(_labelled(found))
+    return tuple(_at_home(server, project) for server in _labelled(found))
 
 
 def client_files(
@@ -166,6 +166,14 @@ def _labelled(found: Iterable[_Found]) -> list[FoundServer]:
             )
         )
     return servers
+
+
+def _at_home(server: FoundServer, project: Path) -> FoundServer:
+    """A command that only the project names is started there; one of the user's in no project at all (S1)."""
+    place = server.place
+    if place is None or not place.command or place.directory or not all(f.of_project for f in server.files):
+        return server
+    return replace(server, place=replace(place, directory=str(project)))
 
 
 def _anchored(server: ClientServer, project: Path) -> ClientServer:

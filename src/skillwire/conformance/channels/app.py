@@ -1,4 +1,4 @@
-"""AppChannel: an ASGI application of this process, started for as long as it is judged."""
+"""AppChannel: an ASGI application in this process, started for as long as it is verified."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from collections.abc import (
     Callable,
     Mapping,
     MutableMapping,
-    Sequence,
 )
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeAlias, cast
 
 import anyio
 
-from skillwire.conformance.http_channel import read_reply
-from skillwire.conformance.responses import Failure, Reply
+from skillwire.conformance.channels import Trace, Unsolicited, no_trace
+from skillwire.conformance.channels.http import ACCEPTED, read_reply
+from skillwire.conformance.messages import Failure, Reply
 from skillwire.errors import SourceError
 from skillwire.issues import shown
 from skillwire.json_types import JsonObject
@@ -44,18 +44,23 @@ class AppChannel:
     """Streamable HTTP without a socket. The application sees a request from loopback."""
 
     is_one_pipe = False
-    noise: Sequence[str] = ()
-    last_words = ""
+    error_output: tuple[str, ...] = ()
 
-    def __init__(self, app: App, path: str, headers: Mapping[str, str], *, answer_bytes: int) -> None:
+    def __init__(
+        self, app: App, path: str, headers: Mapping[str, str], *, answer_bytes: int, trace: Trace = no_trace
+    ) -> None:
         self._app = app
         self._path = path
         self._sent = headers
         self._answer_bytes = answer_bytes
+        self._trace = trace
+        self.unsolicited = Unsolicited()
 
     async def exchange(self, message: JsonObject, headers: Mapping[str, str]) -> Reply:
+        sent = json.dumps(message).encode()
+        self._trace("sent", sent)
         try:
-            status, given, body = await self._request("POST", json.dumps(message).encode(), headers)
+            status, given, body = await self._request("POST", sent, headers)
         except Exception as error:  # Whatever an application raises, a server would have turned into a 500.
             return Reply(failure=Failure.HTTP, reason=f"the application raised {type(error).__name__}")
 
@@ -63,11 +68,23 @@ class AppChannel:
             for chunk in body:
                 yield chunk
 
-        return await read_reply(status, given, chunks(), self._answer_bytes)
+        self._trace("http", f"{status}".encode())
+        return await read_reply(
+            status,
+            given,
+            chunks(),
+            most=self._answer_bytes,
+            unsolicited=self.unsolicited,
+            trace=self._trace,
+        )
 
-    async def tell(self, message: JsonObject, headers: Mapping[str, str]) -> None:
+    async def notify(self, message: JsonObject, headers: Mapping[str, str]) -> None:
+        sent = json.dumps(message).encode()
+        self._trace("sent", sent)
         with suppress(Exception):  # Nobody waits for an answer.
-            await self._request("POST", json.dumps(message).encode(), headers)
+            status, _, _ = await self._request("POST", sent, headers)
+            if status != ACCEPTED:
+                self.unsolicited.accepted.append(status)
 
     async def end(self, headers: Mapping[str, str]) -> None:
         with suppress(Exception):
@@ -110,7 +127,7 @@ class AppChannel:
                 start.update(message)
             elif message["type"] == "http.response.body":
                 nonlocal taken
-                if taken <= self._answer_bytes:  # What goes beyond the limit is not kept.
+                if taken <= self._answer_bytes:  # What exceeds the limit is dropped.
                     chunks.append(bytes(message.get("body", b"")))
                     taken += len(chunks[-1])
                 if not message.get("more_body", False):
@@ -123,7 +140,7 @@ class AppChannel:
 
 @asynccontextmanager
 async def lifespan(app: App) -> AsyncGenerator[None]:
-    """Tell an application to start, and to stop on the way out. One that knows no lifespan just runs."""
+    """Start an application, and stop it on exit. One without a lifespan just runs."""
     started, stopping, ended = anyio.Event(), anyio.Event(), anyio.Event()
     orders: list[Message] = [{"type": "lifespan.startup"}]
     failure: list[str] = []

@@ -1,4 +1,4 @@
-"""EntryView: an entry as a server wrote it, with everything that can be said against it on its own."""
+"""EntryView: an entry as a server sent it, with every violation that shows in the entry alone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from skillwire.conformance.violations import Violation
+from skillwire.conformance.messages import describe, describe_field, whole_number
+from skillwire.conformance.rules import Violation
 from skillwire.errors import FormatError
 from skillwire.issues import shown
 from skillwire.json_types import is_list, is_object
@@ -35,7 +36,7 @@ class ListedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryView:
-    """`uri` is `None` when the entry has none that could be used; then nothing more is asked about it."""
+    """An entry. `uri` is `None` if it has no usable one; then nothing more is asked about it."""
 
     raw: object
     place: str
@@ -45,8 +46,8 @@ class EntryView:
     files: Mapping[SkillUri, ListedFile] = field(default_factory=dict[SkillUri, ListedFile])
     is_dynamic: bool = False
     has_manifest: bool = False
-    """Whether the manifest can be held against what the server serves."""
-    faults: tuple[Violation, ...] = ()
+    """Whether the manifest can be compared with what the server serves."""
+    violations: tuple[Violation, ...] = ()
 
     @property
     def root(self) -> SkillUri | None:
@@ -54,28 +55,30 @@ class EntryView:
 
 
 def view_entry(raw: object, place: str) -> EntryView:
-    """Look at an entry. `place` names it where it has no URI."""
+    """Check an entry on its own. `place` names it if it has no URI."""
     if not is_object(raw):
-        return EntryView(raw=raw, place=place, faults=(Violation("ENT-1/shape", _kind(raw), place),))
+        return EntryView(raw=raw, place=place, violations=(Violation("ENT-1/shape", describe(raw), place),))
     given = raw.get("uri")
     if not isinstance(given, str):
-        return EntryView(raw=raw, place=place, faults=(Violation("ENT-1/uri", _kind(given), place),))
+        return EntryView(
+            raw=raw, place=place, violations=(Violation("ENT-1/uri", describe_field(raw, "uri"), place),)
+        )
     place = shown_uri(given)
-    uri, faults = judge_uri(given, place)
+    uri, violations = check_uri(given, place)
     if uri is not None:
         try:
             skill_root(uri)
         except FormatError:
-            faults.append(Violation("FMT-1/skill-md", place, place))
+            violations.append(Violation("FMT-1/skill-md", place, place))
             uri = None
     frontmatter = raw.get("frontmatter")
     if not is_object(frontmatter):
-        faults.append(Violation("ENT-1/frontmatter", _kind(frontmatter), place))
+        violations.append(Violation("ENT-1/frontmatter", describe_field(raw, "frontmatter"), place))
         frontmatter = None
     else:
-        faults.extend(_reserved_metadata(frontmatter, place))
-    faults.extend(_meta_faults(raw, place))
-    manifest = _Manifest(raw.get("resources"), uri, place, {fault.rule for fault in faults})
+        violations.extend(_reserved_metadata(frontmatter, place))
+    violations.extend(_meta_violations(raw, place))
+    manifest = _Manifest(raw, uri, place, {violation.rule for violation in violations})
     return EntryView(
         raw=raw,
         place=place,
@@ -85,18 +88,18 @@ def view_entry(raw: object, place: str) -> EntryView:
         files=manifest.files,
         is_dynamic=raw.get("resources") == DYNAMIC.value,
         has_manifest=is_list(raw.get("resources")) and not manifest.is_doubtful,
-        faults=(*faults, *manifest.faults),
+        violations=(*violations, *manifest.violations),
     )
 
 
-def judge_uri(text: str, place: str) -> tuple[SkillUri | None, list[Violation]]:
-    """A URI in its canonical spelling, and what is wrong with it as it stands (FMT-3, FMT-9)."""
-    faults: list[Violation] = []
+def check_uri(text: str, place: str) -> tuple[SkillUri | None, list[Violation]]:
+    """A URI in its canonical spelling, and what is wrong with it as written (FMT-3, FMT-9)."""
+    violations: list[Violation] = []
     scheme, _, rest = text.partition("://")
     first = rest.partition("/")[0]
     if not _URI_CHARACTERS.fullmatch(text):
         strange = next(char for char in text if not _URI_CHARACTERS.fullmatch(char))
-        faults.append(Violation("FMT-9/encoding", f"{shown(repr(strange))} in {shown_uri(text)}", place))
+        violations.append(Violation("FMT-9/encoding", f"{shown(repr(strange))} in {shown_uri(text)}", place))
     elif scheme.lower() == SCHEME and first and not _REG_NAME.fullmatch(first):
         return None, [Violation("FMT-3/reg-name", shown(first), place)]
     try:
@@ -104,21 +107,24 @@ def judge_uri(text: str, place: str) -> tuple[SkillUri | None, list[Violation]]:
     except FormatError as error:
         return None, [Violation("FMT-9/uri", error.issues[0].message, place)]
     if scheme.lower() != SCHEME:
-        faults.append(Violation("FMT-3/scheme", shown(scheme), place))
-    return uri, faults
+        violations.append(Violation("FMT-3/scheme", shown(scheme), place))
+    return uri, violations
 
 
 class _Manifest:
-    def __init__(self, wire: object, skill: SkillUri | None, place: str, known: set[str]) -> None:
+    def __init__(
+        self, entry: Mapping[str, object], skill: SkillUri | None, place: str, known: set[str]
+    ) -> None:
+        wire = entry.get("resources")
         self.files: dict[SkillUri, ListedFile] = {}
-        self.faults: list[Violation] = []
+        self.violations: list[Violation] = []
         self.is_doubtful = False
-        # What is wrong with the skill's own URI is wrong with all of them, and said once.
+        # What is wrong with the URI of the skill is wrong with all of them, and reported once.
         self._known = known & {"FMT-3/reg-name", "FMT-3/scheme", "FMT-9/encoding", "FMT-9/uri"}
         if wire == DYNAMIC.value:
             return
         if not is_list(wire):
-            self.faults.append(Violation("ENT-2/resources", _kind(wire), place))
+            self.violations.append(Violation("ENT-2/resources", describe_field(entry, "resources"), place))
             return
         for number, item in enumerate(wire):
             self.is_doubtful |= not self._take(item, f"{place} resources[{number}]", place)
@@ -127,29 +133,35 @@ class _Manifest:
         root = skill_root(skill)
         for uri in list(self.files):
             if not is_inside(uri, root):
-                self.faults.append(Violation("ENT-2/outside", shown_uri(uri), place))
+                self.violations.append(Violation("ENT-2/outside", shown_uri(uri), place))
                 del self.files[uri]
         if skill not in self.files and not self.is_doubtful:
-            self.faults.append(Violation("ENT-2/skill-md", f"{len(self.files)} files without it", place))
-        self.faults.extend(self._limits(len(wire), place))
+            self.violations.append(Violation("ENT-2/skill-md", f"{len(self.files)} files without it", place))
+        self.violations.extend(self._limits(len(wire), place))
 
     def _take(self, item: object, where: str, place: str) -> bool:
         """Whether the item could be read."""
         asked = item.get("uri") if is_object(item) else None
         if not is_object(item) or not isinstance(asked, str):
-            self.faults.append(Violation("ENT-2/item", _kind(item if asked is None else asked), where))
+            self.violations.append(
+                Violation("ENT-2/item", describe(item) if asked is None else describe(asked), where)
+            )
             return False
-        uri, faults = judge_uri(asked, place)
-        self.faults.extend(fault for fault in faults if fault.rule not in self._known)
+        uri, violations = check_uri(asked, place)
+        self.violations.extend(violation for violation in violations if violation.rule not in self._known)
         if uri is None:
             return False
         if uri in self.files:
-            self.faults.append(Violation("ENT-2/twice", shown_uri(asked), place))
-        digest, size = _digest(item.get("digest")), item.get("size")
+            self.violations.append(Violation("ENT-2/twice", shown_uri(asked), place))
+            return True
+        digest, size = _digest(item.get("digest")), whole_number(item.get("size"))
         if digest is None:
-            self.faults.append(Violation("ENT-3/digest-format", _kind(item.get("digest")), shown_uri(asked)))
-        if not isinstance(size, int) or isinstance(size, bool) or size < 0:
-            self.faults.append(Violation("ENT-3/size-type", _kind(size), shown_uri(asked)))
+            seen = describe_field(item, "digest")
+            self.violations.append(Violation("ENT-3/digest-format", seen, shown_uri(asked)))
+        if size is None or size < 0:
+            self.violations.append(
+                Violation("ENT-3/size-type", describe_field(item, "size"), shown_uri(asked))
+            )
             size = None
         self.files[uri] = ListedFile(uri, asked, digest, size)
         return True
@@ -177,26 +189,13 @@ def _reserved_metadata(frontmatter: Mapping[str, object], place: str) -> Iterato
             yield Violation("ENT-7/reserved", shown(key), place)
 
 
-def _meta_faults(raw: Mapping[str, object], place: str) -> Iterator[Violation]:
+def _meta_violations(raw: Mapping[str, object], place: str) -> Iterator[Violation]:
     meta = raw.get("_meta", {})
     if not is_object(meta):
-        yield Violation("ENT-8/meta", _kind(meta), place)
+        yield Violation("ENT-8/meta", describe(meta), place)
         return
     for key in meta:
-        if _RESERVED_PREFIX.match(key):
-            yield Violation("ENT-8/prefix", shown(key), place)
-
-
-def _kind(value: object) -> str:
-    """A JSON value in a few words."""
-    match value:
-        case None:
-            return "nothing"
-        case bool() | int() | float():
-            return f"{value}".lower()[:40]
-        case str():
-            return f'"{shown(value)}"'
-        case list():
-            return "an array"
-        case _:
-            return "an object"
+        if "/" not in key:
+            yield Violation("ENT-8/prefix", f"{shown(key)} has no prefix", place)
+        elif _RESERVED_PREFIX.match(key):
+            yield Violation("ENT-8/prefix", f"{shown(key)} has a reserved prefix", place)

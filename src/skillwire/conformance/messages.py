@@ -1,0 +1,256 @@
+"""Messages as they were on the wire: parsed within bounds, compared by JSON type; the answer to a request."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from skillwire.issues import shown
+from skillwire.json_types import is_list, is_object
+
+INVALID_PARAMS: Final = -32602
+METHOD_NOT_FOUND: Final = -32601
+RESOURCE_NOT_FOUND: Final = -32002
+"""The code that protocol revisions before 2026-07-28 use for a resource that does not exist."""
+
+MOST_VALUES: Final = 1_000_000
+"""SEC-9: an answer with more values is refused before it is parsed. Each costs about 80 bytes in memory."""
+_DEEPEST: Final = 100
+_STRUCTURE: Final = (b"{", b"[", b",", b":")
+_STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_BOM: Final = b"\xef\xbb\xbf"
+
+
+class Failure(StrEnum):
+    """Why a request has no usable answer. Each one except `SKIPPED` is a finding of its own."""
+
+    NO_ANSWER = "no-answer"
+    CONNECTION = "connection"
+    MALFORMED = "json-rpc"
+    HTTP = "http-body"
+    TOO_LARGE = "answer-size"
+    SKIPPED = "skipped"
+
+
+class TooManyValues(ValueError):
+    """A JSON text of more values than are parsed."""
+
+
+@dataclass(frozen=True, slots=True)
+class RpcError:
+    """A JSON-RPC error."""
+
+    code: int
+    message: str
+    data: object = None
+
+    def __str__(self) -> str:
+        return f"error {self.code}: {shown(self.message, 100)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What a channel received for one request: a message, or a failure with its reason.
+
+    `status` is the HTTP status, if there is one. `advice` says what the user can do about the failure.
+    """
+
+    message: object = None
+    size: int = 0
+    values: int = 0
+    failure: Failure | None = None
+    reason: str = ""
+    advice: str = ""
+    status: int | None = None
+    session: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The answer to a request: exactly one of `result`, `error` and `failure`. `about` is the URI in it."""
+
+    method: str
+    about: str = ""
+    result: Mapping[str, object] | None = None
+    error: RpcError | None = None
+    failure: Failure | None = None
+    reason: str = ""
+    advice: str = ""
+    status: int | None = None
+
+    @property
+    def seen(self) -> str:
+        """The answer in a few words, for a report."""
+        if self.error is not None:
+            return str(self.error)
+        if self.failure is not None:
+            return self.reason
+        return "a result"
+
+
+def answer_from(reply: Reply, *, method: str, about: str, id: int) -> Answer:
+    """Check the envelope: one JSON-RPC response, to this request."""
+    if reply.failure is not None:
+        return Answer(
+            method=method,
+            about=about,
+            failure=reply.failure,
+            reason=reply.reason,
+            advice=reply.advice,
+            status=reply.status,
+        )
+    problem = _envelope_problem(reply.message, id)
+    message: Mapping[str, object] = reply.message if is_object(reply.message) else {}
+    result, error = message.get("result"), message.get("error")
+    if not problem and is_object(result):
+        return Answer(method=method, about=about, result=result, status=reply.status)
+    if not problem and is_object(error):
+        code, text = whole_number(error.get("code")), error.get("message")
+        if code is not None and isinstance(text, str):
+            found = RpcError(code, text, error.get("data"))
+            return Answer(method=method, about=about, error=found, status=reply.status)
+        problem = "the error has no code and message"
+    return Answer(method=method, about=about, failure=Failure.MALFORMED, reason=problem, status=reply.status)
+
+
+def _envelope_problem(message: object, id: int) -> str:
+    if not is_object(message):
+        return "the message is not an object"
+    if message.get("jsonrpc") != "2.0":
+        return 'the message has no "jsonrpc": "2.0"'
+    if message.get("id") != id or isinstance(message.get("id"), bool):
+        return f"the answer has the id {describe(message.get('id'))}, the request had {id}"
+    if ("result" in message) == ("error" in message):
+        return "the message does not have exactly one of result and error"
+    if "result" in message:
+        return "" if is_object(message["result"]) else "the result is not an object"
+    return "" if is_object(message["error"]) else "the error is not an object"
+
+
+def parse_message(data: bytes | bytearray) -> tuple[object, int]:
+    """A JSON text and the number of its values, or a `ValueError` that says what is wrong with it.
+
+    Stricter than Python's parser where two readers could see two things: UTF-8 without a byte order mark, no
+    `NaN`, no key twice in an object, and at most 100 levels.
+    """
+    values = count_values(data)
+    if values > MOST_VALUES:
+        raise TooManyValues(f"more than {MOST_VALUES:,} JSON values")
+    if data.startswith(_BOM):
+        raise ValueError("not JSON: it starts with a byte order mark")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not JSON: {error.reason} at byte {error.start}, where UTF-8 is required") from None
+    try:
+        message = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_unique)
+    except _RepeatedKey as error:
+        raise ValueError(f"ambiguous JSON: the key {error} occurs twice in one object") from None
+    except RecursionError:
+        raise ValueError(f"JSON of more than {_DEEPEST} levels") from None
+    except ValueError as error:
+        raise ValueError(f"not JSON: {shown(str(error), 80)}") from None
+    _check_depth(message)
+    return message, values
+
+
+def count_values(data: bytes | bytearray) -> int:
+    """About how many values a JSON text has. It takes no memory to speak of, unlike parsing."""
+    rough = sum(data.count(mark) for mark in _STRUCTURE)
+    if rough <= MOST_VALUES:
+        return rough
+    # A long text may well have a million commas: those inside strings do not count.
+    values = end = 0
+    for string in _STRING.finditer(data):
+        values += sum(data.count(mark, end, string.start()) for mark in _STRUCTURE)
+        if values > MOST_VALUES:
+            return values
+        end = string.end()
+    return values + sum(data.count(mark, end) for mark in _STRUCTURE)
+
+
+class _RepeatedKey(ValueError):
+    pass
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise _RepeatedKey(describe(next(name for name in names if names.count(name) > 1)))
+    return found
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _check_depth(message: object) -> None:
+    waiting: list[tuple[object, int]] = [(message, 0)]
+    while waiting:
+        value, depth = waiting.pop()
+        if depth > _DEEPEST:
+            raise ValueError(f"JSON of more than {_DEEPEST} levels")
+        inner = value.values() if is_object(value) else value if is_list(value) else ()
+        waiting.extend((one, depth + 1) for one in inner if is_object(one) or is_list(one))
+
+
+def same_json(one: object, other: object) -> bool:
+    """Whether two JSON values are equal by type and value: `true` is not 1, and 1 equals 1.0."""
+    waiting = [(one, other)]
+    while waiting:
+        a, b = waiting.pop()
+        if is_object(a) and is_object(b):
+            if a.keys() != b.keys():
+                return False
+            waiting.extend((a[key], b[key]) for key in a)
+        elif is_list(a) and is_list(b):
+            if len(a) != len(b):
+                return False
+            waiting.extend(zip(a, b, strict=True))
+        elif isinstance(a, bool) or isinstance(b, bool) or a is None or b is None:
+            if a is not b:
+                return False
+        elif is_object(a) or is_object(b) or is_list(a) or is_list(b) or a != b:
+            return False
+    return True
+
+
+def whole_number(value: object) -> int | None:
+    """A JSON number without a fraction, or `None`. `82` and `82.0` are the same number."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value
+    return int(value) if isinstance(value, float) and value.is_integer() else None
+
+
+def describe(value: object) -> str:
+    """A JSON value in a few words, for a report."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return f"{value}"[:40]
+        case str():
+            return f'"{shown(value)}"'
+        case list():
+            return "an array"
+        case _:
+            return "an object"
+
+
+def describe_field(fields: Mapping[str, object], key: str) -> str:
+    """A field of an object in a few words. A field that is not there is absent, not null."""
+    return describe(fields[key]) if key in fields else f"no {key}"
+
+
+def media_type(value: object) -> str:
+    """A media type in lowercase without its parameters."""
+    return value.partition(";")[0].strip().lower() if isinstance(value, str) else ""

@@ -1,0 +1,370 @@
+"""Report: what was found, for programs and test suites; and as text, as JSON and as JUnit XML."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from textwrap import wrap
+from typing import Final
+
+from skillwire.conformance.rules import AREAS, BY_ID, RULES, Level, Rule
+from skillwire.errors import SourceError
+from skillwire.json_types import JsonObject, is_list, is_object
+from skillwire.text import escape_xml
+
+JSON_VERSION: Final = 2
+"""Raised when a field is removed or changes its meaning. Fields may be added without."""
+WIDTH: Final = 80
+_SHOWN_PER_RULE: Final = 5
+_TITLES: Final = {
+    Level.MUST: "Must fix",
+    Level.SHOULD: "Should fix",
+    Level.ADVICE: "Advice, and places that a person should look at",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A rule that was broken. All text is safe to print on a terminal."""
+
+    rule: str
+    level: Level
+    uri: str
+    expected: str
+    seen: str
+    fix: str
+    revisions: tuple[str, ...]
+    is_known: bool = False
+    """Whether the baseline has it already."""
+
+    @property
+    def area(self) -> str:
+        return BY_ID[self.rule].area
+
+    @property
+    def requirement(self) -> str:
+        return BY_ID[self.rule].requirement
+
+    def __str__(self) -> str:
+        where = f" {self.uri}" if self.uri else ""
+        return f"{self.rule}{where}: expected: {self.expected}; seen: {self.seen}; fix: {self.fix}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevisionReport:
+    """One protocol revision: whether the server supports it, and how much was checked."""
+
+    revision: str
+    is_supported: bool
+    reason: str = ""
+    has_skills: bool = False
+    listed: int = 0
+    checked: int = 0
+    files: int = 0
+    directories: int = 0
+    skipped_requests: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The findings, most serious first, and what they are about.
+
+    `target` is the URL or command, without secrets; `server` the name and version that the server gave.
+    `omitted` counts findings beyond the first hundred of a rule. `fixed` counts findings of the baseline that
+    are gone.
+    """
+
+    target: str
+    server: str = ""
+    findings: tuple[Finding, ...]
+    revisions: tuple[RevisionReport, ...]
+    omitted: Mapping[str, int] = field(default_factory=dict[str, int])
+    ignored: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    fixed: int = 0
+
+    @property
+    def violations(self) -> tuple[Finding, ...]:
+        """Violations of MUST and SHOULD. A conforming server has none."""
+        return tuple(finding for finding in self.findings if finding.level.is_violation)
+
+    @property
+    def advice(self) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if not finding.level.is_violation)
+
+    def failures(self, level: Level = Level.SHOULD) -> tuple[Finding, ...]:
+        """The findings that fail a run: of this level or more serious, and not in the baseline."""
+        return tuple(
+            finding for finding in self.findings if finding.level.is_at_least(level) and not finding.is_known
+        )
+
+    @property
+    def checked_nothing(self) -> bool:
+        """Whether there was no skill to check, so that a clean report says little."""
+        return not any(revision.checked for revision in self.revisions)
+
+    def of(self, rule: str) -> tuple[Finding, ...]:
+        """The findings of one rule, or of all rules of a requirement such as `ENT-3`."""
+        return tuple(finding for finding in self.findings if rule in (finding.rule, finding.requirement))
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """The findings of an earlier report, by rule and URI. They are shown, and do not fail a run."""
+
+    known: frozenset[tuple[str, str]]
+
+    @classmethod
+    def parse(cls, text: str) -> Baseline:
+        """The baseline in a document that `--json` printed, or a `SourceError`."""
+        advice = "write it with `skillwire verify --json ... > FILE`"
+        try:
+            document: object = json.loads(text)
+        except (ValueError, RecursionError):
+            raise SourceError(f"the baseline is not JSON; {advice}") from None
+        findings = document.get("findings") if is_object(document) else None
+        if not is_list(findings):
+            raise SourceError(f"the baseline is not a report of skillwire verify; {advice}")
+        known: set[tuple[str, str]] = set()
+        for finding in findings:
+            rule, uri = (finding.get("rule"), finding.get("uri")) if is_object(finding) else (None, None)
+            if not isinstance(rule, str) or not isinstance(uri, str):
+                raise SourceError(f"the baseline has a finding without rule or uri; {advice}")
+            known.add((rule, uri))
+        return cls(frozenset(known))
+
+    def fixed(self, findings: Iterable[Finding]) -> int:
+        return len(self.known - {(finding.rule, finding.uri) for finding in findings})
+
+
+# JSON
+
+
+def as_json(report: Report) -> str:
+    """The document of docs/verify.md. ASCII only: what a stranger wrote reaches a terminal as an escape."""
+    document: JsonObject = {
+        "version": JSON_VERSION,
+        "target": report.target,
+        "server": report.server,
+        "ok": not report.failures() and not report.checked_nothing,
+        "summary": {
+            level.value: sum(finding.level is level for finding in report.findings) for level in Level
+        },
+        "revisions": [_revision_json(revision) for revision in report.revisions],
+        "findings": [_finding_json(finding) for finding in report.findings],
+        "omitted": dict(report.omitted),
+        "ignored": list(report.ignored),
+        "only": list(report.only),
+        "fixed": report.fixed,
+    }
+    return json.dumps(document, indent=2, ensure_ascii=True)
+
+
+def _revision_json(revision: RevisionReport) -> JsonObject:
+    return {
+        "revision": revision.revision,
+        "supported": revision.is_supported,
+        "reason": revision.reason,
+        "declared": revision.has_skills,
+        "listed": revision.listed,
+        "checked": revision.checked,
+        "files": revision.files,
+        "directories": revision.directories,
+        "skippedRequests": revision.skipped_requests,
+    }
+
+
+def _finding_json(finding: Finding) -> JsonObject:
+    rule = BY_ID[finding.rule]
+    return {
+        "rule": finding.rule,
+        "requirement": finding.requirement,
+        "area": finding.area,
+        "level": finding.level.value,
+        "uri": finding.uri,
+        "expected": finding.expected,
+        "seen": finding.seen,
+        "fix": finding.fix,
+        "revisions": list(finding.revisions),
+        "known": finding.is_known,
+        "clause": rule.clause.says,
+        "link": rule.clause.link,
+        "debatable": rule.debatable,
+    }
+
+
+# JUnit
+
+
+def as_junit(report: Report) -> str:
+    """A suite for each area, a case for each rule. Violations are failures; advice passes, with output."""
+    rules = [rule for rule in RULES if not report.only or _is_chosen(rule, report.only)]
+    failures = len({finding.rule for finding in report.failures()})
+    return "\n".join(
+        [
+            '<?xml version="1.0" encoding="UTF-8"?>',
+            f'<testsuites name="skillwire verify" tests="{len(rules)}" failures="{failures}" errors="0">',
+            *(line for area in AREAS.values() for line in _suite(report, area, rules)),
+            "</testsuites>",
+            "",
+        ]
+    )
+
+
+def _is_chosen(rule: Rule, names: Sequence[str]) -> bool:
+    return rule.id in names or rule.requirement in names
+
+
+def _suite(report: Report, area: str, chosen: Sequence[Rule]) -> Iterator[str]:
+    rules = [rule for rule in chosen if rule.area == area]
+    failures = len({finding.rule for finding in report.failures() if finding.area == area})
+    name = escape_xml(area)
+    yield f'  <testsuite name="{name}" tests="{len(rules)}" failures="{failures}" errors="0" skipped="0">'
+    for rule in rules:
+        yield from _case(rule, report.of(rule.id), name)
+    yield "  </testsuite>"
+
+
+def _case(rule: Rule, findings: Sequence[Finding], area: str) -> Iterator[str]:
+    opening = f'    <testcase classname="{area}" name="{escape_xml(f"{rule.id}: {rule.expected}")}"'
+    if not findings:
+        yield f"{opening}/>"
+        return
+    text = escape_xml("\n".join([*(str(finding) for finding in findings), rule.clause.link]))
+    yield f"{opening}>"
+    if rule.level.is_violation and not all(finding.is_known for finding in findings):
+        message = escape_xml(findings[0].seen)
+        yield f'      <failure type="{rule.level.value}" message="{message}">{text}</failure>'
+    else:
+        yield f"      <system-out>{text}</system-out>"
+    yield "    </testcase>"
+
+
+# Text
+
+
+def as_text(report: Report) -> str:
+    """Findings by rule, then a summary by area, within 80 columns."""
+    lines = [*_head(report), ""]
+    for level in Level:
+        findings = [finding for finding in report.findings if finding.level is level]
+        if findings:
+            lines += [_TITLES[level], ""]
+            for rule, group in groupby(findings, key=lambda finding: finding.rule):
+                lines += [*_rule_text(report, rule, list(group)), ""]
+    lines += [*_summary(report), "", _conclusion(report)]
+    return "\n".join(lines)
+
+
+def rules_text() -> str:
+    """Every rule, with its level, what is expected, and the clause that it rests on."""
+    lines: list[str] = []
+    for area in AREAS.values():
+        lines += [area]
+        for rule in (rule for rule in RULES if rule.area == area):
+            lines.append(f"  {rule.id:<28} {rule.level.value}{' (debatable)' if rule.debatable else ''}")
+            lines += _wrapped(rule.expected, "      ")
+            lines += _wrapped(f"clause: {rule.clause.says}", "      ", "        ")
+            lines += _link(rule.clause.link, "        ")
+        lines.append("")
+    return "\n".join(lines).rstrip()
+
+
+def _head(report: Report) -> Iterator[str]:
+    name = f"{report.server} ({report.target})" if report.server else report.target
+    yield from _wrapped(f"Skill server {name}", "")
+    for revision in report.revisions:
+        yield from _wrapped(f"{revision.revision}: {_revision_text(revision)}", "  ", "              ")
+
+
+def _revision_text(revision: RevisionReport) -> str:
+    if not revision.is_supported:
+        return f"not supported ({revision.reason})"
+    if not revision.has_skills:
+        return "supported, but skills are not declared"
+    skills = _count(revision.checked, "skill")
+    if revision.listed > revision.checked:
+        skills = f"{revision.checked:,} of {_count(revision.listed, 'skill')} (--max-skills checks more)"
+    directories = _count(revision.directories, "directory", "directories")
+    text = f"{skills}, {_count(revision.files, 'file')}, {directories} checked"
+    if revision.skipped_requests:
+        text += f"; {_count(revision.skipped_requests, 'request')} not sent"
+    return text
+
+
+def _rule_text(report: Report, id: str, findings: Sequence[Finding]) -> Iterator[str]:
+    rule = BY_ID[id]
+    yield f"  {rule.id}"
+    # What these findings have in common is said once.
+    common = len({finding.expected for finding in findings}) == 1
+    if common:
+        yield from _wrapped(f"expected: {findings[0].expected}", "    ", "              ")
+    for finding in findings[:_SHOWN_PER_RULE]:
+        if finding.uri:
+            yield from _wrapped(f"at {finding.uri}", "    - ", "      ")
+        if not common:
+            yield from _wrapped(f"expected: {finding.expected}", "      ", "                ")
+        is_one_of_two = (
+            len(finding.revisions) == 1 and sum(revision.has_skills for revision in report.revisions) > 1
+        )
+        where = f" (on {finding.revisions[0]})" if is_one_of_two else ""
+        known = " [in the baseline]" if finding.is_known else ""
+        yield from _wrapped(
+            f"seen: {finding.seen}{where}{known}", "      " if finding.uri else "    - ", "            "
+        )
+    more = len(findings) - _SHOWN_PER_RULE + report.omitted.get(id, 0)
+    if more > 0:
+        yield f"    - and {more:,} more; --json shows {'some' if report.omitted.get(id) else 'all'} of them"
+    for fix in dict.fromkeys(finding.fix for finding in findings[:_SHOWN_PER_RULE]):
+        yield from _wrapped(f"fix: {fix}", "    ", "         ")
+    yield from _wrapped(f"clause: {rule.clause.says}", "    ", "            ")
+    if rule.debatable:
+        yield from _wrapped(f"debatable: {rule.debatable}", "    ", "               ")
+    yield from _link(rule.clause.link, "    ")
+
+
+def _summary(report: Report) -> Iterator[str]:
+    yield f"{'Area':<24}{'must':>8}{'should':>8}{'advice':>8}"
+    for area in AREAS.values():
+        counts = [
+            sum(finding.area == area and finding.level is level for finding in report.findings)
+            + sum(
+                count
+                for rule, count in report.omitted.items()
+                if BY_ID[rule].area == area and BY_ID[rule].level is level
+            )
+            for level in Level
+        ]
+        yield f"{area:<24}" + "".join(f"{count or '-':>8}" for count in counts)
+
+
+def _conclusion(report: Report) -> str:
+    musts = sum(finding.level is Level.MUST for finding in report.findings)
+    shoulds = len(report.violations) - musts
+    advice = len(report.advice)
+    tail = f", {_count(advice, 'piece')} of advice" if advice else ""
+    known = sum(finding.is_known for finding in report.violations)
+    if known or report.fixed:
+        tail += f"; {known:,} in the baseline, {report.fixed:,} of the baseline fixed"
+    if report.violations:
+        return f"{_count(musts, 'violation')} of MUST, {shoulds:,} of SHOULD{tail}"
+    if report.checked_nothing:
+        return f"There was no skill to check{tail}"
+    return f"No violations{tail}"
+
+
+def _count(number: int, noun: str, plural: str = "") -> str:
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def _link(link: str, indent: str) -> list[str]:
+    """A link on a line of its own, broken where it is too long, so that nothing runs off the screen."""
+    return wrap(link, WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def _wrapped(text: str, first: str, rest: str | None = None) -> list[str]:
+    """Lines of at most 80 columns. A URI that is longer is broken."""
+    after = first if rest is None else rest
+    return wrap(text, WIDTH, initial_indent=first, subsequent_indent=after, break_on_hyphens=False)

@@ -1,0 +1,50 @@
+"""Rules about what the files say: advice for authors, and text that a reader does not see."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from skillwire.conformance.rules.model import FORMAT, Clause, advice, extension
+
+_LINT: Final = {
+    "allowed-tools-blank": "a field has a value or is left out",
+    "allowed-tools-list": "allowed-tools is one string",
+    "body-empty": "instructions follow the frontmatter",
+    "body-lines": "the body has at most 500 lines",
+    "body-tokens": "the body has at most about 5,000 tokens",
+    "compatibility-blank": "a field has a value or is left out",
+    "compatibility-length": "compatibility has 1 to 500 characters",
+    "description-long": "the description has fewer than 700 characters",
+    "description-short": "the description says enough to choose by",
+    "description-when": "the description says when to use the skill",
+    "license-blank": "a field has a value or is left out",
+    "metadata-blank": "a field has a value or is left out",
+    "metadata-value-type": "values of metadata are strings",
+    "reference-missing": "a path in the text is a file of the skill",
+    "reference-outside": "a path in the text stays inside the skill",
+    "unknown-field": "the frontmatter has the fields of the format",
+    "other": "`skillwire lint` reports nothing",
+}
+_FORMAT: Final = Clause("The format recommends how to write fields, body and references.", FORMAT)
+_UNTRUSTED: Final = extension(
+    "Skill content is untrusted input and a way to inject prompts.", "security-considerations"
+)
+_LOOK: Final = "look at the place: it proves no bad intent, but a reader does not see what a model reads"
+
+CONTENT_RULES: Final = (
+    *(
+        advice(
+            f"LINT/{name}",
+            expected,
+            "see the finding; `skillwire lint` shows the same for the files",
+            _FORMAT,
+        )
+        for name, expected in _LINT.items()
+    ),
+    advice("TEXT/tags", "text has no Unicode tag characters", _LOOK, _UNTRUSTED),
+    advice("TEXT/bidi", "text has no bidirectional overrides or isolates", _LOOK, _UNTRUSTED),
+    advice("TEXT/invisible", "text has no runs of zero-width characters", _LOOK, _UNTRUSTED),
+    advice("TEXT/control", "text has no terminal escapes or other control characters", _LOOK, _UNTRUSTED),
+    advice("TEXT/comment", "HTML comments hold no instructions", _LOOK, _UNTRUSTED),
+    advice("TEXT/link", "a link leads where its text says", _LOOK, _UNTRUSTED),
+)
