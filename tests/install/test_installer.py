@@ -17,11 +17,6 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 def machine(tmp_path: Path) -> Machine:
     made = Machine.make(tmp_path)
     write_skill(made.team, "pdf", {"scripts/run.sh": "#!/bin/sh\necho hi\n", "reference.md": "v1\n"})

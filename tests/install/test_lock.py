@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from install.samples import locked
@@ -56,6 +56,7 @@ def locked_skills(draw: st.DrawFn, name: str) -> LockedSkill:
     )
 
 
+@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_a_lock_that_was_written_is_read_back(data: st.DataObject) -> None:
     skills = [
@@ -68,6 +69,7 @@ def test_a_lock_that_was_written_is_read_back(data: st.DataObject) -> None:
     assert all(line.isprintable() for line in text.split("\n"))
 
 
+@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_the_fast_way_to_read_gives_what_tomllib_gives(data: st.DataObject) -> None:
     text = format_lock(Lock((data.draw(locked_skills("a")), locked("b", {"c": b""}))))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skillwire.errors import FormatError, LimitExceeded
@@ -22,6 +22,7 @@ _NAME = st.text(
 ).filter(lambda name: name not in (".", ".."))
 
 
+@settings(deadline=None)
 @given(st.dictionaries(_NAME, st.tuples(st.binary(max_size=700), st.booleans()), max_size=5))
 def test_an_archive_that_was_written_is_read_back(files: dict[str, tuple[bytes, bool]]) -> None:
     rows = tuple(ArchiveFile(f"in/{path}", data, mode) for path, (data, mode) in sorted(files.items()))

@@ -35,7 +35,7 @@ async def ask_person(request: ApprovalRequest) -> bool:
     while True:
         drop_typed_ahead()
         screen.line(("Load it? ", "bold"), "[y]es, show its [t]ext first, or anything else for [N]o")
-        answer = (await _line()).strip().lower()
+        answer = (await read_line()).strip().lower()
         if answer in ("t", "text"):
             await _show_text(screen, request)
             continue
@@ -96,7 +96,7 @@ def drop_typed_ahead() -> None:
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
-async def _line() -> str:
+async def read_line() -> str:
     """A line of standard input, read in a thread that nobody waits for: Ctrl-C ends the question at once."""
     loop = asyncio.get_running_loop()
     answered: asyncio.Future[str] = loop.create_future()

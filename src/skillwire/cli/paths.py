@@ -9,6 +9,7 @@ def paths(*, as_json: bool) -> None:
     from skillwire.cli.screen import Screen, show_json
     from skillwire.host.config.file import project_file
     from skillwire.host.directories import state_places
+    from skillwire.install.state import StateFiles
     from skillwire.sources.directory.scan_cache import scan_cache_directory
 
     places = state_places()
@@ -18,6 +19,7 @@ def paths(*, as_json: bool) -> None:
         "approvals": places.approvals,
         "trusted": places.trusted,
         "cache": places.cache,
+        "installs": StateFiles.of_user().folder,
     }
     indexes = scan_cache_directory()
     if indexes is not None:

@@ -401,7 +401,9 @@ def _report(made: Plan, outcomes: Sequence[Outcome], before: set[str]) -> Report
         failures=tuple(
             Failure(name, SourceError(f"{name}: {problem}")) for name, problem in sorted(failures.items())
         ),
-        copies=tuple(one.step.path for one in done if one.step.link_to is not None and not one.link),
+        copies=tuple(
+            one.step.path for one in done if one.step.skill and one.step.link_to is not None and not one.link
+        ),
     )
 
 

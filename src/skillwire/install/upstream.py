@@ -332,7 +332,7 @@ class Upstream:
         made: list[Candidate] = []
         failures: list[Failure] = []
         for folder, files in skills.items():
-            path = self._portable(place / folder if folder and kind == "folder" else place)
+            path = self._portable(place / folder if folder and kind == "folder" else place, reference.place)
             expected = folder.rpartition("/")[2] or (place.name if kind == "folder" else "")
             try:
                 made.append(self._candidate(files, reference.text, Pin.make(kind, path=path), expected))
@@ -391,12 +391,12 @@ class Upstream:
         path = Path(text).expanduser()
         return path if path.is_absolute() else self.base / path
 
-    def _portable(self, path: Path) -> str:
-        """A path as a lock file has it: from the project down, where it lies in the project."""
-        try:
-            return f"./{path.resolve().relative_to(self.base.resolve()).as_posix()}"
-        except ValueError:
-            return path.resolve().as_posix()
+    def _portable(self, path: Path, given: str) -> str:
+        """A path as a lock file has it: from the project on, unless the user gave it from the root."""
+        if Path(given).expanduser().is_absolute():
+            return path.as_posix()
+        text = Path(os.path.relpath(path, self.base)).as_posix()
+        return text if text.startswith("..") else f"./{text}"
 
 
 def _compared(skill: LockedSkill, same: bool, digest: str) -> Check:

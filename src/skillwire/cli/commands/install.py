@@ -1,0 +1,207 @@
+"""The commands that install skills into the folders that agents read."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from skillwire.cli.command import JSON, Argument, Command, Option, flag, text
+
+_USER: Final = flag("--user", help="Your own skills, for every project, instead of this project's.")
+_YES: Final = flag("--yes", "-y", help="Accept exactly what is shown, without being asked.")
+_AGENT: Final = text(
+    "--agent",
+    metavar="ID",
+    help="Also link it for this agent instead of those that are found here. Repeatable.",
+    field="agent_ids",
+    many=True,
+    completion="agent",
+)
+_COPY: Final = flag("--copy", help="Give agents with folders of their own a copy instead of a link.")
+_FORCE: Final = flag("--force", help="Overwrite folders that were edited or that others put there.")
+_GRANTS: Final = (
+    flag("--allow-tools", help="Grant the tools that an allowed-tools field asks for."),
+    flag("--allow-code", help="Grant the scripts that an agent can run."),
+)
+_NAMES: Final = Argument(
+    field="names",
+    metavar="NAME",
+    help="The name of an installed skill; without one, all of them.",
+    required=False,
+    many=True,
+    completion="skill",
+)
+_ONE: Final = Argument(
+    field="name", metavar="NAME", help="The name of an installed skill.", completion="skill"
+)
+
+
+def _common(*options: Option) -> tuple[Option, ...]:
+    return (*options, _USER, JSON)
+
+
+COMMANDS: Final = (
+    Command(
+        name="add",
+        summary="Install skills of a server, a site, a repository or a folder, and pin them",
+        about="Shows what would be installed, asks, writes it to .agents/skills and pins every file in "
+        "skillwire.lock. Tools and scripts are granted apart; without the grant a skill that has them is not "
+        "installed.",
+        run="install:add",
+        host=True,
+        arguments=(
+            Argument(
+                field="sources",
+                metavar="SOURCE",
+                help="SERVER/SKILL, SERVER, https://SITE, git+URL#REF:PATH, a folder, an archive, or a lock "
+                "file of another tool.",
+                required=False,
+                many=True,
+            ),
+        ),
+        options=_common(
+            flag("--installed", help="The skills that installed Python packages carry."),
+            text("--skill", metavar="NAME", help="Only the skills of this name. Repeatable.", many=True),
+            *_GRANTS,
+            _AGENT,
+            _COPY,
+            _FORCE,
+            _YES,
+        ),
+        examples=(
+            ("skillwire add docs/release-notes", "one skill of a configured server"),
+            ("skillwire add https://example.org", "every skill that a site lists"),
+            ("skillwire add git+https://git.example/skills#v1.2:pdf", "a folder of a repository, at a tag"),
+            ("skillwire add ./team-skills --yes", "a folder, without being asked"),
+            ("skillwire add ./skills-lock.json", "what `npx skills` installed"),
+        ),
+    ),
+    Command(
+        name="sync",
+        summary="Make the folders equal to skillwire.lock",
+        about="The first time in a project it shows what the lock would install and asks once. A folder that "
+        "was edited is left alone. Exits with 10 if something differs, 11 if it was done in part, and 12 if "
+        "something was refused.",
+        run="sync:sync",
+        host=True,
+        options=_common(
+            flag("--check", help="Only say what differs; every file is hashed."),
+            flag("--frozen", help="For CI: never change the lock, and fail if anything is not as it says."),
+            flag("--adopt", help="Pin what was edited by hand, as it is on disk."),
+            _FORCE,
+            _COPY,
+            _YES,
+        ),
+        examples=(
+            ("skillwire sync", "on a new machine, this is all"),
+            ("skillwire sync --frozen --yes", "in CI: install exactly this"),
+            ("skillwire sync --check", "in CI: say what differs"),
+        ),
+    ),
+    Command(
+        name="outdated",
+        summary="List the installed skills whose source has another version",
+        about="Exits with 10 if there are any.",
+        run="sync:outdated",
+        host=True,
+        arguments=(_NAMES,),
+        options=_common(),
+        examples=(("skillwire outdated", "every source is asked, side by side"),),
+    ),
+    Command(
+        name="diff",
+        summary="Show what changed at the source of an installed skill",
+        about="Files, texts, and what it newly asks for.",
+        run="sync:diff",
+        host=True,
+        arguments=(_ONE,),
+        options=_common(flag("--local", help="Compare with the folder on disk instead.")),
+        examples=(
+            ("skillwire diff release-notes", "before an update"),
+            ("skillwire diff release-notes --local", "what was edited by hand"),
+        ),
+    ),
+    Command(
+        name="update",
+        summary="Install the version that the source of a skill has now",
+        about="Shows the changes, asks, and pins it.",
+        run="install:update",
+        host=True,
+        arguments=(_NAMES,),
+        options=_common(*_GRANTS, _COPY, _FORCE, _YES),
+        examples=(
+            ("skillwire update", "all of them"),
+            ("skillwire update release-notes --yes", "one, without being asked"),
+        ),
+    ),
+    Command(
+        name="rollback",
+        summary="Put an earlier version of a skill back, from what is kept here",
+        about="No source is contacted. Every file is verified again.",
+        run="install:rollback",
+        arguments=(_ONE,),
+        options=_common(
+            text("--to", metavar="DIGEST", help="This version; the beginning of its digest is enough."),
+            _FORCE,
+        ),
+        examples=(
+            ("skillwire rollback release-notes", "the version before"),
+            ("skillwire rollback release-notes --to 3f2a90", "a version that `skillwire why` lists"),
+        ),
+    ),
+    Command(
+        name="remove",
+        summary="Remove an installed skill from every folder and from the lock",
+        run="install:remove",
+        arguments=(
+            Argument(
+                field="names",
+                metavar="NAME",
+                help="The name of an installed skill.",
+                many=True,
+                completion="skill",
+            ),
+        ),
+        options=_common(_FORCE),
+        examples=(("skillwire remove release-notes", "its versions stay, to roll back to"),),
+    ),
+    Command(
+        name="why",
+        summary="Show where an installed skill came from and who agreed to it",
+        run="sync:why",
+        arguments=(_ONE,),
+        options=_common(),
+        examples=(("skillwire why release-notes", "source, pin, powers, signer, versions"),),
+    ),
+    Command(
+        name="export",
+        summary="Write a verified copy of the installed skills",
+        about="The same lock always gives the same archive, byte for byte.",
+        run="sync:export",
+        arguments=(
+            Argument(
+                field="place",
+                metavar="DIR | FILE.tar.gz",
+                help="A new folder, or an archive.",
+                kind="path",
+                completion="file",
+            ),
+        ),
+        options=_common(
+            text("--skill", metavar="NAME", help="Only the skills of this name. Repeatable.", many=True)
+        ),
+        examples=(
+            ("skillwire export skills.tar.gz", "all of them, in one file"),
+            ("skillwire export ./copy", "as a folder"),
+        ),
+    ),
+    Command(
+        name="agents",
+        summary="List the agents that read skills from folders, and where",
+        run="sync:list_agents",
+        options=_common(flag("--all", help="Also those that are not found here.", field="everyone")),
+        examples=(
+            ("skillwire agents", "those that are here"),
+            ("skillwire agents --all", "every agent that is known"),
+        ),
+    ),
+)

@@ -1,0 +1,284 @@
+"""`skillwire add`, `update`, `rollback` and `remove`: change what is installed and pinned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from skillwire.cli.install_setup import (
+    ask_about,
+    can_ask,
+    grants_for,
+    installer,
+    nobody_to_ask,
+    progress,
+    run,
+    workspace,
+)
+from skillwire.cli.install_view import (
+    NO_FENCE,
+    conclude,
+    failure_words,
+    report_json,
+    show_candidate,
+    show_changes,
+    show_report,
+    skill_json,
+)
+from skillwire.cli.output import counted, info, printable
+from skillwire.cli.parser import UsageError
+from skillwire.cli.screen import Screen, show_json
+from skillwire.install.candidates import Candidate, Failure
+from skillwire.install.foreign_locks import is_foreign_lock, parse_foreign_lock
+from skillwire.install.installer import Installer, Proposal, Report
+from skillwire.install.lock import LockedSkill
+from skillwire.install.upstream import INSTALLED
+from skillwire.trust.approval import ALL_GRANTS, Grants
+
+if TYPE_CHECKING:
+    from skillwire.cli.host_options import HostOptions
+
+
+def add(
+    *,
+    sources: tuple[str, ...],
+    installed: bool,
+    skill: tuple[str, ...],
+    allow_tools: bool,
+    allow_code: bool,
+    agent_ids: tuple[str, ...],
+    copy: bool,
+    force: bool,
+    yes: bool,
+    user: bool,
+    as_json: bool,
+    options: HostOptions,
+) -> None:
+    """Show, ask, install, pin."""
+    if not sources and not installed:
+        raise UsageError("SOURCE is missing: name a server's skill, a site, a repository or a folder")
+    work = workspace(user=user, copy=copy)
+    targets = work.choose_targets(agent_ids or None)
+    given, foreign, unusable = _migrated(sources)
+    if installed:
+        given.append(INSTALLED)
+    tool = installer(work, options)
+
+    async def action() -> None:
+        with progress(tool):
+            proposal = await tool.propose(given, targets=targets, names=skill or None)
+        proposal = _checked(proposal, foreign)
+        failures = [*proposal.failures, *unusable]
+        if skill:
+            known = {one.name for one in (*proposal.candidates, *proposal.known)}
+            failures += [_not_there(name) for name in skill if name not in known]
+        await _install(
+            tool,
+            proposal,
+            Grants(allowed_tools=allow_tools, execute_code=allow_code),
+            failures=failures,
+            force=force,
+            yes=yes,
+            as_json=as_json,
+            targets=targets,
+        )
+
+    run(action())
+
+
+def update(
+    *,
+    names: tuple[str, ...],
+    allow_tools: bool,
+    allow_code: bool,
+    copy: bool,
+    force: bool,
+    yes: bool,
+    user: bool,
+    as_json: bool,
+    options: HostOptions,
+) -> None:
+    """Show what changed, ask, install, pin."""
+    tool = installer(workspace(user=user, copy=copy), options)
+
+    async def action() -> None:
+        with progress(tool):
+            proposal = await tool.propose_updates(names or None)
+        await _install(
+            tool,
+            proposal,
+            Grants(allowed_tools=allow_tools, execute_code=allow_code),
+            failures=list(proposal.failures),
+            force=force,
+            yes=yes,
+            as_json=as_json,
+        )
+
+    run(action())
+
+
+def rollback(*, name: str, to: str | None, force: bool, user: bool, as_json: bool) -> None:
+    """Put an earlier version back: it was approved when it was installed."""
+    tool = installer(workspace(user=user))
+
+    async def action() -> None:
+        candidate = tool.earlier(name, to or "")
+        report = await tool.install(
+            [candidate], {name: ALL_GRANTS}, force=[name] if force else (), going_back=True
+        )
+        _show(report, as_json=as_json)
+        if report.is_whole and not as_json:
+            info(f"{name} is at {candidate.skill.digest[:19]}… again. `skillwire update` goes forward.")
+        conclude(report)
+
+    run(action())
+
+
+def remove(*, names: tuple[str, ...], force: bool, user: bool, as_json: bool) -> None:
+    """Remove skills from every folder and from the lock."""
+    report = installer(workspace(user=user)).remove(list(names), force=force)
+    _show(report, as_json=as_json)
+    conclude(report)
+
+
+async def _install(
+    tool: Installer,
+    proposal: Proposal,
+    given: Grants,
+    *,
+    failures: list[Failure],
+    force: bool,
+    yes: bool,
+    as_json: bool,
+    targets: Iterable[str] = (),
+) -> None:
+    screen = Screen(errors=True)
+    candidates = proposal.candidates
+    if not as_json:
+        _show_proposal(screen, tool, proposal, failures, targets)
+    grants: dict[str, Grants] = {}
+    if candidates:
+        if not yes and not can_ask():
+            if as_json:
+                show_json({"proposed": [skill_json(one.skill) for one in candidates]})
+            raise nobody_to_ask(f"{counted(len(candidates), 'skill')} would be installed")
+        question = f"Install {'it' if len(candidates) == 1 else f'these {len(candidates)} skills'}?"
+        if yes or await ask_about(screen, question, candidates):
+            for candidate in candidates:
+                before = proposal.before.get(candidate.name)
+                powers = before.powers if before is not None else None
+                grants[candidate.name] = await grants_for(screen, candidate, given, powers, asking=not yes)
+    known = tuple(one.name for one in proposal.known)
+    forced = [one.name for one in candidates] if force else ()
+    report = await tool.install(candidates, grants, force=forced) if grants else Report(current=known)
+    if candidates and not grants:
+        info("Nothing was installed.")
+        raise nobody_to_ask("not approved") if not can_ask() else _declined()
+    _show(report, as_json=as_json, extra=failures)
+    conclude(report, failures)
+
+
+def _show_proposal(
+    screen: Screen,
+    tool: Installer,
+    proposal: Proposal,
+    failures: Iterable[Failure],
+    targets: Iterable[str],
+) -> None:
+    for failure in failures:
+        screen.line(("not fetched  ", "red"), failure_words(failure))
+    for candidate in proposal.candidates:
+        before = proposal.before.get(candidate.name)
+        show_candidate(screen, candidate, before)
+        if before is not None:
+            _show_update(screen, tool, before, candidate)
+    if proposal.known:
+        names = ", ".join(one.name for one in proposal.known)
+        screen.line(f"{counted(len(proposal.known), 'skill')} as pinned: {names}")
+    if proposal.candidates:
+        folder = tool.workspace.places.canonical(tool.workspace.scope)
+        links = ", ".join(targets)
+        screen.line(f"Into {printable(str(folder))}" + (f", linked for {links}" if links else ""))
+        screen.wrapped(NO_FENCE, style="dim")
+
+
+def _show_update(screen: Screen, tool: Installer, before: LockedSkill, candidate: Candidate) -> None:
+    old = {file.path: tool.workspace.versions.read(file) for file in before.files}
+    show_changes(
+        screen,
+        before.files,
+        old,
+        candidate.skill.files,
+        candidate.files,
+        labels=("pinned", "new"),
+    )
+
+
+def _show(report: Report, *, as_json: bool, extra: Iterable[Failure] = ()) -> None:
+    if as_json:
+        show_json(report_json(report, tuple(extra)))
+    else:
+        show_report(Screen(), report)
+
+
+def _migrated(sources: Iterable[str]) -> tuple[list[str], dict[str, str], list[Failure]]:
+    """The sources, with lock files of other tools replaced by what they name.
+
+    Gives also the digests that those files pin, by source, and what in them cannot be fetched.
+    """
+    from skillwire.errors import SourceError
+
+    given: list[str] = []
+    digests: dict[str, str] = {}
+    unusable: list[Failure] = []
+    for source in sources:
+        path = Path(source).expanduser()
+        if not is_foreign_lock(path):
+            given.append(source)
+            continue
+        try:
+            text = path.read_text("utf-8")
+        except (OSError, UnicodeError) as error:
+            raise SourceError(f"{path} cannot be read: {error}") from None
+        for row in parse_foreign_lock(text, path.name):
+            if row.problem:
+                unusable.append(Failure(row.name, SourceError(f"{row.name}: {row.problem}")))
+                continue
+            given.append(row.source)
+            if row.digest is not None:
+                digests[row.source] = row.digest
+    return given, digests, unusable
+
+
+def _checked(proposal: Proposal, digests: dict[str, str]) -> Proposal:
+    """Refuse what is not what another tool's lock file pinned."""
+    from dataclasses import replace
+
+    from skillwire.install.candidates import not_what_is_pinned
+
+    bad = [
+        one
+        for one in proposal.candidates
+        if digests.get(one.skill.source, one.skill.digest) != one.skill.digest
+    ]
+    if not bad:
+        return proposal
+    failures = [Failure(one.name, not_what_is_pinned(one.skill, digests[one.skill.source])) for one in bad]
+    return replace(
+        proposal,
+        candidates=tuple(one for one in proposal.candidates if one not in bad),
+        failures=(*proposal.failures, *failures),
+    )
+
+
+def _not_there(name: str) -> Failure:
+    from skillwire.errors import SkillNotFound
+
+    return Failure(name, SkillNotFound(f"no skill called {printable(name)} is there"))
+
+
+def _declined() -> Exception:
+    from skillwire.errors import RefusedByPolicy
+
+    return RefusedByPolicy("not approved: nothing was installed")

@@ -1,0 +1,152 @@
+"""What the installing commands share: the workspace, the sources, the questions and the progress."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Coroutine, Generator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from skillwire.cli.output import info, printable
+from skillwire.errors import ApprovalRequired
+from skillwire.trust.approval import Grants, Reason
+
+if TYPE_CHECKING:
+    from skillwire.cli.host_options import HostOptions
+    from skillwire.cli.screen import Screen
+    from skillwire.install.candidates import Candidate
+    from skillwire.install.installer import Installer
+    from skillwire.install.powers import Powers
+    from skillwire.install.workspace import Workspace
+
+Result = TypeVar("Result")
+
+
+def workspace(*, user: bool, copy: bool = False) -> Workspace:
+    """The workspace of the working directory, or of the user."""
+    from skillwire.install.agents import Scope
+    from skillwire.install.workspace import Workspace
+
+    return Workspace.open(Scope.USER if user else Scope.PROJECT, links=not copy)
+
+
+def installer(work: Workspace, options: HostOptions | None = None) -> Installer:
+    """The operations on a workspace, with the servers of the configuration."""
+    from skillwire.install.installer import Installer
+    from skillwire.install.upstream import Upstream
+
+    settings = options.settings() if options is not None else None
+    upstream = Upstream(
+        work.places.project,
+        servers=settings.servers if settings else {},
+        publishers=tuple(getattr(settings, "publishers", ())),
+    )
+    return Installer(work, upstream, record=_record, on_wait=_say_waiting)
+
+
+def run(action: Coroutine[Any, Any, Result]) -> Result:
+    """Run to the end; what libraries warn of goes to standard error."""
+    from skillwire.cli.logs import log_to_stderr
+
+    log_to_stderr()
+    return asyncio.run(action)
+
+
+def can_ask() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+async def ask(screen: Screen, question: str, choices: str) -> str:
+    """One line of the person's, lowercase and without blanks."""
+    from skillwire.cli.ask import drop_typed_ahead, read_line
+
+    drop_typed_ahead()
+    screen.line((f"{question} ", "bold"), choices)
+    return (await read_line()).strip().lower()
+
+
+async def ask_yes(screen: Screen, question: str) -> bool:
+    return await ask(screen, question, "[y]es, or anything else for [N]o") in ("y", "yes")
+
+
+async def ask_about(screen: Screen, question: str, candidates: Sequence[Candidate]) -> bool:
+    """Ask for all of them at once; their texts can be read first."""
+    while True:
+        answer = await ask(screen, question, "[y]es, show the [t]ext first, or anything else for [N]o")
+        if answer not in ("t", "text"):
+            return answer in ("y", "yes")
+        for candidate in candidates:
+            screen.line((f"──── SKILL.md of {candidate.name}", "bold"))
+            remark = screen.quoted(candidate.files["SKILL.md"].decode("utf-8", "replace"))
+            screen.line((f"──── {remark}" if remark else "────", "bold"))
+
+
+async def grants_for(
+    screen: Screen, candidate: Candidate, given: Grants, before: Powers | None, *, asking: bool
+) -> Grants:
+    """The grants of one skill: what the options gave, what it had before, and what the person adds now."""
+    from skillwire.cli.install_view import powers_words
+    from skillwire.install.powers import Powers
+
+    powers = candidate.skill.powers
+    # What was granted to the version before is granted to the same again, and to nothing more.
+    new = powers.beyond(before) if before is not None else powers
+    tools = given.allowed_tools or (before is not None and not new.allowed_tools)
+    scripts = given.execute_code or (before is not None and not new.scripts)
+    if asking and powers.allowed_tools and not tools:
+        wanted = powers_words(Powers(powers.allowed_tools, ()))
+        tools = await ask_yes(screen, f"{candidate.name} asks for {wanted}. Grant that?")
+    if asking and powers.scripts and not scripts:
+        wanted = powers_words(Powers((), powers.scripts))
+        scripts = await ask_yes(screen, f"{candidate.name} has {wanted}. May an agent run them?")
+    return Grants(allowed_tools=tools, execute_code=scripts)
+
+
+def nobody_to_ask(what: str) -> ApprovalRequired:
+    return ApprovalRequired(
+        f"{what}, and nobody can be asked here: --yes accepts exactly what is shown",
+        reason=Reason.NEW,
+        origin="",
+        uri="",
+    )
+
+
+@contextmanager
+def progress(work: Installer) -> Generator[None]:
+    """Show on a terminal how far the fetching is."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    with Console(stderr=True).status(Text("Asking the sources ...")) as status:
+
+        def update(what: str, done: int, total: int) -> None:
+            status.update(Text(f"Fetching from {printable(what)}: {done:,} of {total:,} files"))
+
+        work.upstream.on_progress = update
+        try:
+            yield
+        finally:
+            work.upstream.on_progress = lambda what, done, total: None
+
+
+async def _record(candidate: Candidate, grants: Grants) -> None:
+    """Keep the yes where a host finds it, for a skill of a server."""
+    from skillwire.host.approvals.store import ApprovalStore
+    from skillwire.host.directories import state_places
+    from skillwire.trust.approval import approve
+    from skillwire.trust.origin import Origin
+
+    if candidate.entry is None:
+        return
+    origin = Origin.mcp(candidate.skill.pin.get("server"))
+    store = ApprovalStore(state_places().approvals)
+    await store.open()
+    await store.put(approve(candidate.entry, origin, grants=grants), candidate.entry, how="install")
+
+
+def _say_waiting() -> None:
+    info("Another skillwire is working here; waiting for it ...")

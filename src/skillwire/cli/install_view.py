@@ -1,0 +1,279 @@
+"""What the installing commands print: skills, differences, plans and reports, as pages and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import unified_diff
+from typing import Final
+
+from skillwire.cli.output import counted, human_size, printable
+from skillwire.cli.screen import Screen
+from skillwire.errors import InstalledInPart, OutOfSync, RefusedByPolicy, SkillwireError, SourceError
+from skillwire.install.candidates import Candidate, Failure
+from skillwire.install.disk import read_file
+from skillwire.install.installer import Report
+from skillwire.install.lock import LockedFile, LockedSkill
+from skillwire.install.plan import Act, Plan, Step, Tree, tree_differences
+from skillwire.install.portable import portability_problems
+from skillwire.install.powers import Powers
+from skillwire.install.versions import VersionStore
+from skillwire.text import clean_text, safe_line
+from skillwire.trust.approval import ChangeKind
+from skillwire.trust.paths import shown_path
+
+_STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
+_DESCRIPTION_SHOWN: Final = 300
+_LISTED: Final = 8
+_SHORT: Final = len("sha256:") + 12
+NO_FENCE: Final = (
+    "An agent that reads these folders shows neither where a skill came from nor a fence around its text."
+)
+
+
+def source_words(skill: LockedSkill) -> str:
+    """Where a skill comes from, for a person: what was given, and what that turned out to be."""
+    pin = skill.pin
+    more = {
+        "mcp": pin.get("url") or "an MCP server",
+        "git": f"commit {pin.get('commit')[:12]}",
+        "site": pin.get("artifact"),
+        "package": f"{pin.get('package')} {pin.get('version')}",
+    }.get(pin.kind, pin.get("path"))
+    given = printable(skill.source)
+    return given if not more or more == skill.source else f"{given} ({printable(more)})"
+
+
+def show_candidate(screen: Screen, candidate: Candidate, before: LockedSkill | None = None) -> None:
+    """One skill as it would be installed."""
+    skill = candidate.skill
+    screen.line((skill.name, "bold"), " from ", (source_words(skill), "cyan"))
+    screen.pairs(
+        [
+            ("it says", safe_line(candidate.description, limit=_DESCRIPTION_SHOWN)),
+            *_rows(skill),
+            *(("note", problem) for problem in portability_problems(file.path for file in skill.files)),
+        ]
+    )
+    if before is not None:
+        new = skill.powers.beyond(before.powers)
+        if new:
+            screen.line("  ", ("newly asks for: ", "bold yellow"), powers_words(new))
+        if before.signer != skill.signer:
+            screen.line(
+                "  ", ("signer changed: ", "bold yellow"), printable(f"{before.signer} → {skill.signer}")
+            )
+
+
+def show_locked(screen: Screen, skill: LockedSkill) -> None:
+    """One skill as a lock pins it."""
+    screen.line((skill.name, "bold"), " from ", (source_words(skill), "cyan"))
+    screen.pairs(_rows(skill))
+
+
+def _rows(skill: LockedSkill) -> list[tuple[str, str]]:
+    return [
+        ("files", f"{counted(len(skill.files), 'file')}, {human_size(skill.size)}"),
+        ("tools", _listed(skill.powers.allowed_tools)),
+        ("scripts", _listed(skill.powers.scripts)),
+        ("signer", printable(skill.signer)),
+        ("digest", skill.digest[:_SHORT] + "…"),
+    ]
+
+
+def powers_words(powers: Powers) -> str:
+    """What a skill asks for, in one line."""
+    parts = [
+        f"tools {_listed(powers.allowed_tools)}" if powers.allowed_tools else "",
+        f"scripts {_listed(powers.scripts)}" if powers.scripts else "",
+    ]
+    return "; ".join(part for part in parts if part)
+
+
+def _listed(items: Sequence[str]) -> str:
+    more = f" and {len(items) - _LISTED} more" if len(items) > _LISTED else ""
+    return printable(", ".join(items[:_LISTED])) + more
+
+
+def show_changes(
+    screen: Screen,
+    old: Sequence[LockedFile],
+    old_files: Mapping[str, bytes | None],
+    new: Sequence[LockedFile],
+    new_files: Mapping[str, bytes | None],
+    *,
+    labels: tuple[str, str],
+    only_texts: bool = False,
+) -> None:
+    """Every file that differs, with a diff where both sides are text."""
+    for row in tree_differences(old, Tree(tuple(new))):
+        path = shown_path(row.path)
+        if not only_texts:
+            screen.line("  ", (row.kind.value, "yellow"), f"  {path}")
+        before, after = _text(old_files.get(row.path)), _text(new_files.get(row.path))
+        if row.kind is ChangeKind.CHANGED and before is not None and after is not None:
+            _show_diff(screen, before, after, path, labels)
+        elif row.kind is ChangeKind.CHANGED and not only_texts:
+            screen.wrapped("no diff: one side is binary or not at hand", indent=4, style="dim")
+    modes = {file.path: file.executable for file in old}
+    for file in new:
+        if modes.get(file.path, file.executable) != file.executable:
+            word = "can be run now" if file.executable else "can no longer be run"
+            screen.line("  ", ("mode", "yellow"), f"  {shown_path(file.path)} {word}")
+
+
+def _show_diff(screen: Screen, before: str, after: str, path: str, labels: tuple[str, str]) -> None:
+    one, other = (clean_text(text).text.splitlines() for text in (before, after))
+    lines = list(unified_diff(one, other, f"{labels[0]}/{path}", f"{labels[1]}/{path}", lineterm=""))
+    for line in lines:
+        style = "bold" if line.startswith(("+++", "---")) else _STYLES.get(line[:1], "")
+        screen.quoted(line, style=style)
+    if not lines:
+        screen.wrapped("the texts differ in hidden characters or line ends alone", indent=4, style="dim")
+
+
+def _text(data: bytes | None) -> str | None:
+    if data is None or b"\0" in data:
+        return None
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+_ACTS: Final = {
+    Act.CURRENT: ("as pinned", "green"),
+    Act.INSTALL: ("missing", "yellow"),
+    Act.REPLACE: ("another version", "yellow"),
+    Act.REMOVE: ("no longer in the lock", "yellow"),
+    Act.EDITED: ("edited by hand", "bold yellow"),
+    Act.FOREIGN: ("not installed by skillwire", "bold yellow"),
+}
+
+
+def show_step(screen: Screen, step: Step) -> None:
+    """One place that is not as the lock says."""
+    words, style = _ACTS[step.act]
+    screen.line((step.name, "bold"), "  ", (words, style), f"  {printable(str(step.path))}")
+    for row in step.differences()[:_LISTED]:
+        screen.line("    ", (row.kind.value, "yellow"), f"  {shown_path(row.path)}")
+
+
+def show_report(screen: Screen, report: Report, versions: VersionStore | None = None) -> None:
+    """What was done, a line for each group, and what was not done, a line for each skill.
+
+    With the kept `versions` it shows what was edited in folders that were left alone.
+    """
+    for words, names, style in (
+        ("Installed", report.installed, "green"),
+        ("Updated", report.updated, "green"),
+        ("Removed", report.removed, "green"),
+    ):
+        if names:
+            screen.line((f"{words} ", style), f"{counted(len(names), 'skill')}: {', '.join(names)}")
+    if report.current and not (report.installed or report.updated or report.removed):
+        screen.line(f"{counted(len(report.current), 'skill')} as pinned.")
+    for path in report.copies:
+        screen.line(("copied  ", "dim"), f"{printable(str(path))} (links are not allowed there)")
+    for step in report.stopped:
+        show_step(screen, step)
+        if versions is not None:
+            _show_edit(screen, step, versions)
+    if report.stopped:
+        screen.wrapped("These folders were left alone. --adopt pins what is there, --force overwrites it.")
+    for failure in (*report.refused, *report.failures):
+        screen.line(("not installed  ", "red"), failure_words(failure))
+
+
+def failure_words(failure: Failure) -> str:
+    """Why something was not installed, with its name in front."""
+    said = printable(str(failure.error))
+    return said if said.startswith(failure.what) else f"{printable(failure.what)}: {said}"
+
+
+def _show_edit(screen: Screen, step: Step, versions: VersionStore) -> None:
+    if step.skill is None or not isinstance(step.found, Tree):
+        return
+    show_changes(
+        screen,
+        step.skill.files,
+        {file.path: versions.read(file) for file in step.skill.files},
+        step.found.files,
+        {file.path: read_file(step.path / file.path, file.size) for file in step.found.files},
+        labels=("pinned", "on-disk"),
+        only_texts=True,
+    )
+
+
+def conclude(report: Report, extra: Sequence[Failure] = ()) -> None:
+    """End the command as the report says: with nothing, or with the error that has the right exit code."""
+    failures = (*report.failures, *extra)
+    done = bool(report.installed or report.updated or report.removed or report.current)
+    if report.is_whole and not failures:
+        return
+    if not failures and not report.stopped:
+        if len(report.refused) == 1 and not done:
+            raise report.refused[0].error
+        raise RefusedByPolicy(f"{counted(len(report.refused), 'skill')} refused: see above")
+    if report.stopped and not failures and not report.refused:
+        names = sorted({step.name for step in report.stopped})
+        raise OutOfSync(f"{', '.join(names)}: not as skillwire.lock says; --adopt or --force decides")
+    if len(failures) == 1 and not done and not report.stopped and not report.refused:
+        raise failures[0].error
+    if not done and not report.stopped and not report.refused:
+        raise SourceError(f"{counted(len(failures), 'skill')} not installed: see above")
+    raise InstalledInPart("done in part: see above for what was not installed and why")
+
+
+# JSON
+
+
+def skill_json(skill: LockedSkill) -> dict[str, object]:
+    """A pinned skill as a document; fields may be added, none changes its meaning."""
+    return {
+        "name": skill.name,
+        "source": skill.source,
+        "pin": {"kind": skill.pin.kind, **dict(skill.pin.details)},
+        "digest": skill.digest,
+        "signer": skill.signer,
+        "allowed_tools": list(skill.powers.allowed_tools),
+        "scripts": list(skill.powers.scripts),
+        "targets": list(skill.targets),
+        "files": len(skill.files),
+        "bytes": skill.size,
+    }
+
+
+def step_json(step: Step) -> dict[str, object]:
+    return {
+        "name": step.name,
+        "target": step.target,
+        "path": str(step.path),
+        "state": step.act.value,
+        "changes": [{"path": row.path, "kind": row.kind.value} for row in step.differences()],
+    }
+
+
+def plan_json(made: Plan) -> dict[str, object]:
+    return {
+        "in_sync": made.is_done,
+        "steps": [step_json(step) for step in made.steps if step.act is not Act.CURRENT],
+        "current": sorted({step.name for step in made.steps if step.act is Act.CURRENT}),
+    }
+
+
+def report_json(report: Report, extra: Sequence[Failure] = ()) -> dict[str, object]:
+    return {
+        "installed": list(report.installed),
+        "updated": list(report.updated),
+        "removed": list(report.removed),
+        "current": list(report.current),
+        "stopped": [step_json(step) for step in report.stopped],
+        "refused": [failure_json(failure) for failure in report.refused],
+        "failed": [failure_json(failure) for failure in (*report.failures, *extra)],
+        "copies": [str(path) for path in report.copies],
+    }
+
+
+def failure_json(failure: Failure) -> dict[str, object]:
+    error: SkillwireError = failure.error
+    return {"name": failure.what, "reason": str(error), "exit_code": error.exit_code}

@@ -1,0 +1,350 @@
+"""`skillwire sync`, `outdated`, `diff`, `why`, `export` and `agents`: compare, show and copy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from skillwire.cli.install_setup import (
+    ask_yes,
+    can_ask,
+    installer,
+    nobody_to_ask,
+    progress,
+    run,
+    workspace,
+)
+from skillwire.cli.output import counted, printable
+from skillwire.cli.parser import UsageError
+from skillwire.cli.screen import Screen, padded, show_json
+from skillwire.errors import OutOfSync
+
+if TYPE_CHECKING:
+    from skillwire.cli.host_options import HostOptions
+    from skillwire.install.installer import Installer
+    from skillwire.install.lock import LockedSkill
+    from skillwire.install.plan import Plan
+
+
+def sync(
+    *,
+    check: bool,
+    frozen: bool,
+    adopt: bool,
+    force: bool,
+    copy: bool,
+    yes: bool,
+    user: bool,
+    as_json: bool,
+    options: HostOptions,
+) -> None:
+    """Make the folders equal to the lock, or say what differs."""
+    if sum((check, adopt, force)) > 1 or (frozen and adopt):
+        raise UsageError("--check, --adopt and --force exclude each other, and --frozen excludes --adopt")
+    work = workspace(user=user, copy=copy)
+    tool = installer(work)
+    lock, state, made = tool.compare()
+    if force:
+        lock, state, made = tool.compare(force=[skill.name for skill in lock.skills])
+    if check:
+        _check(made, as_json=as_json)
+        return
+    if adopt and made.stopped:
+        run(_adopt(tool, made, yes=yes, as_json=as_json))
+        return
+    unaccepted = tool.unaccepted(state, made)
+    if made.needs_content():
+        # Only now: the configuration of servers is needed when something has to be fetched.
+        tool = installer(work, options)
+
+    async def action() -> None:
+        from skillwire.cli.install_view import conclude, report_json, show_report
+
+        if unaccepted:
+            await _ask_for_set(unaccepted, yes=yes, as_json=as_json)
+        with progress(tool):
+            report = await tool.sync(
+                accept=unaccepted, force=[skill.name for skill in lock.skills] if force else ()
+            )
+        if as_json:
+            show_json(report_json(report))
+        else:
+            show_report(Screen(), report, work.versions)
+        conclude(report)
+
+    run(action())
+
+
+def _check(made: Plan, *, as_json: bool) -> None:
+    from skillwire.cli.install_view import plan_json, show_step
+    from skillwire.install.plan import Act
+
+    different = [step for step in made.steps if step.act is not Act.CURRENT]
+    if as_json:
+        show_json(plan_json(made))
+    else:
+        screen = Screen()
+        for step in different:
+            show_step(screen, step)
+        names = {step.name for step in made.steps} - {step.name for step in different}
+        screen.line(f"{counted(len(names), 'skill')} as pinned.")
+    if different:
+        raise OutOfSync(
+            f"{counted(len(different), 'folder')} not as skillwire.lock says: run `skillwire sync`"
+        )
+
+
+async def _ask_for_set(skills: Sequence[LockedSkill], *, yes: bool, as_json: bool) -> None:
+    """A lock is somebody's word: the user agrees to exactly this set, once."""
+    from skillwire.cli.install_view import NO_FENCE, show_locked, skill_json
+    from skillwire.errors import RefusedByPolicy
+
+    screen = Screen(errors=True)
+    if not as_json:
+        screen.line(
+            f"skillwire.lock would install {counted(len(skills), 'skill')} that you have not approved:"
+        )
+        for skill in skills:
+            show_locked(screen, skill)
+        screen.wrapped(NO_FENCE, style="dim")
+    if yes:
+        return
+    if not can_ask():
+        if as_json:
+            show_json({"proposed": [skill_json(skill) for skill in skills]})
+        raise nobody_to_ask(f"{counted(len(skills), 'skill')} of skillwire.lock are not approved")
+    if not await ask_yes(screen, "Install exactly these, with the tools and scripts shown?"):
+        raise RefusedByPolicy("not approved: nothing was installed")
+
+
+async def _adopt(tool: Installer, made: Plan, *, yes: bool, as_json: bool) -> None:
+    from skillwire.cli.install_view import conclude, report_json, show_candidate, show_report
+    from skillwire.errors import RefusedByPolicy
+    from skillwire.trust.approval import ALL_GRANTS
+
+    candidates = tool.adoptable(made.stopped)
+    screen = Screen(errors=True)
+    for candidate in candidates:
+        show_candidate(screen, candidate)
+    if not yes and not can_ask():
+        raise nobody_to_ask(f"{counted(len(candidates), 'edited skill')} would be pinned as they are")
+    if not yes and not await ask_yes(screen, "Pin what is on disk?"):
+        raise RefusedByPolicy("not approved: nothing was pinned")
+    report = await tool.install(candidates, {one.name: ALL_GRANTS for one in candidates})
+    if as_json:
+        show_json(report_json(report))
+    else:
+        show_report(Screen(), report)
+    conclude(report)
+
+
+def outdated(*, names: tuple[str, ...], user: bool, as_json: bool, options: HostOptions) -> None:
+    """Ask every source whether it has something else than what is pinned."""
+    from skillwire.install.upstream import Freshness
+
+    tool = installer(workspace(user=user), options)
+
+    async def ask() -> None:
+        with progress(tool):
+            checks = await tool.check(names or None)
+        old = [check for check in checks if check.freshness is Freshness.OUTDATED]
+        if as_json:
+            show_json(
+                {
+                    "skills": [
+                        {
+                            "name": check.skill.name,
+                            "source": check.skill.source,
+                            "state": check.freshness.value,
+                            "detail": check.detail or None,
+                        }
+                        for check in checks
+                    ]
+                }
+            )
+        else:
+            screen = Screen()
+            widest = max((len(check.skill.name) for check in checks), default=0)
+            styles = {Freshness.OUTDATED: "yellow", Freshness.CURRENT: "green"}
+            for check in checks:
+                if check.freshness is Freshness.CURRENT and len(checks) > 1:
+                    continue
+                detail = printable(check.detail)
+                detail = f"{detail[:19]}…" if check.freshness is Freshness.OUTDATED else detail
+                screen.line(
+                    (padded(check.skill.name, widest), "bold"),
+                    "  ",
+                    (padded(check.freshness.value, 8), styles.get(check.freshness, "red")),
+                    f"  {printable(check.skill.source)}",
+                    f"  {detail}" if detail else "",
+                )
+            fresh = sum(check.freshness is Freshness.CURRENT for check in checks)
+            screen.line(f"{counted(fresh, 'skill')} of {len(checks):,} up to date.")
+        if old:
+            raise OutOfSync(
+                f"{counted(len(old), 'skill')} outdated: `skillwire update` shows and installs them"
+            )
+        unknown = [check for check in checks if check.freshness is not Freshness.CURRENT]
+        if unknown:
+            from skillwire.errors import InstalledInPart
+
+            raise InstalledInPart(f"{counted(len(unknown), 'skill')} could not be checked: see above")
+
+    run(ask())
+
+
+def diff(*, name: str, local: bool, user: bool, as_json: bool, options: HostOptions) -> None:
+    """What changed at the source, or on disk, since a skill was pinned."""
+    from skillwire.cli.install_view import show_candidate, show_changes, skill_json
+    from skillwire.install.disk import look_at, read_file
+    from skillwire.install.plan import Tree, tree_differences
+
+    work = workspace(user=user)
+    tool = installer(work, None if local else options)
+    pinned = work.require_lock().require(name)
+    old = {file.path: work.versions.read(file) for file in pinned.files}
+    if local:
+        folder = work.places.canonical(work.scope) / name
+        found = look_at(folder, [file.path for file in pinned.files])
+        if not isinstance(found, Tree):
+            raise OutOfSync(f"{name} is not in {folder}: run `skillwire sync`")
+        now: dict[str, bytes | None] = {
+            file.path: read_file(folder / file.path, file.size) for file in found.files
+        }
+        if as_json:
+            rows = tree_differences(pinned.files, found)
+            show_json({"name": name, "changes": [{"path": r.path, "kind": r.kind.value} for r in rows]})
+            return
+        show_changes(Screen(), pinned.files, old, found.files, now, labels=("pinned", "on-disk"))
+        return
+
+    async def action() -> None:
+        with progress(tool):
+            proposal = await tool.propose_updates([name])
+        for failure in proposal.failures:
+            raise failure.error
+        screen = Screen()
+        if not proposal.candidates:
+            if as_json:
+                show_json({"name": name, "changes": []})
+            else:
+                screen.line(f"{name} is up to date.")
+            return
+        [candidate] = proposal.candidates
+        if as_json:
+            rows = tree_differences(pinned.files, Tree(candidate.skill.files))
+            new = candidate.skill.powers.beyond(pinned.powers)
+            show_json(
+                {
+                    "name": name,
+                    "pinned": skill_json(pinned),
+                    "new": skill_json(candidate.skill),
+                    "changes": [{"path": row.path, "kind": row.kind.value} for row in rows],
+                    "newly_requested": {
+                        "allowed_tools": list(new.allowed_tools),
+                        "scripts": list(new.scripts),
+                    },
+                }
+            )
+            return
+        show_candidate(screen, candidate, pinned)
+        show_changes(
+            screen, pinned.files, old, candidate.skill.files, candidate.files, labels=("pinned", "new")
+        )
+
+    run(action())
+
+
+def why(*, name: str, user: bool, as_json: bool) -> None:
+    """Where a skill came from, what it is pinned to, and what was agreed to when."""
+    from skillwire.cli.install_view import skill_json as document
+    from skillwire.cli.install_view import source_words
+    from skillwire.install.state import acceptance_key
+
+    work = workspace(user=user)
+    skill = work.require_lock().require(name)
+    state = work.files.read(work.root)
+    approved = state.accepted.get(acceptance_key(skill), "")
+    places = sorted(path for path, placed in state.placed.items() if placed.name == name)
+    versions = state.history.get(name, ())
+    if as_json:
+        show_json(
+            {
+                **document(skill),
+                "approved": approved or None,
+                "places": [str(path) for path in places],
+                "versions": [{"digest": one.digest, "installed": one.at} for one in versions],
+            }
+        )
+        return
+    screen = Screen()
+    screen.line((name, "bold"))
+    screen.pairs(
+        [
+            ("from", source_words(skill)),
+            *((key, printable(value)) for key, value in skill.pin.details),
+            ("digest", skill.digest),
+            ("signer", printable(skill.signer)),
+            ("tools", printable(", ".join(skill.powers.allowed_tools))),
+            ("scripts", printable(", ".join(skill.powers.scripts))),
+            ("approved", approved or "not by you: `skillwire sync` asks"),
+            *(("is in", printable(str(path))) for path in places),
+            *(
+                (
+                    "kept",
+                    f"{one.digest[:19]}…  installed {one.at}"
+                    + ("  (now)" if one.digest == skill.digest else ""),
+                )
+                for one in reversed(versions)
+            ),
+        ]
+    )
+
+
+def export(*, place: Path, skill: tuple[str, ...], user: bool, as_json: bool) -> None:
+    """Write a verified copy of what is pinned."""
+    from skillwire.cli.install_view import skill_json as document
+
+    skills = installer(workspace(user=user)).export(place, skill or None)
+    if as_json:
+        show_json({"place": str(place), "skills": [document(one) for one in skills]})
+        return
+    Screen().line(("Exported ", "green"), f"{counted(len(skills), 'skill')} to {printable(str(place))}")
+
+
+def list_agents(*, everyone: bool, user: bool, as_json: bool) -> None:
+    """The agents that read skills from folders."""
+    from skillwire.install.agents import agents, detect_agents, shares_canonical
+
+    work = workspace(user=user)
+    here = {agent.id for agent in detect_agents(work.places, work.scope)}
+    rows = [agent for agent in agents().values() if everyone or agent.id in here]
+    if as_json:
+        show_json(
+            {
+                "agents": [
+                    {
+                        "id": agent.id,
+                        "name": agent.name,
+                        "folder": str(folder) if (folder := work.places.folder(agent, work.scope)) else None,
+                        "shares_canonical": shares_canonical(agent, work.places, work.scope),
+                        "detected": agent.id in here,
+                    }
+                    for agent in rows
+                ]
+            }
+        )
+        return
+    screen = Screen()
+    widest = max((len(agent.id) for agent in rows), default=0)
+    for agent in rows:
+        folder = work.places.folder(agent, work.scope)
+        screen.line(
+            (padded(agent.id, widest), "bold" if agent.id in here else ""),
+            f"  {padded(agent.name, 24)}  ",
+            (agent.project if not user else agent.home or "projects only", "dim" if folder is None else ""),
+        )
+    if not everyone:
+        known = len(agents())
+        screen.line(f"{counted(len(rows), 'agent')} found here; `skillwire agents --all` lists {known}.")
