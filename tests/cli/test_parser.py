@@ -241,7 +241,9 @@ def test_every_command_is_in_the_overview() -> None:
 @pytest.mark.parametrize("topic", ["", *dict.fromkeys([*names(), *COMMANDS])])
 def test_help_is_whole_and_fits_at_every_width(topic: str, width: int) -> None:
     text = help_text(topic, width=width)
-    assert "..." not in text.replace("PATH...", "").replace("WORDS...", "").replace("COMMAND...", "")
+    for metavar in ("PATH", "WORDS", "COMMAND", "SOURCE", "NAME"):
+        text = text.replace(f"{metavar}...", "")
+    assert "..." not in text
     assert "Examples:" in text
     told = " ".join(text.split())
     for command in [COMMANDS[topic]] if topic in COMMANDS else []:

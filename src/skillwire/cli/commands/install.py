@@ -42,10 +42,10 @@ def _common(*options: Option) -> tuple[Option, ...]:
 COMMANDS: Final = (
     Command(
         name="add",
-        summary="Install skills of a server, a site, a repository or a folder, and pin them",
-        about="Shows what would be installed, asks, writes it to .agents/skills and pins every file in "
-        "skillwire.lock. Tools and scripts are granted apart; without the grant a skill that has them is not "
-        "installed.",
+        summary="Install skills, and pin them in skillwire.lock",
+        about="Skills of MCP servers, sites, git repositories, folders and Python packages. Shows what would "
+        "be installed, asks, writes it to .agents/skills and pins every file. Tools and scripts are granted "
+        "apart; a skill that has them is not installed without.",
         run="install:add",
         host=True,
         arguments=(
@@ -99,7 +99,7 @@ COMMANDS: Final = (
     ),
     Command(
         name="outdated",
-        summary="List the installed skills whose source has another version",
+        summary="List installed skills that changed at their source",
         about="Exits with 10 if there are any.",
         run="sync:outdated",
         host=True,
@@ -109,7 +109,7 @@ COMMANDS: Final = (
     ),
     Command(
         name="diff",
-        summary="Show what changed at the source of an installed skill",
+        summary="Show what changed at the source of a skill",
         about="Files, texts, and what it newly asks for.",
         run="sync:diff",
         host=True,
@@ -122,7 +122,7 @@ COMMANDS: Final = (
     ),
     Command(
         name="update",
-        summary="Install the version that the source of a skill has now",
+        summary="Install what the sources of skills have now",
         about="Shows the changes, asks, and pins it.",
         run="install:update",
         host=True,
@@ -135,8 +135,8 @@ COMMANDS: Final = (
     ),
     Command(
         name="rollback",
-        summary="Put an earlier version of a skill back, from what is kept here",
-        about="No source is contacted. Every file is verified again.",
+        summary="Put an earlier version of a skill back",
+        about="From what is kept here: no source is contacted, and every file is verified again.",
         run="install:rollback",
         arguments=(_ONE,),
         options=_common(
@@ -150,7 +150,7 @@ COMMANDS: Final = (
     ),
     Command(
         name="remove",
-        summary="Remove an installed skill from every folder and from the lock",
+        summary="Remove installed skills from all folders",
         run="install:remove",
         arguments=(
             Argument(
@@ -166,7 +166,7 @@ COMMANDS: Final = (
     ),
     Command(
         name="why",
-        summary="Show where an installed skill came from and who agreed to it",
+        summary="Show where an installed skill came from",
         run="sync:why",
         arguments=(_ONE,),
         options=_common(),
@@ -174,7 +174,7 @@ COMMANDS: Final = (
     ),
     Command(
         name="export",
-        summary="Write a verified copy of the installed skills",
+        summary="Write a verified copy of installed skills",
         about="The same lock always gives the same archive, byte for byte.",
         run="sync:export",
         arguments=(
@@ -196,7 +196,7 @@ COMMANDS: Final = (
     ),
     Command(
         name="agents",
-        summary="List the agents that read skills from folders, and where",
+        summary="List the agents that read skills from folders",
         run="sync:list_agents",
         options=_common(flag("--all", help="Also those that are not found here.", field="everyone")),
         examples=(
