@@ -93,7 +93,7 @@ def test_a_full_disk_costs_the_approval_and_says_so_on_one_line(tmp_path: Path) 
     # A limit on file size would cut off the bytecode of modules that are imported under it.
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     environment |= {"XDG_CACHE_HOME": str(tmp_path / "cache"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
-    server = f"shop={SKILLWIRE} serve {tmp_path / 'skills'}"
+    server = f"shop=env PYTHONDONTWRITEBYTECODE=1 {SKILLWIRE} serve {tmp_path / 'skills'}"
 
     def run(*words: str, limit: int | None = None) -> subprocess.CompletedProcess[str]:
         # A limit on the size of files is what a full disk looks like to a program: a write that fails.
