@@ -27,6 +27,22 @@ class Limits:
     """A longer line on standard input is dropped and answered with an error."""
     http_body_bytes: int = 16 * MIB
     """A longer HTTP body is refused with status 413."""
+    http_connections: int = 2_000
+    """A further HTTP connection gets status 503."""
+    http_connections_per_address: int = 512
+    """A further HTTP connection from the same address gets status 503."""
+    http_head_seconds: float = 10
+    """A connection that has not sent the head of a request by then is closed with status 408."""
+    http_body_seconds: float = 60
+    """A request whose body has not arrived by then is answered with status 408."""
+    http_write_seconds: float = 30
+    """A connection that took less than 64 KiB of a waiting response in this time is cut off."""
+    http_idle_seconds: float = 75
+    """A connection between two requests is closed after this time."""
+    sessions: int = 10_000
+    """A further session of a 2025 revision over HTTP gets status 503."""
+    session_idle_seconds: float = 1_800
+    """A session of a 2025 revision without a request for this long ends."""
     directories_per_root: int = 100_000
     """A walk over more directories than this is given up: links can make a small tree endless."""
     directory_depth: int = 64

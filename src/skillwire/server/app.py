@@ -1,18 +1,19 @@
-"""SkillServer: a whole MCP server that serves skills and nothing else."""
+"""SkillServer: an MCP server that serves skills and nothing else."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from skillwire.server.fastpath.parse import FastPath, discovery
-from skillwire.server.http.lazy import Asgi
-from skillwire.server.legacy.features import LegacyFeatures
+from skillwire.server.fastpath.answer import FastPath, discovery
 from skillwire.server.library import SkillLibrary
-from skillwire.server.offer import Offer
+from skillwire.server.options import DEFAULT_OPTIONS, ServerOptions
+from skillwire.server.results import SkillResults
 from skillwire.server.stdio.transport import serve_stdio
+from skillwire.server.watcher import Watcher
 from skillwire.sources.base import Source
 from skillwire.sources.directory.roots import Root
 from skillwire.version import VERSION
@@ -20,93 +21,97 @@ from skillwire.version import VERSION
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
+    from skillwire.server.http.app import HttpApp
+    from skillwire.server.http.auth import Tokens
     from skillwire.server.stdio.sdk_session import SdkSession, Write
 
-INSTRUCTIONS = (
-    "This server publishes Agent Skills through the extension io.modelcontextprotocol/skills. "
-    "List them with skills/list, or ask for one with skills/get. Read a skill's SKILL.md with resources/read "
-    "before you start the job it describes, and its other files when SKILL.md calls for them. "
-    "Check every file against the digest in the skill's entry."
+_ABOUT = (
+    "This server publishes Agent Skills: instructions for particular kinds of tasks. Before you start a task, "
+    "check whether a skill fits it, and load that skill first"
 )
+_BY_TOOLS = f"{_ABOUT}, with the tool load_skill. Read the files that it names with read_skill_file."
+_BY_RESOURCES = f"{_ABOUT}: read its SKILL.md resource, and its other files when SKILL.md calls for them."
+
+
+def default_instructions(options: ServerOptions) -> str:
+    """What a model is told. It can call tools and read resources, but no methods of the extension."""
+    return _BY_RESOURCES if options.legacy_features.tools == "never" else _BY_TOOLS
 
 
 class SkillServer:
     """Serves directories, `prefix=directory` strings or `Source` objects over stdio or HTTP.
 
-    While it runs, it notifies clients of changes, unless `watch` is off. `legacy_features` are for clients
-    that do not know the extension. With `fast` off, every request goes through the SDK.
+    Nothing is opened before the server runs. With `fast=False`, every request goes through the SDK.
     """
 
     def __init__(
         self,
         *sources: Source | Root | str | Path,
         name: str = "skillwire",
-        instructions: str = INSTRUCTIONS,
-        ttl_ms: int = 60_000,
-        cache_scope: Literal["public", "private"] = "public",
-        page_size: int = 100,
-        unlisted: Iterable[str] = (),
-        legacy_features: LegacyFeatures | None = None,
-        watch: bool = True,
+        instructions: str | None = None,
+        options: ServerOptions = DEFAULT_OPTIONS,
         fast: bool = True,
     ) -> None:
+        self.library = SkillLibrary(sources, options)
         self._name = name
-        self._instructions = instructions
-        self._offer = Offer(
-            *sources,
-            ttl_ms=ttl_ms,
-            cache_scope=cache_scope,
-            page_size=page_size,
-            unlisted=unlisted,
-            legacy_features=legacy_features,
-            watch=watch,
-        )
-        self._lane: FastPath | None = None
+        self._instructions = default_instructions(options) if instructions is None else instructions
+        self._options = options
+        self._results = SkillResults(self.library, options)
+        self._watcher = Watcher(self.library) if options.watch else None
+        self._fast_path: FastPath | None = None
         if fast:
-            self._lane = FastPath(
-                self._offer.answers,
+            self._fast_path = FastPath(
+                self._results,
                 {"name": name, "version": VERSION},
-                discovery(instructions, self._offer.legacy_features, watched=watch),
+                discovery(self._instructions, options.legacy_features, watched=options.watch),
             )
-
-    @property
-    def library(self) -> SkillLibrary:
-        return self._offer.library
 
     @cached_property
     def low_level(self) -> Server[Any]:
-        """The SDK's server, made when it is first asked for: importing it takes longer than most answers."""
+        """The SDK's server. It is created on first use, because importing the SDK takes a while."""
         from mcp.server.lowlevel import Server
 
-        from skillwire.server.attach import attach
-        from skillwire.server.service import SkillService
+        from skillwire.server.attach import SkillService, attach
 
         server: Server[Any] = Server(self._name, version=VERSION, instructions=self._instructions)
-        attach(server, SkillService(self._offer))
+        attach(server, SkillService(self._results, self._watcher))
         return server
 
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[SkillLibrary]:
+        """Scan the sources and keep them open for the block, without serving them."""
+        async with self.library.opened():
+            yield self.library
+
     async def run_stdio(self) -> None:
-        """Serve one client over standard input and output until it goes away."""
-        # Watched without the SDK: the lane may answer long before the SDK's server runs.
-        watch = self._offer.watch
-        async with self.library.opened() if watch is None else watch.running_soon():
-            await serve_stdio(self._lane, self._sdk_session)
+        """Serve one client over standard input and output until it disconnects."""
+        async with self._running():
+            await serve_stdio(self._fast_path, self._sdk_session)
 
     def http_app(
-        self, *, allowed_hosts: Iterable[str] = (), token: str | None = None, stateless: bool = False
-    ) -> Asgi:
-        """An ASGI application for any number of clients at `/mcp`, for a server that keeps lifespans."""
-        from skillwire.server.http.app import http_app
+        self,
+        *,
+        allowed_hosts: Iterable[str] = (),
+        token: str | Tokens | None = None,
+        stateless: bool = False,
+    ) -> HttpApp:
+        """An ASGI application for any number of clients at `/mcp`. The ASGI server must support lifespans."""
+        from skillwire.server.http.app import HttpApp
 
-        watch = self._offer.watch
-        return http_app(
-            self._lane,
+        return HttpApp(
+            self.library,
+            self._fast_path,
             lambda: self.low_level,
-            around=self.library.opened if watch is None else watch.running_soon,
+            around=self._running,
             allowed_hosts=allowed_hosts,
             token=token,
             stateless=stateless,
+            limits=self._options.limits,
         )
+
+    def _running(self) -> AbstractAsyncContextManager[None]:
+        # Followed without the SDK: the fast path may respond long before the SDK's server runs.
+        return self.library.opened() if self._watcher is None else self._watcher.running_soon()
 
     def _sdk_session(self, write: Write) -> SdkSession:
         from skillwire.server.stdio.sdk_session import SdkSession

@@ -1,62 +1,161 @@
-"""add_skills: one line that gives any MCP server in Python its skills.
+"""add_skills: gives any Python MCP server its skills with one call.
 
-The handlers go onto the low-level server that every framework stands on. Resources, tools and prompts that
-the server already has stay where they are: ours are listed after them.
+The handlers go onto the low-level server that every framework is built on. Resources, tools and prompts that
+the server already has stay: ours are listed after them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Final, cast
 
 import mcp_types as types
+from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel import Server
-from mcp.server.subscriptions import ListenHandler
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, SubscriptionBus
 
-from skillwire.server.handlers import Handler
-from skillwire.server.legacy.features import LegacyFeatures
+from skillwire.server.handlers import (
+    Context,
+    Handler,
+    SkillMethods,
+    Wrap,
+    both_of,
+    call_theirs_first,
+    list_after,
+    read_first,
+)
+from skillwire.server.legacy.prompts import SkillPrompts
+from skillwire.server.legacy.tools import NAMES, SkillTools
 from skillwire.server.library import SkillLibrary
-from skillwire.server.offer import Offer
-from skillwire.server.service import LISTEN, SETTINGS, SkillService
-from skillwire.server.watcher import with_lifespan
+from skillwire.server.notifications import (
+    PROMPTS_CHANGED,
+    TOOLS_CHANGED,
+    Notifier,
+    can_be_notified,
+    connection_of,
+)
+from skillwire.server.options import DEFAULT_OPTIONS, ServerOptions
+from skillwire.server.results import SkillResults
+from skillwire.server.watcher import Watcher, with_lifespan
 from skillwire.sources.base import Source
 from skillwire.sources.directory.roots import Root
-from skillwire.wire.v1 import EXTENSION_ID
+from skillwire.wire.v1 import DIRECTORY_READ_SETTING, EXTENSION_ID
 
+SETTINGS: Final[dict[str, Any]] = {DIRECTORY_READ_SETTING: True}
+LISTEN: Final = "subscriptions/listen"
+SUBSCRIBE: Final = "resources/subscribe"
 # Where the frameworks keep the low-level server they are built on.
-_INNER_SERVER = ("_lowlevel_server", "_mcp_server")
+_INNER_SERVER: Final = ("_lowlevel_server", "_mcp_server")
 
 
 def add_skills(
-    server: object,
-    *sources: Source | Root | str | Path,
-    ttl_ms: int = 60_000,
-    cache_scope: Literal["public", "private"] = "public",
-    page_size: int = 100,
-    unlisted: Iterable[str] = (),
-    legacy_features: LegacyFeatures | None = None,
-    watch: bool = True,
+    server: object, *sources: Source | Root | str | Path, options: ServerOptions = DEFAULT_OPTIONS
 ) -> SkillLibrary:
     """Serve skills from `server`, a low-level `Server`, an `MCPServer` or a FastMCP server.
 
-    Sources are directories, `prefix=directory` strings or `Source` objects. While the server runs,
-    clients are notified of changes, unless `watch` is off. `legacy_features` are for clients that do not know
-    the extension.
+    Sources are directories, `prefix=directory` strings or `Source` objects. They are opened when the server
+    starts.
     """
-    service = SkillService(
-        Offer(
-            *sources,
-            ttl_ms=ttl_ms,
-            cache_scope=cache_scope,
-            page_size=page_size,
-            unlisted=unlisted,
-            legacy_features=legacy_features,
-            watch=watch,
+    low_level = _low_level(server)
+    library = SkillLibrary(sources, options)
+    watcher = Watcher(library) if options.watch else None
+    attach(low_level, SkillService(SkillResults(library, options), watcher))
+    return library
+
+
+class SkillService:
+    """Everything that a server gets from its skills. Without a watcher, no client is notified of changes."""
+
+    def __init__(self, results: SkillResults, watcher: Watcher | None) -> None:
+        library, options = results.library, results.options
+        features, limits = options.legacy_features, options.limits
+        self.library = library
+        self.methods = SkillMethods(results)
+        self.tools = None if features.tools == "never" else SkillTools(library, options)
+        self.prompts = SkillPrompts(library, options) if features.prompts else None
+        self.notifier: Notifier | None = None
+        self.watcher = watcher
+        self._limits = limits
+        if watcher is not None:
+            self.notifier = Notifier(
+                library, results.legacy_resources, bus=InMemorySubscriptionBus(), limits=limits
+            )
+            if self.tools is not None:
+                self.notifier.lists[TOOLS_CHANGED] = self.tools.differs
+            if self.prompts is not None:
+                # Every prompt is a skill: when the skills change, so do the prompts.
+                self.notifier.lists[PROMPTS_CHANGED] = lambda _before, _after: True
+            watcher.notifier = self.notifier
+
+    @property
+    def bus(self) -> SubscriptionBus | None:
+        """Where changes are published for clients of the 2026-07-28 era."""
+        return None if self.notifier is None else self.notifier.bus
+
+    def bindings(self) -> dict[str, tuple[type[types.RequestParams], Wrap]]:
+        """The methods that a server may have itself: their parameters, and how to merge the handlers."""
+        page, methods = types.PaginatedRequestParams, self.methods
+        listed: list[tuple[str, str, Handler]] = [
+            ("resources/list", "resources", methods.list_resources),
+            ("resources/templates/list", "resourceTemplates", methods.list_templates),
+        ]
+        bindings: dict[str, tuple[type[types.RequestParams], Wrap]] = {
+            method: (page, list_after(method, key, ours)) for method, key, ours in listed
+        }
+        read = "resources/read"
+        bindings[read] = (types.ReadResourceRequestParams, read_first(read, methods.read_resource))
+        if self.tools is not None:
+            listing, call = "tools/list", "tools/call"
+            wrap = list_after(listing, "tools", self.tools.list_tools, by_name=True)
+            bindings[listing] = (page, wrap)
+            wrap = call_theirs_first(call, listing, "tools", self.tools.call_tool, _is_our_tool)
+            bindings[call] = (types.CallToolRequestParams, wrap)
+        if self.prompts is not None:
+            listing, get = "prompts/list", "prompts/get"
+            wrap = list_after(listing, "prompts", self.prompts.list_prompts, by_name=True)
+            bindings[listing] = (page, wrap)
+            wrap = call_theirs_first(get, listing, "prompts", self.prompts.get_prompt, self.prompts.knows)
+            bindings[get] = (types.GetPromptRequestParams, wrap)
+        if self.notifier is not None:
+            bindings[SUBSCRIBE] = (
+                types.SubscribeRequestParams,
+                both_of(SUBSCRIBE, self.notifier.subscribe),
+            )
+            end = "resources/unsubscribe"
+            bindings[end] = (types.UnsubscribeRequestParams, both_of(end, self.notifier.unsubscribe))
+        return bindings
+
+    def listen(self, theirs: Handler | None) -> Handler | None:
+        """The handler of `subscriptions/listen`. `theirs` must publish the events of our bus."""
+        if self.notifier is None:
+            return theirs
+        # Everything that one client can subscribe to fits, so a burst does not end a stream.
+        room = self._limits.subscriptions_per_client + 16
+        ours = ListenHandler(
+            self.notifier.bus, max_subscriptions=self._limits.listeners, max_buffered_events=room
         )
-    )
-    attach(_low_level(server), service)
-    return service.library
+        return self.notifier.listening(theirs or ours)
+
+    async def on_handshake(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """Middleware: complete the `initialize` result of the 2025 revisions (CAP-4).
+
+        Their schema has no `extensions`, so the SDK drops them. Change notifications are declared only where
+        they can be delivered.
+        """
+        result = await call_next(ctx)
+        if ctx.method != "initialize" or not isinstance(result, dict):
+            return result
+        capabilities: dict[str, Any] = result.setdefault("capabilities", {})
+        capabilities.setdefault("extensions", {})[EXTENSION_ID] = dict(SETTINGS)
+        if self.notifier is not None and self.watcher is not None:
+            is_notified = can_be_notified(ctx) and self.watcher.is_running
+            if is_notified:
+                await self.notifier.join(connection_of(ctx))
+            capabilities.setdefault("resources", {})["subscribe"] = is_notified
+            for kind, is_ours in {"resources": True, "tools": self.tools, "prompts": self.prompts}.items():
+                if is_ours and kind in capabilities:
+                    capabilities[kind]["listChanged"] = is_notified
+        return result
 
 
 def attach(server: Server[Any], service: SkillService) -> None:
@@ -73,20 +172,20 @@ def attach(server: Server[Any], service: SkillService) -> None:
     _attach_listening(server, service, present[LISTEN])
     if service.tools is not None and present.get("tools/list") is None:
         server.get_tool_input_schema = service.tools.schema_of
-    run = service.library.opened if service.watch is None else service.watch.running
+    run = service.library.opened if service.watcher is None else service.watcher.running
     server.lifespan = with_lifespan(server.lifespan, run)
     server.extensions[EXTENSION_ID] = dict(SETTINGS)
     server.middleware.append(service.on_handshake)
 
 
 def _attach_listening(server: Server[Any], service: SkillService, theirs: Handler | None) -> None:
-    """Take part in the streams of the 2026-07-28 era, on the server's own bus where it has one."""
+    """Publish on the streams of 2026-07-28, on the server's own bus if it has one."""
     if service.notifier is None:
         return
     if isinstance(theirs, ListenHandler):
-        service.notifier.bus = theirs._bus  # pyright: ignore[reportPrivateUsage] - the one way to it
+        service.notifier.bus = theirs._bus  # pyright: ignore[reportPrivateUsage] - there is no public way
     elif theirs is not None:
-        return  # A handler of another kind: what it listens to, we cannot know.
+        return  # A handler of another kind: there is no way to publish on its streams.
     handler = service.listen(theirs)
     if handler is not None:
         server.add_request_handler(LISTEN, types.SubscriptionsListenRequestParams, handler)
@@ -100,10 +199,14 @@ def _low_level(server: object) -> Server[Any]:
         if isinstance(inner, Server):
             return cast("Server[Any]", inner)
     raise TypeError(
-        f"{type(server).__name__} is no MCP server; pass a Server, an MCPServer or a FastMCP server"
+        f"{type(server).__name__} is not an MCP server; pass a Server, an MCPServer or a FastMCP server"
     )
 
 
 def _present(server: Server[Any], method: str) -> Handler | None:
     entry = server.get_request_handler(method)
     return entry.handler if entry else None
+
+
+async def _is_our_tool(name: str) -> bool:
+    return name in NAMES

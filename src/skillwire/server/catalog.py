@@ -1,22 +1,30 @@
-"""Catalog: the skills of all sources at one moment. Nothing in it changes."""
+"""Catalog: the skills of all sources at one moment, what changed since another moment, and pages of it."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Sequence
+import base64
+import binascii
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import is_
+from typing import Generic, TypeVar
 
-from skillwire.skill.entries import SkillEntry
+from skillwire.errors import FormatError
+from skillwire.issues import Issue
+from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.uris import SkillUri
 from skillwire.sources.conflicts import Ownership
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Catalog:
-    """The listings of the sources, merged and in the order of URIs. `listed` leaves out what is not listed.
+    """The listings of the sources, merged and sorted by URI. `listed` lacks the unlisted skills.
 
-    `parts` are the very objects that it was made from.
+    `parts` are the listings that it was made from. Nothing in a catalog ever changes.
     """
 
     parts: tuple[Sequence[SkillEntry], ...]
@@ -26,7 +34,7 @@ class Catalog:
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
-        """The URIs of what is listed."""
+        """The URIs of the listed skills."""
         return tuple([entry.uri for entry in self.listed])
 
     @cached_property
@@ -38,3 +46,123 @@ class Catalog:
         prefix = f"{uri}/"
         at = bisect_left(self.entries, prefix, key=lambda entry: entry.uri)
         return at < len(self.entries) and self.entries[at].uri.startswith(prefix)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The URIs of files that were added, removed or edited, and whether the listing itself changed."""
+
+    changed: frozenset[SkillUri]
+    is_list_changed: bool
+
+
+def difference(before: Catalog, after: Catalog) -> Difference:
+    """What a client can see of a change. The cost depends on what changed, not on the size of the catalog."""
+    if before is after:
+        return Difference(frozenset(), False)
+    changed: set[SkillUri] = set()
+    for was, now in _pairs(before.entries, after.entries):
+        changed.update(_files_that_differ(was, now))
+    return Difference(frozenset(changed), not has_same_metadata(before, after))
+
+
+def has_same_metadata(before: Catalog, after: Catalog) -> bool:
+    """Whether both list the same skills with the same frontmatter."""
+    if len(before.listed) != len(after.listed):
+        return False
+    return all(
+        was is now or (was.uri, was.frontmatter) == (now.uri, now.frontmatter)
+        for was, now in zip(before.listed, after.listed, strict=True)
+    )
+
+
+def _pairs(
+    before: Sequence[SkillEntry], after: Sequence[SkillEntry]
+) -> Iterator[tuple[SkillEntry | None, SkillEntry | None]]:
+    """The entries that are not the same object, old and new in pairs. Both sequences are sorted by URI."""
+    # Most changes are in one place among thousands: skip the equal parts before and after it.
+    start = _same(before, after)
+    before, after = before[start:], after[start:]
+    end = _same(before[::-1], after[::-1])
+    before, after = before[: len(before) - end], after[: len(after) - end]
+    at = to = 0
+    while at < len(before) and to < len(after):
+        was, now = before[at], after[to]
+        if was.uri <= now.uri:
+            at += 1
+        if now.uri <= was.uri:
+            to += 1
+        if was is not now:
+            yield (was if was.uri <= now.uri else None), (now if now.uri <= was.uri else None)
+    for was in before[at:]:
+        yield was, None
+    for now in after[to:]:
+        yield None, now
+
+
+def _same(before: Sequence[SkillEntry], after: Sequence[SkillEntry]) -> int:
+    """How many entries at the start are the same objects."""
+    pairs = map(is_, before, after)
+    return next((at for at, is_same in enumerate(pairs) if not is_same), min(len(before), len(after)))
+
+
+def _files_that_differ(was: SkillEntry | None, now: SkillEntry | None) -> Iterator[SkillUri]:
+    before, after = _digests(was), _digests(now)
+    for uri in before.keys() | after.keys():
+        if before.get(uri) != after.get(uri):
+            yield uri
+    # A dynamic skill lists no files: only its presence and its frontmatter can be compared.
+    present = was or now
+    if present is not None and (was is None or now is None or was.frontmatter != now.frontmatter):
+        yield present.uri
+
+
+def _digests(entry: SkillEntry | None) -> dict[SkillUri, str]:
+    if entry is None or entry.resources is DYNAMIC:
+        return {}
+    return {file.uri: file.digest for file in entry.resources}
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """Part of a listing, and the cursor of the next part."""
+
+    items: Sequence[T]
+    next_cursor: str | None
+
+
+def cut_page(
+    items: Sequence[T], keys: Sequence[str], cursor: str | None, *, size: int, listing: str
+) -> Page[T]:
+    """The page of `items` after `cursor`. `keys` are their sort keys; `listing` names the listing.
+
+    A cursor holds the key of the last item that was returned, so a reload neither skips nor repeats items,
+    and the cursor stays valid when that item is removed (LST-1).
+    """
+    start = 0 if cursor is None else bisect_right(keys, _decode(cursor, listing))
+    end = start + size
+    more = end < len(items)
+    return Page(items[start:end], _encode(keys[end - 1], listing) if more else None)
+
+
+def _encode(key: str, listing: str) -> str:
+    return base64.urlsafe_b64encode(f"{listing}\n{key}".encode()).decode("ascii").rstrip("=")
+
+
+def _decode(cursor: str, listing: str) -> str:
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        named, newline, key = (
+            base64.b64decode(padded, altchars=b"-_", validate=True).decode("utf-8").partition("\n")
+        )
+    except (binascii.Error, ValueError):
+        named, newline, key = "", "", ""
+    if not newline or named != listing:
+        raise FormatError(
+            Issue(
+                rule="cursor",
+                message="the cursor does not belong to this listing",
+                fix="start without a cursor",
+            )
+        )
+    return key

@@ -3,36 +3,38 @@
     skills = SkillsExtension("./skills")
     server = MCPServer("shop", extensions=[skills], middleware=[skills])
 
-As an extension it brings the methods and the declaration. As middleware it adds files, tools and prompts to
-the server's own and keeps the declaration on the 2025 era; an SDK extension alone can do neither. Pass
-`lifespan=skills.lifespan` to have changes seen while the server runs, and `subscriptions=skills.bus` to have
-them told to clients of the 2026-07-28 era.
+As an extension it adds the methods and the declaration. As middleware it adds files, tools and prompts to the
+server's own and keeps the declaration on the 2025 revisions, which an SDK extension cannot do. Pass
+`lifespan=skills.lifespan` to follow changes while the server runs, and `subscriptions=skills.bus` to notify
+clients of 2026-07-28 of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import mcp_types as types
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.extension import Extension, MethodBinding
-from mcp.server.subscriptions import SubscriptionBus
+from mcp.server.subscriptions import InMemorySubscriptionBus, SubscriptionBus
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from skillwire.server.attach import LISTEN, SETTINGS, SUBSCRIBE, SkillService
 from skillwire.server.handlers import Context, Handler
-from skillwire.server.legacy.features import LegacyFeatures
-from skillwire.server.offer import Offer
-from skillwire.server.service import LISTEN, SETTINGS, SUBSCRIBE, SkillService
+from skillwire.server.library import SkillLibrary
+from skillwire.server.options import DEFAULT_OPTIONS, ServerOptions
+from skillwire.server.results import SkillResults
+from skillwire.server.watcher import Watcher
 from skillwire.sources.base import Source
 from skillwire.sources.directory.roots import Root
 from skillwire.wire.v1 import EXTENSION_ID
 
-# An MCPServer has no handlers of its own for these.
+# An MCPServer never has handlers of its own for these.
 _OURS_ALONE = (SUBSCRIBE, "resources/unsubscribe")
 
 
@@ -42,41 +44,25 @@ class SkillsExtension(Extension):
     identifier = EXTENSION_ID
 
     def __init__(
-        self,
-        *sources: Source | Root | str | Path,
-        ttl_ms: int = 60_000,
-        cache_scope: Literal["public", "private"] = "public",
-        page_size: int = 100,
-        unlisted: Iterable[str] = (),
-        legacy_features: LegacyFeatures | None = None,
+        self, *sources: Source | Root | str | Path, options: ServerOptions = DEFAULT_OPTIONS
     ) -> None:
-        self._service = SkillService(
-            Offer(
-                *sources,
-                ttl_ms=ttl_ms,
-                cache_scope=cache_scope,
-                page_size=page_size,
-                unlisted=unlisted,
-                legacy_features=legacy_features,
-            )
-        )
-        self.library = self._service.library
+        self.library = SkillLibrary(sources, options)
+        watcher = Watcher(self.library) if options.watch else None
+        self._service = SkillService(SkillResults(self.library, options), watcher)
         self._bindings = self._service.bindings()
+        self._unused_bus = InMemorySubscriptionBus()
         self._is_middleware = False
 
     @property
     def bus(self) -> SubscriptionBus:
         """Where changes are published, for `MCPServer(subscriptions=...)`."""
-        if self._service.bus is None:
-            raise AssertionError("the service is made with a watch")
-        return self._service.bus
+        return self._service.bus or self._unused_bus
 
     @asynccontextmanager
     async def lifespan(self, _server: object) -> AsyncGenerator[dict[str, Any]]:
-        """Follow changes while a server runs. With a lifespan of your own, enter this one in it."""
-        if self._service.watch is None:
-            raise AssertionError("the service is made with a watch")
-        async with self._service.watch.running():
+        """Keep the sources open and follow changes. If you have your own lifespan, enter this one in it."""
+        watcher = self._service.watcher
+        async with self.library.opened() if watcher is None else watcher.running():
             yield {}
 
     def settings(self) -> dict[str, Any]:
@@ -89,7 +75,7 @@ class SkillsExtension(Extension):
         ]
 
     async def __call__(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """The middleware half: the SDK calls it with every message."""
+        """The middleware part: the SDK calls it for every message."""
         self._is_middleware = True
         is_ready = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS or ctx.session.client_params is not None
         if not is_ready:
@@ -111,7 +97,7 @@ class SkillsExtension(Extension):
             if not self._is_middleware:
                 raise MCPError(
                     types.INTERNAL_ERROR,
-                    "SkillsExtension is not complete: pass it to MCPServer as middleware=[skills] too",
+                    "SkillsExtension is incomplete: pass it to MCPServer as middleware=[skills] too",
                 )
             return await handler(ctx, params)
 
@@ -119,12 +105,12 @@ class SkillsExtension(Extension):
 
 
 def _passed_on(method: str, call_next: CallNext) -> Handler:
-    """What the server behind a middleware answers to a method."""
+    """The handler of the server behind the middleware."""
 
     async def handler(ctx: Context, params: Any) -> Any:
         if ctx.method == method and getattr(params, "cursor", None) == (ctx.params or {}).get("cursor"):
             return await call_next(ctx)
-        # Another method of it, or another page: the envelope of this request goes along.
+        # Another method, or another page: use the envelope of this request.
         wire = {"cursor": params.cursor} if params.cursor is not None else {}
         meta = (ctx.params or {}).get("_meta")
         if meta is not None:

@@ -1,9 +1,13 @@
-"""SkillMethods: the answers of a library as handlers of the MCP SDK."""
+"""Handlers for the MCP SDK: the methods of the extension, and how ours are merged with a server's own.
+
+Lists are theirs, then ours. A resource is read from a skill first, since a skill's URI is ours alone. A tool
+or a prompt is theirs first, since anybody may use any name.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
@@ -12,11 +16,16 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from skillwire.errors import Refusal
 from skillwire.json_types import JsonObject
+from skillwire.limits import DEFAULT_LIMITS
 from skillwire.server.results import SkillResults
 from skillwire.wire.v1 import METHOD_GET, METHOD_LIST, METHOD_READ_DIRECTORY
 
 Context: TypeAlias = ServerRequestContext[Any, Any]
 Handler: TypeAlias = Callable[[Context, Any], Awaitable[Any]]
+Theirs: TypeAlias = Callable[[str], Handler | None]
+"""Returns the handler that the server itself has for a method."""
+Wrap: TypeAlias = Callable[[Theirs], Handler]
+"""Makes the merged handler of a method from those of the server."""
 
 
 class UriParams(types.RequestParams):
@@ -29,13 +38,13 @@ class DirectoryParams(types.RequestParams):
 
 
 class SkillMethods:
-    """The handlers. Each asks for the answer in the protocol era that the client speaks."""
+    """The handlers. Each returns the result in the form of the client's protocol revision."""
 
-    def __init__(self, answers: SkillResults) -> None:
-        self.answers = answers
+    def __init__(self, results: SkillResults) -> None:
+        self.results = results
 
     def extension_methods(self) -> tuple[tuple[str, type[types.RequestParams], Handler], ...]:
-        """What declaring the extension commits a server to (CAP-2), and the directory method."""
+        """The methods that declaring the extension requires (CAP-2), and the directory method."""
         return (
             (METHOD_LIST, types.PaginatedRequestParams, self.list_skills),
             (METHOD_GET, UriParams, self.get_skill),
@@ -43,24 +52,24 @@ class SkillMethods:
         )
 
     async def list_skills(self, ctx: Context, params: types.PaginatedRequestParams) -> JsonObject:
-        return await _told(self.answers.list_skills(params.cursor, modern=is_modern(ctx)))
+        return await _result(self.results.list_skills(params.cursor, modern=is_modern(ctx)))
 
     async def get_skill(self, ctx: Context, params: UriParams) -> JsonObject:
-        return await _told(self.answers.get_skill(params.uri, modern=is_modern(ctx)))
+        return await _result(self.results.get_skill(params.uri, modern=is_modern(ctx)))
 
     async def read_directory(self, ctx: Context, params: DirectoryParams) -> JsonObject:
-        return await _told(self.answers.read_directory(params.uri, params.cursor, modern=is_modern(ctx)))
+        return await _result(self.results.read_directory(params.uri, params.cursor, modern=is_modern(ctx)))
 
     async def list_resources(self, ctx: Context, params: types.PaginatedRequestParams | None) -> JsonObject:
         cursor = params.cursor if params else None
-        return await _told(self.answers.list_resources(cursor, modern=is_modern(ctx)))
+        return await _result(self.results.list_resources(cursor, modern=is_modern(ctx)))
 
     async def list_templates(self, ctx: Context, params: types.PaginatedRequestParams | None) -> JsonObject:
         cursor = params.cursor if params else None
-        return await _told(self.answers.list_templates(cursor, modern=is_modern(ctx)))
+        return await _result(self.results.list_templates(cursor, modern=is_modern(ctx)))
 
     async def read_resource(self, ctx: Context, params: types.ReadResourceRequestParams) -> JsonObject:
-        return await _told(self.answers.read_resource(str(params.uri), modern=is_modern(ctx)))
+        return await _result(self.results.read_resource(str(params.uri), modern=is_modern(ctx)))
 
 
 def is_modern(ctx: Context) -> bool:
@@ -68,9 +77,138 @@ def is_modern(ctx: Context) -> bool:
     return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
-async def _told(answer: Awaitable[JsonObject]) -> JsonObject:
-    """The answer, or its refusal in the SDK's words."""
+async def _result(result: Awaitable[JsonObject]) -> JsonObject:
+    """The result, or its refusal as an error of the SDK."""
     try:
-        return await answer
+        return await result
     except Refusal as refusal:
         raise MCPError(refusal.code, str(refusal), refusal.data) from None
+
+
+def list_after(method: str, key: str, ours: Handler, *, by_name: bool = False) -> Wrap:
+    """List the server's items, then ours; with `by_name`, without ours whose names are taken."""
+
+    def wrap(theirs_for: Theirs) -> Handler:
+        theirs = theirs_for(method)
+        if theirs is None:
+            return ours
+
+        async def rest(ctx: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
+            result: dict[str, Any] = await ours(ctx, params)
+            if by_name and result[key]:
+                taken = await names_in(theirs, ctx, key)
+                return {**result, key: [item for item in result[key] if item["name"] not in taken]}
+            return result
+
+        async def both(ctx: Context, params: types.PaginatedRequestParams) -> Any:
+            if params.cursor is not None:
+                try:
+                    return await rest(ctx, params)
+                except MCPError:
+                    pass  # Not our cursor, so it is theirs.
+            first = _as_wire(await theirs(ctx, params))
+            if first.get("nextCursor") is not None:
+                return first
+            second = await rest(ctx, params.model_copy(update={"cursor": None}))
+            return {**first, **second, **_stricter(first, second), key: [*first[key], *second[key]]}
+
+        return both
+
+    return wrap
+
+
+def read_first(method: str, ours: Handler) -> Wrap:
+    """Read a file of a skill; otherwise ask the server."""
+
+    def wrap(theirs_for: Theirs) -> Handler:
+        theirs = theirs_for(method)
+        if theirs is None:
+            return ours
+
+        async def either(ctx: Context, params: types.ReadResourceRequestParams) -> Any:
+            try:
+                return await ours(ctx, params)
+            except MCPError as not_ours:
+                if not_ours.error.code != types.INVALID_PARAMS:
+                    raise
+                try:
+                    return await theirs(ctx, params)
+                except MCPError as not_theirs:
+                    is_same = not_theirs.error.code == types.INVALID_PARAMS
+                    raise (not_ours if is_same else not_theirs) from None
+
+        return either
+
+    return wrap
+
+
+def call_theirs_first(
+    method: str, list_method: str, key: str, ours: Handler, is_ours: Callable[[str], Awaitable[bool]]
+) -> Wrap:
+    """Call the server's item of a name; otherwise ours."""
+
+    def wrap(theirs_for: Theirs) -> Handler:
+        theirs, their_list = theirs_for(method), theirs_for(list_method)
+        if theirs is None:
+            return ours
+
+        async def either(
+            ctx: Context, params: types.CallToolRequestParams | types.GetPromptRequestParams
+        ) -> Any:
+            if not await is_ours(params.name):
+                return await theirs(ctx, params)
+            if their_list is not None and params.name in await names_in(their_list, ctx, key):
+                return await theirs(ctx, params)
+            return await ours(ctx, params)
+
+        return either
+
+    return wrap
+
+
+def both_of(method: str, ours: Handler) -> Wrap:
+    """Use our handler for skill URIs and the server's for all others."""
+
+    def wrap(theirs_for: Theirs) -> Handler:
+        theirs = theirs_for(method)
+        if theirs is None:
+            return ours
+
+        async def both(
+            ctx: Context, params: types.SubscribeRequestParams | types.UnsubscribeRequestParams
+        ) -> Any:
+            if str(params.uri).startswith("skill:"):
+                return await ours(ctx, params)
+            return await theirs(ctx, params)
+
+        return both
+
+    return wrap
+
+
+async def names_in(listing: Handler, ctx: Context, key: str) -> set[str]:
+    """The names of everything that a server lists, over all pages."""
+    names: set[str] = set()
+    cursor: str | None = None
+    for _ in range(DEFAULT_LIMITS.pages):
+        result = _as_wire(await listing(ctx, types.PaginatedRequestParams(cursor=cursor)))
+        names.update(item["name"] for item in result.get(key, ()))
+        cursor = result.get("nextCursor")
+        if not cursor:
+            break
+    return names
+
+
+def _as_wire(result: Any) -> dict[str, Any]:
+    if isinstance(result, dict):
+        return cast("dict[str, Any]", result)
+    return result.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+
+def _stricter(theirs: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
+    """The cache advice for both halves: ours must not make theirs public or last longer."""
+    if "ttlMs" not in ours:
+        return {}
+    is_public = theirs.get("cacheScope") == ours["cacheScope"] == "public"
+    ttl = min(theirs.get("ttlMs", 0), ours["ttlMs"])
+    return {"ttlMs": ttl, "cacheScope": "public" if is_public else "private"}

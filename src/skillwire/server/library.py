@@ -1,38 +1,40 @@
-"""SkillLibrary: the skills of all sources as one catalog, in pages, ready for any transport."""
+"""SkillLibrary: the skills of all sources as one catalog, independent of transport and SDK."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 from skillwire.errors import SkillNotFound
 from skillwire.issues import Issue, shown
-from skillwire.server.catalog import Catalog
-from skillwire.server.cursors import Page, cut_page
+from skillwire.server.catalog import Catalog, Page, cut_page
+from skillwire.server.options import DEFAULT_OPTIONS, ServerOptions
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri, skill_root, split_uri
 from skillwire.sources.base import DirectoryChild, Problem, Read, Source
 from skillwire.sources.conflicts import Conflict, Ownership, resolve_conflicts
+from skillwire.sources.directory.roots import Root
+from skillwire.sources.directory.source import DirectorySource
 
 # GET-1, RD-1: an error names the URI whole, unless it is of a length that nobody reads.
 _SHOWN = 2048
 
 
 class SkillLibrary:
-    """Answers what the methods of the extension ask, from one or more sources.
+    """The skills of one or more sources: listings, entries, files and directories.
 
-    `unlisted` are glob patterns over skill paths such as `internal/*`: what they match is served, not listed.
+    Sources are directories, `prefix=directory` strings or `Source` objects. Directories are scanned together
+    and come first.
     """
 
     def __init__(
-        self, sources: Iterable[Source], *, page_size: int = 100, unlisted: Iterable[str] = ()
+        self, sources: Iterable[Source | Root | str | Path], options: ServerOptions = DEFAULT_OPTIONS
     ) -> None:
-        if page_size < 1:
-            raise ValueError("page_size must be at least 1")
-        self.sources = tuple(sources)
-        self.page_size = page_size
-        self._unlisted = tuple(unlisted)
+        self.sources = _sources(sources)
+        self.page_size = options.page_size
+        self._unlisted = options.unlisted
         self._catalog: Catalog | None = None
         self._is_open = False
         self._users = 0
@@ -63,12 +65,12 @@ class SkillLibrary:
                 await self.aclose()
 
     async def list_skills(self, cursor: str | None, *, listing: str = "skills") -> Page[SkillEntry]:
-        """A page of the listing, which may be partial (LST-3). `listing` is what a cursor is good for."""
+        """A page of the listing, which may be partial (LST-3). Cursors are valid for one `listing` only."""
         catalog = await self.catalog()
         return cut_page(catalog.listed, catalog.keys, cursor, size=self.page_size, listing=listing)
 
     async def get_skill(self, uri: SkillUri) -> SkillEntry:
-        """The entry of any skill served, listed or not (GET-1)."""
+        """The entry of any skill, listed or not (GET-1)."""
         for source in await self._sources_of(uri):
             try:
                 return await source.get_entry(uri)
@@ -110,7 +112,7 @@ class SkillLibrary:
         return cut_page([children[key] for key in keys], keys, cursor, size=self.page_size, listing=listing)
 
     async def problems(self) -> Sequence[Problem]:
-        """What the sources left out, and what two of them wanted to serve in one place."""
+        """What the sources left out, and the skills that another source already serves."""
         lost = (await self.catalog()).settled.lost
         return [*(problem for source in self.sources for problem in source.problems()), *map(_taken, lost)]
 
@@ -119,7 +121,7 @@ class SkillLibrary:
         return (await self.catalog()).entries
 
     async def _sources_of(self, uri: SkillUri) -> Sequence[Source]:
-        """The source that owns the skill which a URI lies in; outside every skill, all of them."""
+        """The source that owns the skill around a URI; all sources outside every skill."""
         owner = (await self.catalog()).settled.owner_of(uri)
         return self.sources if owner is None else (self.sources[owner],)
 
@@ -131,28 +133,28 @@ class SkillLibrary:
         return True
 
     async def catalog(self) -> Catalog:
-        """Every skill as it is now; the same object while nothing changed."""
+        """Every skill as it is now. The same object is returned while nothing changed."""
         if not self._is_open:
             await self.open()
         parts = tuple([await source.list_entries() for source in self.sources])
-        kept = self._catalog
-        if kept is None or any(new is not old for new, old in zip(parts, kept.parts, strict=True)):
-            kept = self._catalog = self._merge(parts)
-        return kept
+        cached = self._catalog
+        if cached is None or any(new is not old for new, old in zip(parts, cached.parts, strict=True)):
+            cached = self._catalog = self._merge(parts)
+        return cached
 
     def current_catalog(self) -> Catalog | None:
         """The catalog, if it is known without waiting that nothing changed since it was made."""
-        kept = self._catalog
-        if kept is None:
+        cached = self._catalog
+        if cached is None:
             return None
-        for source, part in zip(self.sources, kept.parts, strict=True):
+        for source, part in zip(self.sources, cached.parts, strict=True):
             if source.current_entries() is not part:
                 return None
-        return kept
+        return cached
 
     def _merge(self, parts: tuple[Sequence[SkillEntry], ...]) -> Catalog:
         if len(parts) == 1:
-            settled, found = Ownership({}, ()), parts[0]  # Nobody to settle with.
+            settled, found = Ownership({}, ()), parts[0]  # One source: no conflicts.
         else:
             claims = {(entry.uri, owner): entry for owner, part in enumerate(parts) for entry in part}
             settled = resolve_conflicts(claims)
@@ -174,11 +176,24 @@ class SkillLibrary:
         )
 
 
+def _sources(given: Iterable[Source | Root | str | Path]) -> tuple[Source, ...]:
+    sources: list[Source] = []
+    roots: list[Root | str | Path] = []
+    for one in given:
+        if isinstance(one, Root | str | Path):
+            roots.append(one)
+        else:
+            sources.append(one)
+    if roots:
+        sources.insert(0, DirectorySource(roots))
+    return tuple(sources)
+
+
 def _taken(lost: Conflict) -> Problem:
     where = "at this URI" if lost.uri == lost.winner else f"around it, {shown(lost.winner, _SHOWN)}"
     issue = Issue(
         rule="uri-taken",
-        message=f"another source serves a skill {where}, which is used instead",
+        message=f"another source already serves a skill {where}",
         fix="give one of them a prefix",
     )
     return Problem(lost.uri, (issue,))

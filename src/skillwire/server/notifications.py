@@ -1,17 +1,18 @@
-"""Notifier: tells clients what changed, on both eras of the protocol.
+"""Notifier: tells clients what changed, on the 2025 revisions and on 2026-07-28.
 
-On the 2025 era a connection subscribes with `resources/subscribe`, and every connection that can be written
-to hears of changed lists. On 2026-07-28 a client listens with `subscriptions/listen`, and hears what it asked
-for on that stream. Events say that something changed, not how often: what waits to be sent is sent once.
+On the 2025 revisions a connection subscribes with `resources/subscribe`, and every connection that can be
+written to is told of changed lists. On 2026-07-28 a client opens a stream with `subscriptions/listen` and is
+told what it asked for there. Notifications that wait to be sent are merged.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import mcp_types as types
 from anyio.abc import TaskGroup
@@ -29,14 +30,13 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from skillwire.errors import FormatError, LimitExceeded
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.server.catalog import Catalog
-from skillwire.server.difference import difference
+from skillwire.server.catalog import Catalog, difference
 from skillwire.server.handlers import Context, Handler
 from skillwire.server.legacy.resources import LegacyResources
 from skillwire.server.library import SkillLibrary
-from skillwire.server.subscriptions import Subscriptions, canonical
 from skillwire.skill.digests import Digest, digest_of
-from skillwire.skill.uris import SkillUri
+from skillwire.skill.uris import SkillUri, parse_uri
+from skillwire.sources.conflicts import directories_down_to
 from skillwire.wire.legacy import is_legacy_resource
 
 RESOURCES_CHANGED: Final = "notifications/resources/list_changed"
@@ -54,10 +54,87 @@ Notice: TypeAlias = tuple[str, str | None]
 
 _log = logging.getLogger(__name__)
 
+S = TypeVar("S", bound=Hashable)
+
+
+class Subscriptions(Generic[S]):
+    """Subscribers by URI. A subscription to a directory covers everything below it.
+
+    Subscribers are notified with the spelling of the URI that they used.
+    """
+
+    def __init__(self, *, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._limits = limits
+        self._by_uri: dict[SkillUri, dict[S, set[str]]] = {}
+        self._by_subscriber: dict[S, set[str]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def uris(self) -> Sequence[SkillUri]:
+        """Every URI with a subscriber."""
+        return tuple(self._by_uri)
+
+    def add(self, subscriber: S, spellings: Iterable[str]) -> None:
+        """Subscribe to all of them, or to none and raise: `FormatError`, or `LimitExceeded` for too many."""
+        own = self._by_subscriber.get(subscriber, set())
+        fresh = {text: canonical(text) for text in spellings if text not in own}
+        if len(own) + len(fresh) > self._limits.subscriptions_per_client:
+            raise LimitExceeded(
+                f"a client can have {self._limits.subscriptions_per_client}: unsubscribe from some first, "
+                "or subscribe to a directory, which covers everything below it"
+            )
+        if self._count + len(fresh) > self._limits.subscriptions:
+            raise LimitExceeded("all clients together have too many subscriptions: try again later")
+        for text, uri in fresh.items():
+            self._by_uri.setdefault(uri, {}).setdefault(subscriber, set()).add(text)
+        if fresh:
+            self._by_subscriber[subscriber] = own | fresh.keys()
+        self._count += len(fresh)
+
+    def remove(self, subscriber: S, spelling: str) -> None:
+        """Unsubscribe. Does nothing without a subscription."""
+        own = self._by_subscriber.get(subscriber)
+        if own is None or spelling not in own:
+            return
+        own.discard(spelling)
+        if not own:
+            del self._by_subscriber[subscriber]
+        self._count -= 1
+        uri = canonical(spelling)
+        subscribers = self._by_uri[uri]
+        subscribers[subscriber].discard(spelling)
+        if not subscribers[subscriber]:
+            del subscribers[subscriber]
+        if not subscribers:
+            del self._by_uri[uri]
+
+    def drop(self, subscriber: S) -> None:
+        """Remove all subscriptions of a subscriber that disconnected."""
+        for spelling in tuple(self._by_subscriber.get(subscriber, ())):
+            self.remove(subscriber, spelling)
+
+    def concerned(self, changed: Iterable[SkillUri]) -> dict[S, set[str]]:
+        """The subscribers to notify, each with the URIs to name, after these URIs changed."""
+        found: defaultdict[S, set[str]] = defaultdict(set)
+        if not self._by_uri:
+            return found
+        for at in {at for uri in changed for at in directories_down_to(uri)}:
+            for subscriber, spellings in self._by_uri.get(at, {}).items():
+                found[subscriber] |= spellings
+        return found
+
+
+def canonical(spelling: str) -> SkillUri:
+    """The URI that a subscription is for, or a `FormatError`. A directory may end in a slash."""
+    return parse_uri(spelling.removesuffix("/"))
+
 
 @dataclass(slots=True, eq=False)
 class _Session:
-    """A connection of the 2025 era, and what it has yet to be told."""
+    """A connection of a 2025 revision, and the notifications that it has yet to get."""
 
     connection: Connection
     pending: dict[Notice, None] = field(default_factory=dict[Notice, None])
@@ -66,14 +143,14 @@ class _Session:
 
 @dataclass(slots=True, eq=False)
 class _Stream:
-    """A stream of the 2026-07-28 era."""
+    """A stream of 2026-07-28."""
 
 
 class Notifier:
-    """Knows who wants to hear of what, and tells them.
+    """Knows who subscribed to what, and notifies them.
 
-    `lists` are the other lists that are made from the skills: by the notification for each, whether it
-    differs between two catalogs whose skills or metadata do.
+    `lists` are the other lists that are made from the skills: for each notification, a function that tells
+    whether the list differs between two catalogs.
     """
 
     def __init__(
@@ -97,13 +174,11 @@ class Notifier:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody is left to be told anything, and nothing is kept for anybody."""
+        """Whether no client is left, and nothing is stored for one."""
         return not (self._sessions or self._streams or len(self._subscriptions) or self._made)
 
-    # Who is there.
-
     async def join(self, connection: Connection) -> None:
-        """A connection of the 2025 era has begun. It is forgotten when it ends."""
+        """Notify this connection of a 2025 revision until it ends."""
         await self._begin()
         if connection not in self._sessions:
             self._sessions[connection] = _Session(connection)
@@ -122,7 +197,7 @@ class Notifier:
         return types.EmptyResult()
 
     def listening(self, serve: Handler) -> Handler:
-        """`subscriptions/listen`: `serve` runs the stream on our bus, and we keep what it asks for."""
+        """The handler of `subscriptions/listen`: `serve` runs the stream on our bus."""
 
         async def listen(ctx: Context, params: types.SubscriptionsListenRequestParams) -> Any:
             stream = _Stream()
@@ -141,13 +216,8 @@ class Notifier:
 
         return listen
 
-    # What there is to tell.
-
     async def announce(self, tasks: TaskGroup) -> None:
-        """Tell everybody what changed since the last time; the first time there is nothing to tell.
-
-        A slow client keeps nobody else waiting.
-        """
+        """Notify all clients of what changed since the last call. A slow client delays nobody else."""
         before, after = self._told, await self._library.catalog()
         self._told = after
         if before is None or before is after:
@@ -172,23 +242,23 @@ class Notifier:
             await self.bus.publish(ResourceUpdated(uri))
 
     async def _begin(self) -> None:
-        """Somebody is there: what differs from now on is news, though nothing was announced yet."""
+        """Remember the catalog of this moment: later changes are relative to it."""
         if self._told is None:
             try:
                 self._told = await self._library.catalog()
-            except Exception:  # A source in trouble keeps nobody from connecting.
-                _log.debug("the skills cannot be listed now", exc_info=True)
+            except Exception:  # A failing source keeps nobody from connecting.
+                _log.debug("the skills cannot be listed", exc_info=True)
 
     async def _add(self, subscriber: _Session | _Stream, spellings: Iterable[str]) -> None:
         wanted = tuple(spellings)
         self._subscriptions.add(subscriber, wanted)
-        # Bookkeeping begins with the first subscriber. What is made from the catalog has no digest there.
+        # Legacy resources have no digest in the catalog: theirs are computed while someone subscribes.
         for uri in map(canonical, wanted):
             if is_legacy_resource(uri) and uri not in self._made:
                 self._made[uri] = self._digest(self._told or await self._library.catalog(), uri)
 
     def _made_anew(self, catalog: Catalog) -> list[SkillUri]:
-        """The subscribed resources that are made from the catalog and have other bytes now."""
+        """The subscribed legacy resources whose bytes changed."""
         digests = {uri: self._digest(catalog, uri) for uri in self._made}
         differing = [uri for uri, digest in digests.items() if digest != self._made[uri]]
         self._made = digests
@@ -199,7 +269,7 @@ class Notifier:
         return None if content is None else digest_of(content)
 
     def _send(self, session: _Session, notices: list[Notice], tasks: TaskGroup) -> None:
-        # Before `notifications/initialized` nothing may be sent, and there is no list that could be old.
+        # Nothing may be sent before `notifications/initialized`, and the client has no list yet.
         if not session.connection.initialized.is_set():
             return
         session.pending.update(dict.fromkeys(notices))
@@ -213,15 +283,15 @@ class Notifier:
                 method, uri = next(iter(session.pending))
                 del session.pending[method, uri]
                 await session.connection.notify(method, None if uri is None else {"uri": uri})
-        except Exception:  # One connection in trouble must not silence the others.
-            _log.debug("a client could not be told", exc_info=True)
+        except Exception:  # One failing connection must not affect the others.
+            _log.debug("a client could not be notified", exc_info=True)
         finally:
             session.is_sending = False
 
     def _session(self, ctx: Context) -> _Session:
         session = self._sessions.get(connection_of(ctx))
         if session is None:
-            # Never advertised here, and yet clients ask: an error is better than silence for ever.
+            # Not declared here, but clients ask anyway: an error is better than silence.
             message = "This connection cannot deliver notifications; use a server that keeps sessions"
             raise MCPError(types.METHOD_NOT_FOUND, message)
         return session
@@ -240,18 +310,18 @@ class Notifier:
                 del self._made[uri]
 
 
-def can_be_told(ctx: Context) -> bool:
-    """Whether a 2025-era connection has a way for what nobody asked for; stateless HTTP has none."""
+def can_be_notified(ctx: Context) -> bool:
+    """Whether a connection of a 2025 revision can deliver notifications; stateless HTTP cannot."""
     return ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS and connection_of(ctx).has_standalone_channel
 
 
 def connection_of(ctx: Context) -> Connection:
-    """The connection behind a request, to which the SDK has no public way; a session is one request's."""
+    """The connection behind a request. The SDK has no public way to it; a session belongs to one request."""
     return ctx.session._connection  # pyright: ignore[reportPrivateUsage]
 
 
 def _skill_uris(spellings: Iterable[str]) -> list[str]:
-    """What can be one of ours. A stream may ask for resources of the server beside the skills, too."""
+    """The URIs that can be ours. A stream may subscribe to other resources of the server too."""
     found: list[str] = []
     for text in spellings:
         try:
@@ -264,7 +334,7 @@ def _skill_uris(spellings: Iterable[str]) -> list[str]:
 
 @contextmanager
 def _refusing() -> Generator[None]:
-    """Turn what a subscription is refused for into the error that the client gets."""
+    """Turn a refused subscription into the error for the client."""
     try:
         yield
     except LimitExceeded as error:

@@ -1,7 +1,7 @@
-"""SkillResults: what the methods of the extension and the resource methods answer, as plain JSON values.
+"""SkillResults: the results of the extension's methods and of the resource methods, as plain JSON values.
 
-No SDK in here: the same answers go out through the SDK's handlers and through the fast lane. A request that
-cannot be answered is a `Refusal`, which says what was asked for, in message and data (GET-1, DIR-3, RD-1).
+Nothing here depends on the SDK: its handlers and the fast path send the same results. A request that has no
+result raises `Refusal`, with the requested URI in its message and data (GET-1, DIR-3, RD-1).
 """
 
 from __future__ import annotations
@@ -11,18 +11,16 @@ import logging
 import re
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 from urllib.parse import unquote
 
 from skillwire.errors import FormatError, Refusal, SkillNotFound
 from skillwire.issues import shown
 from skillwire.json_types import JsonObject, JsonValue
-from skillwire.server.catalog import Catalog
-from skillwire.server.cursors import Page
-from skillwire.server.legacy.features import ALL_OFF
+from skillwire.server.catalog import Catalog, Page
 from skillwire.server.legacy.resources import LegacyResource, LegacyResources
 from skillwire.server.library import SkillLibrary
+from skillwire.server.options import DEFAULT_OPTIONS, ServerOptions
 from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.media import DIRECTORY, MARKDOWN, media_type
 from skillwire.skill.uris import SCHEME, SKILL_FILE, SkillUri, parse_uri
@@ -39,27 +37,13 @@ _SHORT: Final = 2048
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class CacheAdvice:
-    """How long a client may keep an answer, and whether it may share it (LST-2, GET-2)."""
-
-    ttl_ms: int = 60_000
-    scope: Literal["public", "private"] = "public"
-
-    def __post_init__(self) -> None:
-        if self.ttl_ms < 0:
-            raise ValueError("ttl_ms must not be negative")
-
-
 class SkillResults:
-    """Answers from a library. `modern` says that the client speaks 2026-07-28 or later (LST-2)."""
+    """Results from a library. `modern` says that the client speaks 2026-07-28 or later (LST-2)."""
 
-    def __init__(
-        self, library: SkillLibrary, cache: CacheAdvice, legacy_resources: LegacyResources | None = None
-    ) -> None:
+    def __init__(self, library: SkillLibrary, options: ServerOptions = DEFAULT_OPTIONS) -> None:
         self.library = library
-        self.legacy_resources = legacy_resources or LegacyResources(ALL_OFF)
-        self._cache = cache
+        self.options = options
+        self.legacy_resources = LegacyResources(options.legacy_features, limits=options.limits)
 
     async def catalog(self) -> Catalog:
         """Every skill as it is now."""
@@ -76,11 +60,11 @@ class SkillResults:
         with _errors(uri):
             return await self.library.get_skill(parse_uri(uri))
 
-    def closing(self, next_cursor: str | None) -> JsonObject:
-        """What every answer of the modern era ends with, and the cursor of the page after it."""
-        closing: JsonObject = {} if next_cursor is None else {"nextCursor": next_cursor}
-        closing.update(resultType="complete", ttlMs=self._cache.ttl_ms, cacheScope=self._cache.scope)
-        return closing
+    def trailer(self, next_cursor: str | None) -> JsonObject:
+        """The fields at the end of every modern result: the cursor of the next page and the cache advice."""
+        trailer: JsonObject = {} if next_cursor is None else {"nextCursor": next_cursor}
+        trailer.update(resultType="complete", ttlMs=self.options.ttl_ms, cacheScope=self.options.cache_scope)
+        return trailer
 
     async def list_skills(self, cursor: str | None, *, modern: bool) -> JsonObject:
         page = await self.page_of_skills(cursor)
@@ -108,7 +92,7 @@ class SkillResults:
 
     async def list_templates(self, cursor: str | None, *, modern: bool) -> JsonObject:
         if cursor is not None:
-            raise Refusal("there is one page; start without a cursor", code=INVALID_PARAMS)
+            raise Refusal("the cursor does not belong to this listing", code=INVALID_PARAMS)
         template: JsonObject = {
             "uriTemplate": f"{SCHEME}://{{+path}}",
             "name": "skill-file",
@@ -128,7 +112,7 @@ class SkillResults:
         return self._complete({"resourceTemplates": templates}, None, modern)
 
     async def content_at(self, asked: str) -> tuple[JsonObject, Validator | None]:
-        """The contents of one file, and what tells later whether they are current."""
+        """The contents of one file, and the validator that can tell later whether they are current."""
         with _errors(asked):
             uri = parse_uri(asked)
             if is_legacy_resource(uri):
@@ -158,7 +142,7 @@ class SkillResults:
 
     def _complete(self, result: JsonObject, next_cursor: str | None, modern: bool) -> JsonObject:
         if modern:
-            result.update(self.closing(next_cursor))
+            result.update(self.trailer(next_cursor))
         elif next_cursor is not None:
             result["nextCursor"] = next_cursor
         return result
@@ -167,7 +151,7 @@ class SkillResults:
 def file_content(uri: SkillUri, data: bytes) -> JsonObject:
     """The bytes of a file as the contents of a resource."""
     content: JsonObject = {"uri": uri, "mimeType": media_type(unquote(uri.rpartition("/")[2]))}
-    # RD-2: text only when decoding loses nothing. Python's strict UTF-8 round-trips, BOM and CRLF too.
+    # RD-2: text only if decoding loses nothing. Python's strict UTF-8 round-trips, including BOM and CRLF.
     try:
         content["text"] = data.decode("utf-8")
     except UnicodeDecodeError:
@@ -197,7 +181,7 @@ def skill_md_resource(entry: SkillEntry) -> JsonObject:
 
 
 def legacy_resource(item: LegacyResource) -> JsonObject:
-    """The `Resource` object of a resource that tells of skills and is none."""
+    """The `Resource` object of a legacy resource."""
     return {
         "uri": item.uri,
         "name": item.name,
@@ -208,7 +192,7 @@ def legacy_resource(item: LegacyResource) -> JsonObject:
 
 @contextmanager
 def _errors(uri: str | None = None) -> Generator[None]:
-    """Turn errors into refusals: the caller's are -32602, all others -32603 (RD-1)."""
+    """Turn errors into refusals: -32602 for mistakes of the caller, -32603 for everything else (RD-1)."""
     data: JsonObject | None = None if uri is None else {"uri": uri if len(uri) <= _SHORT else shown(uri)}
     try:
         yield
@@ -217,8 +201,8 @@ def _errors(uri: str | None = None) -> Generator[None]:
     except FormatError as error:
         raise Refusal(error.issues[0].message, code=INVALID_PARAMS, data=data) from None
     except Exception as error:
-        # What went wrong in here may name paths and more: it is for the operator alone.
+        # An internal error may name paths and more: it goes to the operator's log only.
         _log.error("%s: %s", "skills/list" if uri is None else shown(uri), error)
         what = "the skills" if uri is None else shown(uri, _SHORT)
-        message = f"The server cannot serve {what} now; try again, or tell its operator"
+        message = f"The server cannot serve {what} right now; try again later or tell its operator"
         raise Refusal(message, code=INTERNAL_ERROR, data=data) from None

@@ -1,7 +1,7 @@
-"""Watch: follows the sources while a server runs, and has the announcer tell what changed.
+"""Watcher: follows the changes of all sources while a server runs, and has the notifier report them.
 
 A server may run several times at once, once for each connection over pipes. The first run watches; when it
-ends, the next takes over.
+ends, the next one takes over.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def with_lifespan(theirs: Lifespan, ours: Callable[[], AbstractAsyncContextManag
     return both
 
 
-class Watch:
-    """Watches every source that can be watched. The announcer comes with the SDK, which may be later."""
+class Watcher:
+    """Follows every source. `notifier` is set when the SDK is imported, which may be later than the start."""
 
     def __init__(self, library: SkillLibrary) -> None:
         self._library = library
@@ -52,7 +52,7 @@ class Watch:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Watch until the block ends."""
+        """Keep the sources open and follow them until the block ends."""
         failure: Exception | None = None
         async with self._library.opened(), anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch)
@@ -69,7 +69,7 @@ class Watch:
 
     @asynccontextmanager
     async def running_soon(self) -> AsyncGenerator[None]:
-        """The same on asyncio, once the process is idle, so that the first responses do not wait for it."""
+        """The same on asyncio, but follow changes only once the process is idle, after the first responses."""
         async with self._library.opened():
             task = asyncio.create_task(self._watch_soon())
             self._runs += 1
@@ -84,21 +84,21 @@ class Watch:
         await wait_until_idle(asyncio.sleep)
         try:
             await self._watch()
-        except Exception as error:  # It costs the watch, never the server.
-            _log.error("changes are no longer seen: %s", error)
+        except Exception as error:  # The server goes on without watching.
+            _log.error("changes are no longer detected: %s", error)
 
     async def _watch(self) -> None:
         async with self._turn, anyio.create_task_group() as tasks:
 
             async def changed() -> None:
                 if self.notifier is None:
-                    return  # Nobody is there yet who could be told.
+                    return  # No client has connected yet.
                 try:
                     await self.notifier.announce(tasks)
-                except Exception as error:  # Whoever asks will be told what is wrong.
-                    _log.warning("a change could not be announced: %s", error)
+                except Exception as error:  # The next request reports what is wrong.
+                    _log.warning("clients could not be notified of a change: %s", error)
 
-            # From here on: what differs later from what there is now is news.
+            # Later changes are relative to the catalog of this moment.
             await changed()
 
             async def follow(source: Source) -> None:
@@ -106,8 +106,8 @@ class Watch:
                     async with aclosing(source.changes()) as changes:
                         async for _ in changes:
                             await changed()
-                except Exception as error:  # It costs the watch, never the server.
-                    _log.error("changes are no longer seen: %s", error)
+                except Exception as error:  # The server goes on without watching this source.
+                    _log.error("changes are no longer detected: %s", error)
 
             for source in self._library.sources:
                 tasks.start_soon(follow, source)

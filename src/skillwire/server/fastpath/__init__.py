@@ -1,1 +1,1 @@
-"""Common requests, answered without the SDK."""
+"""Responses to common requests without the SDK."""

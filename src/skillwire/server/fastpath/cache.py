@@ -1,40 +1,40 @@
-"""ResponseCache: a few things kept ready by key, within a bound on the bytes they take."""
+"""ResponseCache: values by key, within a bound on their total size."""
 
 from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-Kept = TypeVar("Kept")
-# What a key, a value and their places in a dictionary take beside their bytes, roughly.
+V = TypeVar("V")
+# Roughly what an entry takes besides the bytes of its key and value.
 _OVERHEAD = 400
 
 
-class ResponseCache(Generic[Kept]):
-    """Keeps what was put there last. When there is no more room, what was put there first goes."""
+class ResponseCache(Generic[V]):
+    """Keeps the values that were added last; when it is full, the oldest are dropped."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most = most_bytes
         self._held = 0
         self._sizes: dict[bytes, int] = {}
-        self._things: dict[bytes, Kept] = {}
+        self._values: dict[bytes, V] = {}
 
-    def get(self, key: bytes) -> Kept | None:
-        return self._things.get(key)
+    def get(self, key: bytes) -> V | None:
+        return self._values.get(key)
 
-    def put(self, key: bytes, thing: Kept, size: int = 0) -> None:
-        """Keep a thing of so many bytes, unless it alone would take an eighth of the shelf."""
+    def put(self, key: bytes, value: V, size: int = 0) -> None:
+        """Add a value of `size` bytes, unless it alone would take an eighth of the cache."""
         self.drop(key)
         taken = len(key) + size + _OVERHEAD
         if taken > self._most // 8:
             return
-        self._things[key] = thing
+        self._values[key] = value
         self._sizes[key] = taken
         self._held += taken
         while self._held > self._most:
-            self.drop(next(iter(self._things)))
+            self.drop(next(iter(self._values)))
 
     def drop(self, key: bytes) -> None:
-        """Forget a thing, if it is there."""
-        if key in self._things:
-            del self._things[key]
+        """Remove a value, if it is there."""
+        if key in self._values:
+            del self._values[key]
             self._held -= self._sizes.pop(key)

@@ -1,147 +1,214 @@
-"""Streamable HTTP: the application in its layers, and the running of it."""
+"""HttpApp: the ASGI application of a skill server, at `/mcp`, with `/healthz` and `/metrics` beside it."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
+import json
+import logging
+import time
 from collections.abc import Callable, Iterable
-from contextlib import AbstractAsyncContextManager, contextmanager
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import TYPE_CHECKING, Any, Final
 
-from skillwire.errors import SourceError
-from skillwire.server.doorway import VISIT, Door, Doorway
-from skillwire.server.fastpath.parse import FastPath
-from skillwire.server.heads import HeadRules
-from skillwire.server.http.address import Address
-from skillwire.server.http.auth import BearerAuth, BearerToken
-from skillwire.server.http.front import FastPathMiddleware
-from skillwire.server.http.lazy import Asgi, LazyApp, LifespanApp, Message, Receive, Scope, Send
-from skillwire.server.http.streams import EventStreams
+from skillwire.issues import shown
+from skillwire.limits import DEFAULT_LIMITS, Limits
+from skillwire.server.fastpath.answer import FastPath
+from skillwire.server.http.asgi import Asgi, EventStreams, LazyApp, LifespanApp, Receive, Scope, Send, respond
+from skillwire.server.http.auth import CHALLENGE, DEFAULT_NAME, INVALID_TOKEN, Tokens
+from skillwire.server.http.fast import FastPathMiddleware
+from skillwire.server.http.telemetry import METRICS_TYPE, Request, Telemetry
+from skillwire.server.library import SkillLibrary
+from skillwire.version import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from mcp.server.lowlevel import Server
 
 MCP_PATH: Final = "/mcp"
 HEALTH_PATH: Final = "/healthz"
+METRICS_PATH: Final = "/metrics"
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
-_GRACE_SECONDS: Final = 2
-_BACKLOG: Final = 2048
+_JSON: Final = b"application/json"
+_REFRESH_SECONDS: Final = 1.0
 
-
-def http_app(
-    lane: FastPath | None,
-    server: Callable[[], Server[Any]],
-    *,
-    around: Callable[[], AbstractAsyncContextManager[object]],
-    allowed_hosts: Iterable[str] = (),
-    token: str | None = None,
-    stateless: bool = False,
-) -> HttpApp:
-    """The application at `/mcp`, with `/healthz` beside it. From the outside in: token, fast lane, SDK.
-
-    `server` gives the SDK's server when it is first needed; `around` is open as long as the application is.
-    """
-    names = (*_LOOPBACK, *allowed_hosts)
-
-    def load() -> LifespanApp:
-        from skillwire.server.http.sdk import SdkApp
-
-        return SdkApp(server(), path=MCP_PATH, names=names, stateless=stateless)
-
-    secret = None if token is None else BearerToken(token)
-    rules = HeadRules(path=MCP_PATH, hosts=names, token=secret)
-    front = FastPathMiddleware(lane, LazyApp(load, around), rules=rules, health=HEALTH_PATH)
-    guarded = front if secret is None else BearerAuth(front, secret, open_paths=frozenset({HEALTH_PATH}))
-    return HttpApp(guarded, None if lane is None else Door(lane, rules))
+_log = logging.getLogger(__name__)
 
 
 class HttpApp:
-    """An ASGI application, and the door that a server of ours may put before it."""
+    """Serves a library. Each request passes these steps in order:
 
-    def __init__(self, app: Asgi, door: Door | None) -> None:
-        self._app = app
-        self.door = door
+    1. the health check, which tells strangers no more than that the server is up,
+    2. the token,
+    3. the metrics,
+    4. the path and the `Host` header, which must name this server,
+    5. the fast path,
+    6. the SDK.
+
+    `server` creates the SDK's server when it is first needed. `around` is open while the application runs.
+    """
+
+    def __init__(
+        self,
+        library: SkillLibrary,
+        fast_path: FastPath | None,
+        server: Callable[[], Server[Any]],
+        *,
+        around: Callable[[], AbstractAsyncContextManager[object]],
+        allowed_hosts: Iterable[str] = (),
+        token: str | Tokens | None = None,
+        stateless: bool = False,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        names = (*_LOOPBACK, *allowed_hosts)
+
+        def load() -> LifespanApp:
+            return _SdkApp(server(), names=names, stateless=stateless, limits=limits)
+
+        self._library = library
+        self._hosts = frozenset(name.encode("ascii") for name in names)
+        self._tokens = Tokens({DEFAULT_NAME: token}) if isinstance(token, str) else token
+        self._sdk = LazyApp(load, around)
+        self._streams = EventStreams(self._sdk)
+        self._mcp: Asgi = self._streams if fast_path is None else FastPathMiddleware(fast_path, self._streams)
+        self.telemetry = Telemetry()
+        self.connections: Callable[[], int] = lambda: 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        visit = VISIT.get()
-        if visit is None or scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        is_answered = False
+        if scope["type"] == "lifespan":
+            await self._run_lifespan(receive, send)
+        elif scope["type"] == "http":
+            request = Request(send)
+            try:
+                await self._serve(scope, receive, request)
+            finally:
+                self.telemetry.finish(scope, request)
+        else:
+            await send({"type": "websocket.close"})
 
-        async def send_and_see(message: Message) -> None:
-            nonlocal is_answered
-            await send(message)
-            is_answered = message["type"] == "http.response.body" and not message.get("more_body", False)
-
-        await self._app(scope, receive, send_and_see)
-        if is_answered:
-            visit.is_answered()
-
-
-class HttpServer:
-    """A bound socket and the server on it. `url` is known before the first request."""
-
-    def __init__(self, app: Asgi, address: Address) -> None:
-        import uvicorn
-        from uvicorn.protocols.http.auto import AutoHTTPProtocol
-
-        class Uvicorn(uvicorn.Server):
-            """Uvicorn that leaves signals to its caller, so that ending on one is no failure."""
-
-            @contextmanager
-            def capture_signals(self) -> Generator[None]:
-                yield
-
-        door = app.door if isinstance(app, HttpApp) else None
-
-        def connection(config: uvicorn.Config, server_state: Any, **more: Any) -> asyncio.Protocol:
-            make: Any = partial(AutoHTTPProtocol, config=config, server_state=server_state, **more)
-            return make() if door is None else Doorway(door, make, server_state, config.timeout_keep_alive)
-
-        self._socket = _listen(address)
-        self.url = f"http://{address.shown_host}:{self._socket.getsockname()[1]}{MCP_PATH}"
-        self._streams = EventStreams(app)
-        config = uvicorn.Config(
-            self._streams,
-            http=cast(type[asyncio.Protocol], connection),
-            log_config=None,
-            access_log=False,
-            lifespan="on",
-            ws="none",
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=_GRACE_SECONDS,
-        )
-        self._uvicorn = Uvicorn(config)
-
-    async def serve(self) -> None:
-        """Serve until `stop` is called."""
-        with self._socket:
-            await self._uvicorn.serve(sockets=[self._socket])
-
-    def stop(self) -> None:
-        """End the event streams, let other requests be answered, then stop."""
+    def end_streams(self) -> None:
+        """End the event streams that clients keep open."""
         self._streams.end()
-        self._uvicorn.should_exit = True
+
+    async def _serve(self, scope: Scope, receive: Receive, request: Request) -> None:
+        path, send = scope["path"], request.observe
+        user = "" if self._tokens is None else self._tokens.name_for(scope["headers"])
+        request.user = user or ""
+        if path == HEALTH_PATH:
+            await self._report_health(scope, send, is_known=user is not None)
+        elif user is None:
+            await self._refuse_token(scope, send)
+        elif path == METRICS_PATH:
+            await self._report_metrics(scope, send)
+        elif path == MCP_PATH and not self._is_addressed(scope):
+            await self._refuse_host(scope, send)
+        elif path == MCP_PATH:
+            await self._mcp(scope, receive, send)
+        else:
+            await respond(scope, send, 404, "Not Found\n")
+
+    def _is_addressed(self, scope: Scope) -> bool:
+        """Whether the one `Host` header names this server: no web page may reach it under another name."""
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        if len(hosts) != 1:
+            return False
+        name, colon, port = hosts[0].rpartition(b":")
+        return hosts[0] in self._hosts or (bool(colon) and name in self._hosts and port.isdigit())
+
+    async def _refuse_host(self, scope: Scope, send: Send) -> None:
+        given = next((value for name, value in scope["headers"] if name == b"host"), b"").decode("latin-1")
+        host = shown(given.rpartition(":")[0] or given, 100) or "another name"
+        text = f"This server is not known as {host}. If it should be, start it with --allow-host {host}"
+        self.telemetry.warn(
+            _log,
+            "host",
+            f"421 for {_client(scope)}: the request is addressed to {host}; "
+            f"allow it with --allow-host {host}",
+        )
+        await respond(scope, send, 421, f"{text}\n")
+
+    async def _refuse_token(self, scope: Scope, send: Send) -> None:
+        is_given = any(name == b"authorization" for name, _ in scope["headers"])
+        reason = "the token is not valid" if is_given else "there is no token"
+        self.telemetry.warn(_log, "token", f"401 for {_client(scope)}: {reason}")
+        challenge = INVALID_TOKEN if is_given else CHALLENGE
+        text = "A bearer token is required.\n"
+        await respond(scope, send, 401, text, headers=[(b"www-authenticate", challenge)])
+
+    async def _report_health(self, scope: Scope, send: Send, *, is_known: bool) -> None:
+        if await _refuse_method(scope, send):
+            return
+        status, health = 200, {"status": "ok"}
+        try:
+            catalog = await self._library.catalog()
+            problems = len(await self._library.problems())
+        except Exception as error:  # Whatever a source raises: the server is up and serves no skills.
+            _log.error("the skills cannot be listed: %s", error)
+            status, health = 503, {"status": "error"}
+        else:
+            if is_known:
+                health |= {"version": VERSION, "skills": len(catalog.entries), "left_out": problems}
+                health |= {"uptime_seconds": round(time.time() - self.telemetry.started)}
+        await respond(scope, send, status, json.dumps(health) + "\n", media=_JSON)
+
+    async def _report_metrics(self, scope: Scope, send: Send) -> None:
+        if await _refuse_method(scope, send):
+            return
+        catalog = await self._library.catalog()
+        gauges = {
+            "skills": ("Skills served.", float(len(catalog.entries))),
+            "skills_left_out": ("Files and skills left out.", float(len(await self._library.problems()))),
+            "connections": ("Open HTTP connections.", float(self.connections())),
+            "start_time_seconds": ("When the server started.", self.telemetry.started),
+        }
+        await respond(scope, send, 200, self.telemetry.render(gauges), media=METRICS_TYPE)
+
+    async def _run_lifespan(self, receive: Receive, send: Send) -> None:
+        refreshing = asyncio.ensure_future(self._refresh_tokens())
+        try:
+            await self._sdk.run_lifespan(receive, send)
+        finally:
+            refreshing.cancel()
+
+    async def _refresh_tokens(self) -> None:
+        while self._tokens is not None:
+            await asyncio.sleep(_REFRESH_SECONDS)
+            with suppress(OSError):
+                await asyncio.to_thread(self._tokens.refresh)
 
 
-def _listen(address: Address) -> socket.socket:
-    """A socket that listens: whoever reads the URL may connect at once."""
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    # Named by its protocol: asyncio turns off the delay of small packets only where it knows it is TCP.
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        if os.name == "posix":  # Elsewhere it would let two servers share a port.
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((address.host, address.port))
-        listening.listen(_BACKLOG)
-    except (OSError, UnicodeError, TypeError) as error:
-        listening.close()
-        reason = (error.strerror if isinstance(error, OSError) else "no such host") or error
-        raise SourceError(f"cannot listen on {address.shown_host}:{address.port}: {reason}") from None
-    return listening
+class _SdkApp:
+    """The SDK's application for Streamable HTTP, for everything that the fast path leaves."""
+
+    def __init__(self, server: Server[Any], *, names: Iterable[str], stateless: bool, limits: Limits) -> None:
+        from mcp.server.transport_security import TransportSecuritySettings
+
+        hosts = [spelling for name in names for spelling in (name, f"{name}:*")]
+        self._app = server.streamable_http_app(
+            streamable_http_path=MCP_PATH,
+            json_response=True,
+            stateless_http=stateless,
+            transport_security=TransportSecuritySettings(
+                enable_dns_rebinding_protection=True,
+                allowed_hosts=hosts,
+                allowed_origins=[f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts],
+            ),
+            max_request_body_size=limits.http_body_bytes,
+            session_idle_timeout=limits.session_idle_seconds,
+            max_sessions=limits.sessions,
+        )
+
+    def lifespan(self) -> AbstractAsyncContextManager[object]:
+        return self._app.router.lifespan_context(self._app)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
+
+
+async def _refuse_method(scope: Scope, send: Send) -> bool:
+    if scope["method"] in ("GET", "HEAD"):
+        return False
+    await respond(scope, send, 405, "Method Not Allowed\n", headers=[(b"allow", b"GET, HEAD")])
+    return True
+
+
+def _client(scope: Scope) -> str:
+    return str((scope.get("client") or ("an unknown address",))[0])

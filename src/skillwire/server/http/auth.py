@@ -1,57 +1,131 @@
-"""BearerAuth: an ASGI layer that lets requests with the right token through, and no others."""
+"""Bearer tokens: named secrets, from a file that is read again when it changes."""
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
 
-from skillwire.server.http.lazy import Asgi, Receive, Scope, Send
+from skillwire.errors import SourceError
+from skillwire.issues import shown
 
-_CHALLENGE = b'Bearer realm="skillwire"'
-_INVALID = b'Bearer realm="skillwire", error="invalid_token"'
+CHALLENGE: Final = b'Bearer realm="skillwire"'
+INVALID_TOKEN: Final = b'Bearer realm="skillwire", error="invalid_token"'
+DEFAULT_NAME: Final = "token"
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+_MOST_BYTES: Final = 1 << 20
+
+_log = logging.getLogger(__name__)
 
 
-class BearerToken:
-    """A secret that whoever asks must give, as `Authorization: Bearer TOKEN`."""
+class Tokens:
+    """The tokens that give access, by the name of who has them."""
 
-    def __init__(self, token: str) -> None:
-        if not token:
-            raise ValueError("the token is empty")
-        self._token = token.encode("utf-8")
+    def __init__(self, tokens: Mapping[str, str]) -> None:
+        if not tokens or not all(tokens.values()):
+            raise ValueError("a token is empty")
+        self._tokens = {name: token.encode("utf-8") for name, token in tokens.items()}
 
-    def is_in(self, fields: Iterable[tuple[bytes, bytes]]) -> bool:
-        """Whether the fields of a request, their names in lower case, hold it, and hold it once."""
-        given = [value for name, value in fields if name == b"authorization"]
+    def name_for(self, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+        """The name of the token in a request's one `Authorization` header; `None` without a valid one."""
+        given = [value for name, value in headers if name == b"authorization"]
         scheme, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
-        # Constant time: how long the comparison takes says nothing about the token.
-        return scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token)
+        if scheme.lower() != b"bearer":
+            return None
+        token = token.strip()
+        found: str | None = None
+        # Every token is compared, in constant time: the duration says nothing about any of them.
+        for name, known in self._tokens.items():
+            if hmac.compare_digest(token, known):
+                found = name
+        return found
+
+    def refresh(self) -> None:
+        """Read the tokens again if they came from somewhere that changed."""
 
 
-class BearerAuth:
-    """Wants the token on every request but those to `open_paths`."""
+class TokenFile(Tokens):
+    """Tokens from a file with one `NAME TOKEN` on each line, or with a single token and nothing else.
 
-    def __init__(self, app: Asgi, token: BearerToken, *, open_paths: frozenset[str]) -> None:
-        self._app = app
-        self._token = token
-        self._open_paths = open_paths
+    A file that cannot be read or parsed later leaves the tokens as they were, and is reported once.
+    """
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        kind = scope["type"]
-        if kind == "lifespan" or (kind == "http" and scope["path"] in self._open_paths):
-            await self._app(scope, receive, send)
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+        self._stamp = self._look()
+        self._problem = ""
+        super().__init__(self._read())
+
+    def refresh(self) -> None:
+        stamp = self._look()
+        if stamp == self._stamp:
             return
-        if kind != "http":
-            await send({"type": "websocket.close"})
+        try:
+            tokens = self._read()
+        except SourceError as error:
+            if str(error) != self._problem:
+                _log.error("the tokens stay as they were: %s", error)
+            self._problem = str(error)
             return
-        if self._token.is_in(scope["headers"]):
-            await self._app(scope, receive, send)
-            return
-        given = any(name == b"authorization" for name, _ in scope["headers"])
-        body = b"A bearer token is required.\n"
-        headers = [
-            (b"www-authenticate", _INVALID if given else _CHALLENGE),
-            (b"content-type", b"text/plain; charset=utf-8"),
-            (b"content-length", str(len(body)).encode()),
-        ]
-        await send({"type": "http.response.start", "status": 401, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        before = self._tokens.keys()
+        self._stamp, self._problem = stamp, ""
+        self._tokens = {name: token.encode("utf-8") for name, token in tokens.items()}
+        added, removed = sorted(tokens.keys() - before), sorted(before - tokens.keys())
+        _log.warning(
+            "the token file changed: %d tokens, added: %s, removed: %s",
+            len(tokens),
+            ", ".join(added) or "none",
+            ", ".join(removed) or "none",
+        )
+
+    def _look(self) -> tuple[int, int, int] | None:
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    def _read(self) -> dict[str, str]:
+        try:
+            with self._path.open("rb") as file:
+                data = file.read(_MOST_BYTES + 1)
+            text = data.decode("utf-8")
+        except (OSError, UnicodeError) as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or "it is not UTF-8 text"
+            raise SourceError(f"the token file {self._path} cannot be read: {reason}") from None
+        if len(data) > _MOST_BYTES:
+            raise SourceError(f"the token file {self._path} has more than {_MOST_BYTES:,} bytes")
+        return parse_tokens(text, str(self._path))
+
+
+def parse_tokens(text: str, place: str) -> dict[str, str]:
+    """The tokens in a file by their names, or a `SourceError` that names `place` and the line."""
+    lines = [
+        (number, line.split())
+        for number, line in enumerate(text.splitlines(), start=1)
+        if line.strip() and not line.lstrip().startswith("#")
+    ]
+    if len(lines) == 1 and len(lines[0][1]) == 1:
+        return {DEFAULT_NAME: checked_token(lines[0][1][0], place)}
+    if not lines:
+        raise SourceError(f"there is no token in {place}; write one, or NAME TOKEN on each line")
+    tokens: dict[str, str] = {}
+    for number, words in lines:
+        where = f"{place}, line {number}"
+        if len(words) != 2 or not _NAME.fullmatch(words[0]):
+            raise SourceError(f"{where}: write NAME TOKEN, with a name of letters, digits and . _ @ -")
+        name, token = words
+        if name in tokens:
+            raise SourceError(f"{where}: the name {shown(name)} is used twice")
+        tokens[name] = checked_token(token, where)
+    return tokens
+
+
+def checked_token(token: str, place: str) -> str:
+    """The token, or a `SourceError` if no HTTP header could carry it."""
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise SourceError(f"the token in {place} must be one word of printable ASCII")
+    return token

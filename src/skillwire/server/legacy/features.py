@@ -1,4 +1,4 @@
-"""LegacyFeatures: what a server offers to clients without the extension. Each is a switch."""
+"""LegacyFeatures: what a server offers to clients that do not know the extension."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ ToolsMode: TypeAlias = Literal["auto", "always", "never"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegacyFeatures:
-    """What is served for clients that do not know the extension; `docs/clients.md` says which reads what.
+    """What is served to clients that do not know the extension; `docs/clients.md` says which uses what.
 
-    `index` is the shape of `skill://index.json`. `tools` in `auto` are hidden from clients that know the
-    extension.
+    `index` is the format of `skill://index.json`. With `tools="auto"`, the tools are hidden from clients that
+    know the extension.
     """
 
     index: IndexShape = "d2"
@@ -25,4 +25,4 @@ class LegacyFeatures:
 
 
 ALL_OFF = LegacyFeatures(index="off", manifests=False, prompt_xml=False, tools="never", prompts=False)
-"""The extension and nothing else."""
+"""The extension only."""

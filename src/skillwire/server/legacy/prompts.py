@@ -1,4 +1,4 @@
-"""SkillPrompts: one MCP prompt for each skill, so that clients with slash commands offer `/skill-name`."""
+"""SkillPrompts: one MCP prompt for each skill, which clients with slash commands offer as `/skill-name`."""
 
 from __future__ import annotations
 
@@ -7,47 +7,45 @@ from mcp.shared.exceptions import MCPError
 
 from skillwire.errors import AmbiguousName, FormatError, SkillNotFound
 from skillwire.json_types import JsonObject, JsonValue
-from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.server.cursors import cut_page
+from skillwire.server.catalog import cut_page
 from skillwire.server.handlers import Context, is_modern
-from skillwire.server.legacy.tool_names import SkillNames
-from skillwire.server.legacy.tools import skill_text
+from skillwire.server.legacy.tools import SkillNames, skill_text
 from skillwire.server.library import SkillLibrary
-from skillwire.server.results import CacheAdvice
+from skillwire.server.options import ServerOptions
 from skillwire.skill.entries import SkillEntry
 
 _TASK = "task"
 
 
 class SkillPrompts:
-    """The prompts. Each has an optional argument, what the user wants done with the skill."""
+    """The prompts. Each has one optional argument, the task to use the skill for."""
 
-    def __init__(self, library: SkillLibrary, cache: CacheAdvice, *, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(self, library: SkillLibrary, options: ServerOptions) -> None:
         self._library = library
-        self._cache = cache
-        self._limits = limits
-        self._roll: SkillNames | None = None
+        self._options = options
+        self._names: SkillNames | None = None
 
     async def list_prompts(self, ctx: Context, params: types.PaginatedRequestParams | None) -> JsonObject:
-        roll = await self._current()
-        names = sorted(roll.names)
+        current = await self._current()
+        names = sorted(current.names)
         try:
             cursor = params.cursor if params else None
             page = cut_page(names, names, cursor, size=self._library.page_size, listing="prompts")
         except FormatError as error:
             raise MCPError(types.INVALID_PARAMS, error.issues[0].message) from None
-        prompts: list[JsonValue] = [_prompt(name, roll.names[name]) for name in page.items]
+        prompts: list[JsonValue] = [_prompt(name, current.names[name]) for name in page.items]
         result: JsonObject = {"prompts": prompts}
         if page.next_cursor is not None:
             result["nextCursor"] = page.next_cursor
         if is_modern(ctx):
-            result.update(resultType="complete", ttlMs=self._cache.ttl_ms, cacheScope=self._cache.scope)
+            options = self._options
+            result.update(resultType="complete", ttlMs=options.ttl_ms, cacheScope=options.cache_scope)
         return result
 
     async def get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> JsonObject:
         try:
             entry = (await self._current()).find(params.name)
-            text = await skill_text(self._library, entry, limits=self._limits)
+            text = await skill_text(self._library, entry, limits=self._options.limits)
         except (SkillNotFound, AmbiguousName) as error:
             raise MCPError(types.INVALID_PARAMS, str(error), {"name": params.name}) from None
         task = (params.arguments or {}).get(_TASK, "").strip()
@@ -71,11 +69,11 @@ class SkillPrompts:
 
     async def _current(self) -> SkillNames:
         catalog = await self._library.catalog()
-        if self._roll is None or self._roll.catalog is not catalog:
-            self._roll = SkillNames(catalog)
-        return self._roll
+        if self._names is None or self._names.catalog is not catalog:
+            self._names = SkillNames(catalog)
+        return self._names
 
 
 def _prompt(name: str, entry: SkillEntry) -> JsonObject:
-    argument: JsonObject = {"name": _TASK, "description": "What to do with the skill.", "required": False}
+    argument: JsonObject = {"name": _TASK, "description": "The task to use the skill for.", "required": False}
     return {"name": name, "description": entry.description, "arguments": [argument]}

@@ -1,7 +1,7 @@
-"""LegacyResources: the resources that tell of skills and are none, for clients of older dialects.
+"""LegacyResources: resources that describe skills for clients of older dialects.
 
-`skill://index.json`, `skill://prompt-xml`, and `skill://NAME/_manifest` for skills whose path is their name.
-No URI means two things: where a skill, a directory or a file has the URI of one of these, the skill has it.
+These are `skill://index.json`, `skill://prompt-xml` and a `_manifest` for each skill. A URI never means two
+things: if a skill, a directory or a file has the URI of one of these, it is served instead.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.server.catalog import Catalog
-from skillwire.server.cursors import Page, cut_page
-from skillwire.server.difference import has_same_metadata
+from skillwire.server.catalog import Catalog, Page, cut_page, has_same_metadata
 from skillwire.server.legacy.features import LegacyFeatures
 from skillwire.skill.drafts import Dialect
 from skillwire.skill.entries import DYNAMIC, SkillEntry
@@ -36,7 +34,7 @@ _SHAPES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class LegacyResource:
-    """One of these resources, as it is listed."""
+    """One legacy resource, as it is listed."""
 
     uri: SkillUri
     name: str
@@ -54,16 +52,16 @@ class _Listing:
 
 
 class LegacyResources:
-    """What there is of these resources for a catalog. What was made last is kept."""
+    """The legacy resources of a catalog. Those of the last catalog are cached."""
 
     def __init__(self, legacy_features: LegacyFeatures, *, limits: Limits = DEFAULT_LIMITS) -> None:
-        self._surfaces = legacy_features
+        self._features = legacy_features
         self._limits = limits
         self._listing: _Listing | None = None
         self._made: tuple[Catalog, dict[str, bytes]] | None = None
 
     def page(self, catalog: Catalog, cursor: str | None, *, size: int) -> Page[SkillEntry | LegacyResource]:
-        """A page of `resources/list`: each `SKILL.md`, and these resources among them."""
+        """A page of `resources/list`: each `SKILL.md`, and the listed legacy resources."""
         listing = self._listing
         if listing is None or listing.catalog is not catalog:
             items = sorted([*catalog.listed, *self._resources(catalog)], key=lambda item: item.uri)
@@ -72,7 +70,7 @@ class LegacyResources:
         return cut_page(listing.items, listing.keys, cursor, size=size, listing="resources")
 
     def content(self, catalog: Catalog, uri: SkillUri) -> bytes | None:
-        """The bytes of one of these resources; `None` when there is none at this URI."""
+        """The bytes of a legacy resource; `None` if there is none at this URI."""
         if not is_legacy_resource(uri):
             return None
         if uri in (INDEX_URI, PROMPT_XML_URI):
@@ -87,7 +85,7 @@ class LegacyResources:
 
     @property
     def has_manifests(self) -> bool:
-        return self._surfaces.manifests
+        return self._features.manifests
 
     def _resources(self, catalog: Catalog) -> Iterator[LegacyResource]:
         if self._has(catalog, INDEX_URI):
@@ -105,13 +103,13 @@ class LegacyResources:
                 yield LegacyResource(uri, f"{entry.name}/{MANIFEST}", description, JSON)
 
     def _has(self, catalog: Catalog, uri: str) -> bool:
-        is_on = self._surfaces.index != "off" if uri == INDEX_URI else self._surfaces.prompt_xml
+        is_on = self._features.index != "off" if uri == INDEX_URI else self._features.prompt_xml
         return is_on and not catalog.has_directory(uri)
 
     def _has_manifest(self, entry: SkillEntry) -> bool:
         """Whether a skill has a manifest that tells all: every file, none beyond what that dialect reads."""
         uri = manifest_uri(entry)
-        if not self._surfaces.manifests or uri is None or entry.resources is DYNAMIC:
+        if not self._features.manifests or uri is None or entry.resources is DYNAMIC:
             return False
         return not any(
             file.size > self._limits.manifest_file_bytes or file.uri == uri or file.uri.startswith(f"{uri}/")
@@ -122,20 +120,20 @@ class LegacyResources:
         if self._made is None:
             self._made = (catalog, {})
         elif self._made[0] is not catalog:
-            # An edit of bytes alone changes nothing in a resource that has no digests.
+            # A resource without digests only changes with the frontmatter.
             is_kept = has_same_metadata(self._made[0], catalog)
             kept = {at: made for at, made in self._made[1].items() if is_kept and not self._has_digests(at)}
             self._made = (catalog, kept)
         made = self._made[1]
         if uri not in made:
             if uri == INDEX_URI:
-                made[uri] = write_index(catalog.listed, _SHAPES[self._surfaces.index])
+                made[uri] = write_index(catalog.listed, _SHAPES[self._features.index])
             else:
                 made[uri] = write_prompt_xml(catalog.listed)
         return made[uri]
 
     def _has_digests(self, uri: str) -> bool:
-        return uri == INDEX_URI and self._surfaces.index != "d2"
+        return uri == INDEX_URI and self._features.index != "d2"
 
 
 def manifest_uri(entry: SkillEntry) -> SkillUri | None:

@@ -1,13 +1,15 @@
-"""SkillTools: skills for clients that know only tools. This is the server speaking about its own files.
+"""SkillTools: skills for clients that only know tools.
 
-`load_skill` gives a `SKILL.md` as it is, `read_skill_file` a file beside it. A large catalog does not fit
-into the description of a tool; then there is `search_skills` instead.
+`load_skill` returns a `SKILL.md` as it is, `read_skill_file` another file of the skill. If the catalog does
+not fit into the description of a tool, there is also `search_skills`.
 """
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, Final
 
@@ -21,12 +23,11 @@ from skillwire.json_types import JsonObject, JsonValue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.server.catalog import Catalog
 from skillwire.server.handlers import Context, is_modern
-from skillwire.server.legacy.features import ToolsMode
-from skillwire.server.legacy.tool_names import SkillNames
 from skillwire.server.library import SkillLibrary
-from skillwire.server.results import CacheAdvice, file_content
+from skillwire.server.options import ServerOptions
+from skillwire.server.results import file_content
 from skillwire.skill.entries import DYNAMIC, SkillEntry
-from skillwire.skill.uris import child_uri, path_below, skill_root
+from skillwire.skill.uris import SCHEME, SkillUri, child_uri, path_below, skill_root, split_uri
 from skillwire.text import clean_line
 from skillwire.wire.declaration import declaration_in
 
@@ -37,46 +38,97 @@ NAMES: Final = frozenset({LOAD, READ, SEARCH})
 _READ_ONLY: Final[JsonObject] = {"readOnlyHint": True, "openWorldHint": False}
 
 
-@dataclass(frozen=True)
-class _Made:
-    """What was made from one catalog."""
+class SkillNames:
+    """The names by which tools and prompts call skills. `names` are those of the listed skills, in order.
 
-    roll: SkillNames
+    A skill that shares its name with no other is called by it. All others are called by their path, such as
+    `team/release-notes`; the path works for every skill.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        shared = Counter(entry.name for entry in catalog.entries)
+        self.names: dict[str, SkillEntry] = {
+            entry.name if shared[entry.name] == 1 else skill_path(entry): entry for entry in catalog.listed
+        }
+
+    @cached_property
+    def _by_path(self) -> dict[str, SkillEntry]:
+        return {skill_path(entry): entry for entry in self.catalog.entries}
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[SkillEntry]]:
+        found: defaultdict[str, list[SkillEntry]] = defaultdict(list)
+        for entry in self.catalog.entries:
+            found[entry.name].append(entry)
+        return found
+
+    def find(self, name: str) -> SkillEntry:
+        """The skill of a name, a path or a URI; else `SkillNotFound`, or `AmbiguousName` with all paths."""
+        requested = name.strip().strip("/")
+        entry = self._by_path.get(requested) or self.catalog.by_uri.get(SkillUri(requested))
+        if entry is not None:
+            return entry
+        called = self._by_name.get(requested, [])
+        if len(called) == 1:
+            return called[0]
+        if called:
+            raise AmbiguousName(requested, map(skill_path, called))
+        near = get_close_matches(requested, self.names, n=3) if len(self.names) <= _MANY else []
+        hint = f"; perhaps {_either(near)}" if near else ""
+        raise SkillNotFound(f"There is no skill called {shown(requested)!r}{hint}", uri=requested)
+
+
+_MANY: Final = 2000
+_PREFIX: Final = f"{SCHEME}://"
+
+
+def skill_path(entry: SkillEntry) -> str:
+    """The path of a skill, as in `team/release-notes`."""
+    root = skill_root(entry.uri)
+    if "%" not in root and root.startswith(_PREFIX):
+        return root[len(_PREFIX) :]  # Quick, for ten thousand of them.
+    parts = split_uri(root)
+    return "/".join((parts.authority, *parts.segments))
+
+
+def _either(names: Iterable[str]) -> str:
+    return " or ".join(names)
+
+
+@dataclass(frozen=True)
+class _Derived:
+    """What is derived from one catalog."""
+
+    names: SkillNames
     tools: tuple[JsonObject, ...]
 
     @cached_property
     def matcher(self) -> Matcher[str]:
-        return Matcher({name: entry.description for name, entry in self.roll.names.items()})
+        return Matcher({name: entry.description for name, entry in self.names.names.items()})
 
 
 class SkillTools:
     """The tools, for every client or only for those that do not know the extension."""
 
-    def __init__(
-        self,
-        library: SkillLibrary,
-        cache: CacheAdvice,
-        mode: ToolsMode,
-        *,
-        limits: Limits = DEFAULT_LIMITS,
-    ) -> None:
+    def __init__(self, library: SkillLibrary, options: ServerOptions) -> None:
         self._library = library
-        self._cache = cache
-        self._mode = mode
-        self._limits = limits
-        self._made: _Made | None = None
+        self._options = options
+        self._mode = options.legacy_features.tools
+        self._limits = options.limits
+        self._derived: _Derived | None = None
 
     async def list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> JsonObject:
         if params and params.cursor is not None:
-            raise MCPError(types.INVALID_PARAMS, "there is one page; start without a cursor")
+            raise MCPError(types.INVALID_PARAMS, "the cursor does not belong to this listing")
         tools: list[JsonValue] = []
         if self._mode == "always" or not knows_extension(ctx):
             tools.extend(self._from(await self._library.catalog()).tools)
         result: JsonObject = {"tools": tools}
         if is_modern(ctx):
-            # Whoever shares an answer must not give one client's list to another kind of client.
-            scope = "private" if self._mode == "auto" else self._cache.scope
-            result.update(resultType="complete", ttlMs=self._cache.ttl_ms, cacheScope=scope)
+            # A shared cache must not give one client's list to another kind of client.
+            scope = "private" if self._mode == "auto" else self._options.cache_scope
+            result.update(resultType="complete", ttlMs=self._options.ttl_ms, cacheScope=scope)
         return result
 
     async def call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> JsonObject:
@@ -95,20 +147,20 @@ class SkillTools:
         return result
 
     def schema_of(self, name: str) -> Mapping[str, Any] | None:
-        """What a tool takes; `None` when it is none of ours."""
+        """The input schema of a tool; `None` if it is not ours."""
         return _SCHEMAS.get(name)
 
     def differs(self, before: Catalog, after: Catalog) -> bool:
-        """Whether the list of tools is another one."""
-        known = self._made
-        old = known.tools if known and known.roll.catalog is before else self._tools(SkillNames(before))
+        """Whether the list of tools changed."""
+        known = self._derived
+        old = known.tools if known and known.names.catalog is before else self._tools(SkillNames(before))
         return old != self._from(after).tools
 
     async def _content(self, tool: str, arguments: Mapping[str, Any]) -> JsonObject:
-        made = self._from(await self._library.catalog())
+        derived = self._from(await self._library.catalog())
         if tool == SEARCH:
-            return _text(self._found(made, _argument(arguments, "query")))
-        entry = made.roll.find(_argument(arguments, "name"))
+            return _text(self._found(derived, _argument(arguments, "query")))
+        entry = derived.names.find(_argument(arguments, "name"))
         if tool == LOAD:
             return _text(await skill_text(self._library, entry, limits=self._limits))
         uri = skill_root(entry.uri)
@@ -118,34 +170,34 @@ class SkillTools:
         text = content.get("text")
         return _text(text) if isinstance(text, str) else {"type": "resource", "resource": content}
 
-    def _found(self, made: _Made, query: str) -> str:
+    def _found(self, derived: _Derived, query: str) -> str:
         asked = query[: self._limits.search_query_chars]
-        names = made.matcher.best(asked, limit=self._limits.search_results)
+        names = derived.matcher.best(asked, limit=self._limits.search_results)
         if not names:
-            return f"No skill fits {shown(query)!r}. Try other words."
-        lines = [_line(name, made.roll.names[name], self._limits) for name in names]
+            return f"No skill matches {shown(query)!r}. Try other words."
+        lines = [_line(name, derived.names.names[name], self._limits) for name in names]
         return "\n".join([*_within(lines, self._limits.search_chars), f"Load one with {LOAD}."])
 
-    def _from(self, catalog: Catalog) -> _Made:
-        made = self._made
-        if made is None or made.roll.catalog is not catalog:
-            roll = SkillNames(catalog)
-            made = self._made = _Made(roll, self._tools(roll))
-        return made
+    def _from(self, catalog: Catalog) -> _Derived:
+        derived = self._derived
+        if derived is None or derived.names.catalog is not catalog:
+            names = SkillNames(catalog)
+            derived = self._derived = _Derived(names, self._tools(names))
+        return derived
 
-    def _tools(self, roll: SkillNames) -> tuple[JsonObject, ...]:
-        if not roll.names:
+    def _tools(self, names: SkillNames) -> tuple[JsonObject, ...]:
+        if not names.names:
             return ()
-        what = "Load a skill: instructions for one kind of task. Do so before you start on such a task."
+        what = "Load a skill: instructions for one kind of task. Load it before you start such a task."
         room = self._limits.tool_description_chars
         tools: list[JsonObject] = []
-        if _length(roll.names) > room:
-            what = f"{what} There are {len(roll.names)}: find the right one with {SEARCH}."
+        if _length(names.names) > room:
+            what = f"{what} There are {len(names.names)} skills: find the right one with {SEARCH}."
             tools.append(_SEARCH_TOOL)
-        elif _length(lines := [_line(*named, self._limits) for named in roll.names.items()]) <= room:
+        elif _length(lines := [_line(*named, self._limits) for named in names.names.items()]) <= room:
             what = "\n".join([what, "Skills:", *lines])
         else:
-            what = f"{what} Skills: {', '.join(roll.names)}. {SEARCH} tells what they are for."
+            what = f"{what} Skills: {', '.join(names.names)}. {SEARCH} says what they are for."
             tools.append(_SEARCH_TOOL)
         load: JsonObject = {
             "name": LOAD,
@@ -158,9 +210,9 @@ class SkillTools:
 
 
 async def skill_text(library: SkillLibrary, entry: SkillEntry, *, limits: Limits = DEFAULT_LIMITS) -> str:
-    """The `SKILL.md` of a skill as it is, below a line that says what it is and which files are beside it."""
+    """The `SKILL.md` of a skill as it is, below a line that names the skill and its other files."""
     data = (await library.read(entry.uri)).data
-    # The entry that fits these bytes: reading may have found a newer one.
+    # The entry of these bytes: the read may have found a newer one.
     entry = await library.get_skill(entry.uri)
     root = skill_root(entry.uri)
     heading = f"Skill {entry.name} ({entry.uri})."
@@ -169,12 +221,12 @@ async def skill_text(library: SkillLibrary, entry: SkillEntry, *, limits: Limits
         if files:
             more = len(files) - limits.file_pointers
             files = files[: limits.file_pointers] + ([f"and {more} more"] if more > 0 else [])
-            heading += f" Other files of it, for {READ}: {', '.join(files)}."
+            heading += f" Its other files, for {READ}: {', '.join(files)}."
     return f"{heading}\n\n{data.decode('utf-8')}"
 
 
 def knows_extension(ctx: Context) -> bool:
-    """Whether the client said that it knows the extension: at the handshake, or with this request (CAP-4)."""
+    """Whether the client declared the extension, at the handshake or with this request (CAP-4)."""
     capabilities = ctx.session.client_capabilities
     return capabilities is not None and declaration_in(capabilities.model_dump(by_alias=True)) is not None
 
@@ -200,7 +252,7 @@ def _length(texts: Iterable[str]) -> int:
 def _argument(arguments: Mapping[str, Any], name: str) -> str:
     value = arguments.get(name)
     if not isinstance(value, str) or not value.strip():
-        raise SkillNotFound(f"The argument {name!r} is missing: it is a text")
+        raise SkillNotFound(f"The argument {name!r} is missing; give it as text")
     return value
 
 
@@ -225,19 +277,19 @@ _SCHEMAS: Final[dict[str, JsonObject]] = {
     READ: _schema(
         name="The name of the skill.", path="The file's path inside the skill, as in references/guide.md."
     ),
-    SEARCH: _schema(query="What the skill should be good for, in a few words."),
+    SEARCH: _schema(query="What the skill should do, in a few words."),
 }
 _READ_TOOL: Final[JsonObject] = {
     "name": READ,
     "title": "Read a file of a skill",
-    "description": f"Read a file of a skill that {LOAD} or its instructions name.",
+    "description": f"Read a file that {LOAD} or a skill's instructions name.",
     "inputSchema": _SCHEMAS[READ],
     "annotations": _READ_ONLY,
 }
 _SEARCH_TOOL: Final[JsonObject] = {
     "name": SEARCH,
     "title": "Search skills",
-    "description": f"Find skills by what they are good for. Load one with {LOAD}.",
+    "description": f"Find skills by what they do. Load one with {LOAD}.",
     "inputSchema": _SCHEMAS[SEARCH],
     "annotations": _READ_ONLY,
 }

@@ -1,4 +1,4 @@
-"""SdkSession: the SDK's server behind a stream of lines, opened when it is first needed."""
+"""SdkSession: the SDK's server for one client over lines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Write: TypeAlias = Callable[[bytes], Awaitable[None]]
 
 
 class SdkSession:
-    """Feeds lines to the SDK and gives what it answers to `write`."""
+    """Passes lines to the SDK, and its messages to `write`."""
 
     def __init__(self, server: Server[Any], write: Write) -> None:
         self._server = server
@@ -34,19 +34,19 @@ class SdkSession:
         self._all_answered = anyio.Event()
 
     def start(self, tasks: anyio.abc.TaskGroup) -> None:
-        """Run the server in these tasks, until its input is closed."""
+        """Run the server in this task group until its input is closed."""
         tasks.start_soon(self._run)
-        tasks.start_soon(self._give_out)
+        tasks.start_soon(self._write_messages)
 
     async def open_modern(self, meta: dict[str, object]) -> None:
-        """Tell the SDK which era the connection is of, as the requests did that it has not seen."""
+        """Tell the SDK that the connection is of 2026-07-28: it has not seen the requests that said so."""
         request = types.JSONRPCRequest(
             jsonrpc="2.0", id=_OPENING_ID, method="server/discover", params={"_meta": meta}
         )
         await self._to_server.send(SessionMessage(request))
 
     async def feed(self, line: bytes) -> bool:
-        """Hand a line to the SDK; false when it is no JSON-RPC message."""
+        """Pass a line to the SDK; false if it is not a JSON-RPC message."""
         message = _message(line)
         if message is None:
             return False
@@ -57,7 +57,7 @@ class SdkSession:
         return True
 
     async def end(self) -> None:
-        """There will be no more lines. What was asked before is still answered, within reason."""
+        """End the input. Requests that are being served still get their responses, within a time limit."""
         with anyio.move_on_after(_PATIENCE_SECONDS):
             while self._unanswered:
                 self._all_answered = anyio.Event()
@@ -68,7 +68,7 @@ class SdkSession:
         options = self._server.create_initialization_options()
         await self._server.run(self._from_client, self._to_client, options)
 
-    async def _give_out(self) -> None:
+    async def _write_messages(self) -> None:
         with suppress(BrokenPipeError):
             async with self._from_server:
                 async for sent in self._from_server:
@@ -83,10 +83,10 @@ class SdkSession:
 
 
 def _message(line: bytes) -> types.JSONRPCMessage | None:
-    """The message that a line is, or `None`."""
+    """The message in a line, or `None`."""
     try:
         message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
-        # A request whose id has a wrong type would pass for a notification, and its sender wait for ever.
+        # A request whose id has a wrong type would pass as a notification, and its sender would wait.
         if isinstance(message, types.JSONRPCNotification) and "id" in json.loads(line):
             return None
     except (ValidationError, ValueError):

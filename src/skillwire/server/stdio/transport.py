@@ -1,10 +1,9 @@
 """MCP over this process's standard input and output.
 
-Ours rather than the SDK's for four reasons: a signal ends it at once, although a thread may still wait for
-a client that does not read; a line that is no JSON-RPC gets an error instead of silence; small messages
-need no thread to be written; and what the fast lane can answer does not wait for the SDK to be imported. From
-here to the end of the process, whatever else prints to standard output goes to standard error, so that
-nothing tears the wire.
+This is not the SDK's transport, for four reasons: a signal ends it at once, even while a thread waits for a
+client that does not read; a line that is not JSON-RPC gets an error instead of silence; small messages are
+written without a thread; and the fast path responds before the SDK is imported. For the rest of the process,
+everything else that is printed to standard output goes to standard error.
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ import json
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import anyio
 
 from skillwire.json_types import is_object
 from skillwire.limits import DEFAULT_LIMITS
-from skillwire.server.fastpath.parse import ENVELOPE, VERSION_KEY, FastPath
-from skillwire.server.stdio.line_reader import lines_from
-from skillwire.server.stdio.line_writer import LineWriter
+from skillwire.server.fastpath.answer import FastPath
+from skillwire.server.fastpath.parse import ENVELOPE, VERSION_KEY
+from skillwire.server.stdio.lines import LineWriter, lines_from
 
 if TYPE_CHECKING:
     from skillwire.server.stdio.sdk_session import SdkSession
@@ -30,64 +29,65 @@ if TYPE_CHECKING:
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
 
-BackstageMaker = Callable[[Callable[[bytes], Awaitable[None]]], "SdkSession"]
+SessionFactory: TypeAlias = Callable[[Callable[[bytes], Awaitable[None]]], "SdkSession"]
+"""Creates the session of the SDK, given the function that writes its messages."""
 
 
-async def serve_stdio(lane: FastPath | None, make_backstage: BackstageMaker) -> None:
-    """Serve one client over descriptors 0 and 1 until it goes away."""
+async def serve_stdio(fast_path: FastPath | None, make_session: SessionFactory) -> None:
+    """Serve one client over descriptors 0 and 1 until it disconnects."""
     wire_in, wire_out = os.dup(0), os.dup(1)
     with open(os.devnull, "rb") as nothing:  # noqa: ASYNC230, PTH123 - opening the null device does not wait
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
     with suppress(BrokenPipeError):
         async with AsyncExitStack() as stack:
-            conversation = _Conversation(lane, make_backstage, LineWriter(wire_out), stack)
-            async for lines in lines_from(wire_in, conversation.answer_at_once):
+            conversation = _Conversation(fast_path, make_session, LineWriter(wire_out), stack)
+            async for lines in lines_from(wire_in, conversation.respond_now):
                 for line in lines:
                     await conversation.take(line)
             await conversation.end()
 
 
 class _Conversation:
-    """One client. Its first request decides the era; the lane answers on the modern one alone."""
+    """One client. Its first request decides the protocol revision; the fast path serves 2026-07-28 only."""
 
     def __init__(
         self,
-        lane: FastPath | None,
-        make_backstage: BackstageMaker,
-        outlet: LineWriter,
+        fast_path: FastPath | None,
+        make_session: SessionFactory,
+        writer: LineWriter,
         stack: AsyncExitStack,
     ) -> None:
-        self._lane = lane
-        self._make_backstage = make_backstage
-        self._outlet = outlet
+        self._fast_path = fast_path
+        self._make_session = make_session
+        self._writer = writer
         self._stack = stack
         self._sdk_session: SdkSession | None = None
         self._is_modern = False
 
     async def take(self, line: bytes | None) -> None:
         if line is None:
-            await self._outlet.write(_refusal(None))
-        elif line.strip() and not await self._answer(line):
+            await self._writer.write(_refusal(None))
+        elif line.strip() and not await self._respond(line):
             sdk_session = self._sdk_session or await self._open()
-            if self._lane is not None and not self._is_modern:
+            if self._fast_path is not None and not self._is_modern:
                 self._decide_era(line)
             if not await sdk_session.feed(line):
-                await self._outlet.write(_refusal(line))
+                await self._writer.write(_refusal(line))
 
-    def answer_at_once(self, chunk: bytes) -> bytes:
-        """Answer the requests that were answered before, from the first on; what is left is returned."""
+    def respond_now(self, chunk: bytes) -> bytes:
+        """Send the cached responses to the first requests of a chunk; returns the rest of it."""
         start = 0
-        while self._lane is not None and (end := chunk.find(b"\n", start)) >= 0:
-            again = self._lane.again(chunk[start:end])
-            if again is None:
+        while self._fast_path is not None and (end := chunk.find(b"\n", start)) >= 0:
+            found = self._fast_path.cached(chunk[start:end])
+            if found is None:
                 break
-            id_json, kept = again
+            id_json, cached = found
             try:
-                if not self._outlet.write_at_once(kept.to(id_json) + b"\n"):
+                if not self._writer.write_now(cached.to(id_json) + b"\n"):
                     break
             except BrokenPipeError:
-                break  # Whoever writes next will meet it too, where it ends the conversation.
+                break  # The next write raises it again, where it ends the conversation.
             start = end + 1
         return chunk[start:] if start else chunk
 
@@ -95,28 +95,30 @@ class _Conversation:
         if self._sdk_session is not None:
             await self._sdk_session.end()
 
-    async def _answer(self, line: bytes) -> bool:
-        """Answer from the lane; false when the SDK has to."""
-        request = self._lane.match(line) if self._lane is not None else None
-        answer = await self._lane.answer(request) if self._lane is not None and request is not None else None
-        if answer is None:
+    async def _respond(self, line: bytes) -> bool:
+        """Respond from the fast path; false if the request is for the SDK."""
+        if self._fast_path is None:
+            return False
+        request = self._fast_path.parse(line)
+        response = None if request is None else await self._fast_path.respond(request)
+        if response is None:
             return False
         self._is_modern = True
-        await self._outlet.write(answer + b"\n")
+        await self._writer.write(response + b"\n")
         return True
 
     async def _open(self) -> SdkSession:
-        # Importing the SDK takes a while; signals are heard meanwhile.
-        sdk_session = await asyncio.to_thread(self._make_backstage, self._outlet.write)
+        # Importing the SDK takes a while; in a thread, signals are handled meanwhile.
+        sdk_session = await asyncio.to_thread(self._make_session, self._writer.write)
         self._sdk_session = sdk_session
-        # Entered by the task that will leave it, and not before: most conversations need no group of tasks.
+        # Entered by the task that will exit it, and only now: most conversations need no task group.
         sdk_session.start(await self._stack.enter_async_context(anyio.create_task_group()))
         if self._is_modern:
             await sdk_session.open_modern(dict(ENVELOPE))
         return sdk_session
 
     def _decide_era(self, line: bytes) -> None:
-        """The SDK decides by the first request; on the 2025 era the lane is closed."""
+        """The SDK decides by the first request. On the 2025 revisions there is no fast path."""
         try:
             message: object = json.loads(line)
         except (ValueError, RecursionError):
@@ -127,11 +129,11 @@ class _Conversation:
         meta = params.get("_meta") if is_object(params) else None
         self._is_modern = message["method"] != "initialize" and is_object(meta) and VERSION_KEY in meta
         if not self._is_modern:
-            self._lane = None
+            self._fast_path = None
 
 
 def _refusal(line: bytes | None) -> bytes:
-    """The JSON-RPC error for a line that is no message; `None` stands for one that is too long."""
+    """The JSON-RPC error for a line that is not a message; `None` stands for one that is too long."""
     identity: object = None
     code, message = INVALID_REQUEST, "Not a JSON-RPC 2.0 message"
     if line is None:

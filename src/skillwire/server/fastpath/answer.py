@@ -1,0 +1,200 @@
+"""FastPath: responses to the most common requests of 2026-07-28, without the SDK.
+
+The fast path is asked in two places, by the HTTP middleware and by the stdio loop. It refuses nothing: any
+request that it does not fully understand, or that ends in an error, goes to the SDK. A test sends the same
+requests both ways and compares the responses.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from json.encoder import encode_basestring
+from typing import Final
+
+from skillwire.errors import Refusal
+from skillwire.json_types import JsonObject, JsonValue
+from skillwire.server.catalog import Catalog
+from skillwire.server.fastpath.cache import ResponseCache
+from skillwire.server.fastpath.parse import (
+    ERA,
+    HEAD,
+    METHOD_DISCOVER,
+    METHOD_READ,
+    SERVER_KEY,
+    FastRequest,
+    parse_request,
+    split_id,
+)
+from skillwire.server.legacy.features import LegacyFeatures
+from skillwire.server.results import SkillResults
+from skillwire.skill.entries import SkillEntry
+from skillwire.sources.base import Validator
+from skillwire.wire.v1 import DIRECTORY_READ_SETTING, EXTENSION_ID, METHOD_GET, entry_to_wire
+
+_CACHED_ENTRIES: Final = 20_000
+_CACHED_REQUEST_BYTES: Final = 8 << 20
+_CACHED_RESPONSE_BYTES: Final = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class CachedResponse:
+    """A response without its beginning and its id. It is valid while the catalog and the file are unchanged.
+
+    `method` and `name` are those of the request, as its HTTP headers must have them.
+    """
+
+    tail: bytes
+    method: bytes
+    name: bytes | None
+    catalog: Catalog
+    validator: Validator | None
+
+    def to(self, id_json: bytes) -> bytes:
+        """The whole response to a request with this id."""
+        return HEAD + id_json + self.tail
+
+
+def discovery(instructions: str, legacy_features: LegacyFeatures, *, watched: bool) -> JsonObject:
+    """The result of `server/discover`. A test compares it with the SDK's."""
+    changes: JsonObject = {"listChanged": watched}
+    capabilities: JsonObject = {
+        "extensions": {EXTENSION_ID: {DIRECTORY_READ_SETTING: True}},
+        "resources": {"subscribe": watched, **changes},
+    }
+    if legacy_features.tools != "never":
+        capabilities["tools"] = changes
+    if legacy_features.prompts:
+        capabilities["prompts"] = changes
+    return {
+        "supportedVersions": [ERA],
+        "capabilities": capabilities,
+        "instructions": instructions,
+        "resultType": "complete",
+        "ttlMs": 0,
+        "cacheScope": "private",
+    }
+
+
+class FastPath:
+    """Responds for one server. Without `discovery`, `server/discover` is left to the SDK."""
+
+    def __init__(
+        self, results: SkillResults, server_info: Mapping[str, JsonValue], discovery: JsonObject | None = None
+    ) -> None:
+        self._results = results
+        self._stamp = b',"_meta":' + _encode({SERVER_KEY: dict(server_info)})
+        self._discovery = None if discovery is None else _encode(discovery)[:-1]
+        # The JSON of each entry, with the entry itself: a changed entry is another object.
+        self._entries: dict[str, tuple[SkillEntry, bytes]] = {}
+        self._requests: ResponseCache[FastRequest] = ResponseCache(_CACHED_REQUEST_BYTES)
+        self._responses: ResponseCache[CachedResponse] = ResponseCache(_CACHED_RESPONSE_BYTES)
+
+    def cached(self, body: bytes) -> tuple[bytes, CachedResponse] | None:
+        """The cached response to a request with the same bytes except for the id, and the id to give it.
+
+        It is valid while every source has the same entries and the file's validator is fresh.
+        """
+        id_json, key = split_id(body)
+        cached = self._responses.get(key)
+        if cached is None:
+            return None
+        if cached.catalog is self._results.library.current_catalog() and (
+            cached.validator is None or cached.validator.is_fresh()
+        ):
+            return id_json, cached
+        self._responses.drop(key)
+        return None
+
+    def parse(self, body: bytes) -> FastRequest | None:
+        """The request in a message, or `None` if it is for the SDK."""
+        id_json, key = split_id(body)
+        seen = self._requests.get(key) if key else None
+        if seen is not None:
+            return FastRequest(seen.method, id_json, seen.uri, seen.cursor, key)
+        request = parse_request(body)
+        # A body that differs from this one only in its id need not be parsed again. The key must not hide a
+        # second id in any spelling.
+        if request is None or request.id_json != id_json or b'"id"' in key or b"\\" in key:
+            return request
+        request = FastRequest(request.method, id_json, request.uri, request.cursor, key)
+        self._requests.put(key, request)
+        return request
+
+    async def respond(self, request: FastRequest) -> bytes | None:
+        """The whole JSON-RPC response, or `None` if the request is for the SDK."""
+        library = self._results.library
+        try:
+            catalog = await self._results.catalog()
+            result, validator = await self._result(request)
+        except Refusal:
+            return None
+        if result is None:
+            return None
+        tail = b',"result":' + result + self._stamp + b"}}"
+        # A change during the request may or may not be in this response.
+        if request.key and library.current_catalog() is catalog:
+            self._cache(request, tail, catalog, validator)
+        return HEAD + request.id_json + tail
+
+    def _cache(
+        self, request: FastRequest, tail: bytes, catalog: Catalog, validator: Validator | None
+    ) -> None:
+        """Cache a response that can be validated later. Pages are large and quick to make: they are not."""
+        if request.method == METHOD_READ:
+            if validator is None:
+                return
+        elif request.method not in (METHOD_GET, METHOD_DISCOVER):
+            return
+        cached = CachedResponse(tail, request.method.encode("ascii"), request.name, catalog, validator)
+        self._responses.put(request.key, cached, len(tail))
+
+    async def _result(self, request: FastRequest) -> tuple[bytes | None, Validator | None]:
+        """The result without its closing brace, and the validator of what was read."""
+        results, uri = self._results, request.uri or ""
+        match request.method:
+            case "skills/list":
+                page = await results.page_of_skills(request.cursor)
+                entries = b",".join([self._entry(entry) for entry in page.items])
+                return b'{"skills":[' + entries + b"]" + _rest(results.trailer(page.next_cursor)), None
+            case "skills/get":
+                entry = await results.entry_at(uri)
+                return b'{"skill":' + self._entry(entry) + _rest(results.trailer(None)), None
+            case "resources/read":
+                content, validator = await results.content_at(uri)
+                return b'{"contents":[' + _content(content) + b"]" + _rest(results.trailer(None)), validator
+            case "resources/directory/read":
+                return _encode(await results.read_directory(uri, request.cursor, modern=True))[:-1], None
+            case _:
+                return self._discovery, None
+
+    def _entry(self, entry: SkillEntry) -> bytes:
+        cached = self._entries.get(entry.uri)
+        if cached is not None and cached[0] is entry:
+            return cached[1]
+        if len(self._entries) >= _CACHED_ENTRIES:
+            self._entries.clear()
+        made = _encode(entry_to_wire(entry))
+        self._entries[entry.uri] = (entry, made)
+        return made
+
+
+def _content(content: JsonObject) -> bytes:
+    """The contents of a resource. Text is most of the response, so it is encoded directly."""
+    text = content.pop("text", None)
+    if not isinstance(text, str):
+        return _encode(content)
+    return _encode(content)[:-1] + b',"text":' + encode_basestring(text).encode("utf-8") + b"}"
+
+
+def _rest(trailer: JsonObject) -> bytes:
+    """The last fields of a result, as the continuation of an object."""
+    return b"," + _encode(trailer)[1:-1]
+
+
+_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
+def _encode(value: JsonValue) -> bytes:
+    return _compact.encode(value).encode("utf-8")

@@ -1,0 +1,141 @@
+"""The types of ASGI, small responses, and an application that is created when it is first needed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol, TypeAlias
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+Asgi: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+Headers: TypeAlias = list[tuple[bytes, bytes]]
+
+TEXT = b"text/plain; charset=utf-8"
+_EVENT_STREAM = b"text/event-stream"
+
+
+async def respond(
+    scope: Scope, send: Send, status: int, body: str, *, media: bytes = TEXT, headers: Headers | None = None
+) -> None:
+    """Send a whole response."""
+    data = body.encode("utf-8")
+    lines = [(b"content-type", media), (b"content-length", b"%d" % len(data)), *(headers or ())]
+    await send({"type": "http.response.start", "status": status, "headers": lines})
+    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else data})
+
+
+class LifespanApp(Protocol):
+    """An application with a lifespan."""
+
+    def lifespan(self) -> AbstractAsyncContextManager[object]: ...
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+
+class LazyApp:
+    """An application that `load` creates in a thread when the first request needs it.
+
+    Importing the SDK takes longer than reading a hundred skills, and most requests never need it. `around` is
+    open for as long as this application runs.
+    """
+
+    def __init__(
+        self, load: Callable[[], LifespanApp], around: Callable[[], AbstractAsyncContextManager[object]]
+    ) -> None:
+        self._load = load
+        self._around = around
+        self._needed = asyncio.Event()
+        self._ready: asyncio.Future[LifespanApp] | None = None
+
+    async def run_lifespan(self, receive: Receive, send: Send) -> None:
+        """The ASGI lifespan protocol."""
+        stopping, started = asyncio.Event(), asyncio.Event()
+        await receive()
+        running = asyncio.ensure_future(self._run(stopping, started))
+        starting = asyncio.ensure_future(started.wait())
+        await asyncio.wait({running, starting}, return_when=asyncio.FIRST_COMPLETED)
+        starting.cancel()
+        if running.done():
+            await running  # Raises the error of `around`.
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        stopping.set()
+        await running
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._ready is None:
+            raise RuntimeError("the application is not running; use an ASGI server that supports lifespans")
+        self._needed.set()
+        app = await asyncio.shield(self._ready)
+        await app(scope, receive, send)
+
+    async def _run(self, stopping: asyncio.Event, started: asyncio.Event) -> None:
+        async with self._around():
+            ready = self._ready = asyncio.get_running_loop().create_future()
+            started.set()
+            needed = asyncio.ensure_future(self._needed.wait())
+            stopped = asyncio.ensure_future(stopping.wait())
+            try:
+                await asyncio.wait({needed, stopped}, return_when=asyncio.FIRST_COMPLETED)
+                if not self._needed.is_set():
+                    return
+                try:
+                    app = await asyncio.to_thread(self._load)
+                    async with app.lifespan():
+                        ready.set_result(app)
+                        await stopped
+                except Exception as error:
+                    if not ready.done():
+                        ready.set_exception(error)
+                    raise
+            finally:
+                needed.cancel()
+                stopped.cancel()
+
+
+class EventStreams:
+    """Passes every request on. After `end`, event streams see their client as disconnected.
+
+    Without it, a server that stops would wait for clients that keep their streams open, and then cut them
+    off.
+    """
+
+    def __init__(self, app: Asgi) -> None:
+        self._app = app
+        self._ending = asyncio.Event()
+
+    def end(self) -> None:
+        self._ending.set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_stream = is_open = False
+
+        async def observe(message: Message) -> None:
+            nonlocal is_stream, is_open
+            if message["type"] == "http.response.start":
+                is_stream = any(
+                    name.lower() == b"content-type" and value.startswith(_EVENT_STREAM)
+                    for name, value in message["headers"]
+                )
+            is_open = is_stream and message.get("more_body", True)
+            await send(message)
+
+        async def receive_or_end() -> Message:
+            if not is_stream and scope["method"] != "GET":
+                return await receive()
+            incoming, ending = asyncio.ensure_future(receive()), asyncio.ensure_future(self._ending.wait())
+            try:
+                await asyncio.wait({incoming, ending}, return_when=asyncio.FIRST_COMPLETED)
+                return incoming.result() if incoming.done() else {"type": "http.disconnect"}
+            finally:
+                incoming.cancel()
+                ending.cancel()
+
+        await self._app(scope, receive_or_end, observe)
+        if is_open and self._ending.is_set():
+            # The client is still there: end its stream properly.
+            await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -1,0 +1,127 @@
+"""Telemetry: the access log and the metrics of an HTTP server."""
+
+from __future__ import annotations
+
+import logging
+import time
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+from skillwire.issues import shown
+from skillwire.server.http.asgi import Message, Scope, Send
+
+METRICS_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
+# The methods that have a label of their own. All others share one, so that clients cannot invent labels.
+_METHODS: Final = frozenset(
+    {
+        "initialize",
+        "ping",
+        "prompts/get",
+        "prompts/list",
+        "resources/directory/read",
+        "resources/list",
+        "resources/read",
+        "resources/subscribe",
+        "resources/templates/list",
+        "resources/unsubscribe",
+        "server/discover",
+        "skills/get",
+        "skills/list",
+        "subscriptions/listen",
+        "tools/call",
+        "tools/list",
+    }
+)
+_BUCKETS: Final = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0)
+
+access_log = logging.getLogger("skillwire.access")
+
+
+class Request:
+    """One request while it is served. `user` is the name of its token."""
+
+    __slots__ = ("bytes", "send", "started", "status", "user")
+
+    def __init__(self, send: Send) -> None:
+        self.send = send
+        self.started = time.perf_counter()
+        self.status = 0
+        self.bytes = 0
+        self.user = ""
+
+    async def observe(self, message: Message) -> None:
+        """Send a message of the response and note what it says."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        else:
+            self.bytes += len(message.get("body", b""))
+        await self.send(message)
+
+
+class Telemetry:
+    """Counts requests, and logs them where the logger `skillwire.access` is enabled."""
+
+    def __init__(self) -> None:
+        self.started = time.time()
+        self._requests: Counter[tuple[str, int]] = Counter()
+        self._buckets = [0] * (len(_BUCKETS) + 1)
+        self._seconds = 0.0
+        self._warned: dict[str, tuple[float, int]] = {}
+
+    def finish(self, scope: Scope, request: Request) -> None:
+        """Count a request that has been served, and log it."""
+        seconds = time.perf_counter() - request.started
+        method = next((value for name, value in scope["headers"] if name == b"mcp-method"), b"").decode(
+            "latin-1"
+        )
+        self._requests[method if method in _METHODS else "other", request.status] += 1
+        self._buckets[bisect_left(_BUCKETS, seconds)] += 1
+        self._seconds += seconds
+        if access_log.isEnabledFor(logging.INFO):
+            fields = {
+                "client": (scope.get("client") or ("-",))[0],
+                "user": request.user or "-",
+                "method": scope["method"],
+                "path": shown(scope["path"], 200),
+                "mcp_method": shown(method, 100) or "-",
+                "status": request.status,
+                "bytes": request.bytes,
+                "ms": round(seconds * 1000, 2),
+            }
+            access_log.info("%s %s %s %s %s %s %s bytes %s ms", *fields.values(), extra={"fields": fields})
+
+    def warn(self, log: logging.Logger, kind: str, text: str) -> None:
+        """Log a warning, but only one of a kind per second: whoever causes them must not fill the disk."""
+        now = time.monotonic()
+        last, held = self._warned.get(kind, (-1.0, 0))
+        if now - last < 1:
+            self._warned[kind] = (last, held + 1)
+            return
+        self._warned[kind] = (now, 0)
+        log.warning("%s%s", text, f" ({held} more like it)" if held else "")
+
+    def render(self, gauges: Mapping[str, tuple[str, float]]) -> str:
+        """The metrics in the Prometheus text format. `gauges` are further values, with their help texts."""
+        lines: list[str] = []
+        for name, (help_text, value) in gauges.items():
+            lines += [f"# HELP skillwire_{name} {help_text}", f"# TYPE skillwire_{name} gauge"]
+            lines.append(f"skillwire_{name} {value:g}" if value < 1e6 else f"skillwire_{name} {value:.0f}")
+        lines += [
+            "# HELP skillwire_http_requests_total HTTP requests by MCP method and status.",
+            "# TYPE skillwire_http_requests_total counter",
+        ]
+        for (method, status), count in sorted(self._requests.items()):
+            lines.append(f'skillwire_http_requests_total{{method="{method}",status="{status}"}} {count}')
+        lines += [
+            "# HELP skillwire_http_request_seconds Time from the head of a request to the end of its response.",
+            "# TYPE skillwire_http_request_seconds histogram",
+        ]
+        total = 0
+        for bound, count in zip((*_BUCKETS, "+Inf"), self._buckets, strict=True):
+            total += count
+            lines.append(f'skillwire_http_request_seconds_bucket{{le="{bound}"}} {total}')
+        lines.append(f"skillwire_http_request_seconds_sum {self._seconds:.6f}")
+        lines.append(f"skillwire_http_request_seconds_count {total}")
+        return "\n".join([*lines, ""])
