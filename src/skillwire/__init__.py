@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from skillwire.server.attach import add_skills as add_skills
     from skillwire.server.extension import SkillsExtension as SkillsExtension
     from skillwire.server.legacy.features import LegacyFeatures as LegacyFeatures
+    from skillwire.server.options import ServerOptions as ServerOptions
     from skillwire.skill.digests import Digest as Digest
     from skillwire.skill.digests import digest_of as digest_of
     from skillwire.skill.entries import DYNAMIC as DYNAMIC
@@ -95,6 +96,7 @@ export(
         "server.attach": "add_skills",
         "server.extension": "SkillsExtension",
         "server.legacy.features": "LegacyFeatures",
+        "server.options": "ServerOptions",
         "skill.digests": "Digest digest_of",
         "skill.entries": "DYNAMIC SkillEntry SkillResource",
         "skill.uris": "SkillUri parse_uri",

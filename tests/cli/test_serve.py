@@ -67,9 +67,9 @@ def test_a_summary_tells_skills_files_and_bytes_of_each_directory(
     write_skill(tmp_path / "more/beta")
     code, said = run(folder, f"acme={tmp_path}/more")
     assert code == 0
-    assert said[0].split() == ["directory", "skills", "files", "bytes"]
-    assert said[1].split()[-4:-1] == ["2", "3", "2.2"]
-    assert said[2].split()[-4:-1] == ["1", "1", "85"]
+    assert said[0].split() == ["directory", "skills", "files", "bytes", "left", "out"]
+    assert said[1].split()[-5:-2] == ["2", "3", "2.2"]
+    assert said[2].split()[-5:-2] == ["1", "1", "85"]
     assert said[-1] == "Serving 3 skills over stdio"
 
 
@@ -196,9 +196,10 @@ def test_a_public_address_is_bound_when_told_so(run: Run, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (b"", "one word of printable ASCII"),
-        (b" \n", "one word of printable ASCII"),
-        (b"two words", "one word of printable ASCII"),
+        (b"", "there is no token in"),
+        (b" \n# none\n", "there is no token in"),
+        (b"one two three", "line 1: write NAME TOKEN"),
+        (b"ada x\nada y\n", "line 2: the name ada is used twice"),
         ("naïve".encode(), "one word of printable ASCII"),
         (b"bell\x07", "one word of printable ASCII"),
         (b"\xff", "not UTF-8"),

@@ -20,6 +20,7 @@ from skillwire.errors import (
 from skillwire.host.approvals.approver import ApprovalRequest
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.sessions import Status
+from skillwire.server.options import ServerOptions
 from skillwire.trust.approval import Grants, Policy
 from trees import write_skill
 
@@ -396,6 +397,6 @@ async def test_grants_of_a_loaded_skill_are_said(tmp_path: Path) -> None:
 
 async def test_a_skill_server_of_this_process_is_connected_to_as_it_is(tmp_path: Path) -> None:
     write_skill(tmp_path / "skills/notes")
-    server = SkillServer(tmp_path / "skills", watch=False)
+    server = SkillServer(tmp_path / "skills", options=ServerOptions(watch=False))
     async with make_host(tmp_path, servers={"own": server}, ask=agree) as host:
         assert "# notes" in (await host.load("notes")).text

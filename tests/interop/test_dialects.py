@@ -19,6 +19,7 @@ from skillwire.host.config.server import ServerConfig
 from skillwire.server.app import SkillServer
 from skillwire.server.handlers import Context
 from skillwire.server.legacy.features import ALL_OFF, LegacyFeatures
+from skillwire.server.options import ServerOptions
 from skillwire.skill.drafts import Dialect
 from skillwire.skill.entries import DYNAMIC
 from skillwire.skill.uris import path_below, skill_root
@@ -40,7 +41,9 @@ def skills(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def only(legacy_features: LegacyFeatures, folder: Path) -> Server[Any]:
     """Our own server without the extension, so that it tells of its skills in one older way alone."""
-    server = SkillServer(folder, legacy_features=legacy_features, watch=False).low_level
+    server = SkillServer(
+        folder, options=ServerOptions(legacy_features=legacy_features, watch=False)
+    ).low_level
     del server.extensions[EXTENSION_ID]
 
     async def undeclared(ctx: Context, call_next: CallNext) -> HandlerResult:
@@ -55,7 +58,7 @@ def only(legacy_features: LegacyFeatures, folder: Path) -> Server[Any]:
 
 def without_sizes(folder: Path) -> Server[Any]:
     """Our own server as the draft of summer 2026 had it: no sizes, no advice on keeping answers."""
-    server = SkillServer(folder, legacy_features=ALL_OFF, watch=False).low_level
+    server = SkillServer(folder, options=ServerOptions(legacy_features=ALL_OFF, watch=False)).low_level
 
     async def drafted(ctx: Context, call_next: CallNext) -> HandlerResult:
         result = await call_next(ctx)

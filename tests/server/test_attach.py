@@ -15,6 +15,7 @@ from mcp.server.mcpserver import MCPServer
 from clients import both_eras, call, connected, refusal
 from skillwire import FunctionSource, SkillsExtension, add_skills
 from skillwire.server.legacy.features import ALL_OFF
+from skillwire.server.options import ServerOptions
 from trees import skill_md, write_skill
 
 pytestmark = pytest.mark.anyio
@@ -42,7 +43,7 @@ def low_level(folder: Path) -> Any:
         return types.ReadResourceResult(contents=[types.TextResourceContents(uri=OWN, text="own")])
 
     server = Server("shop", on_list_resources=list_resources, on_read_resource=read, on_list_tools=list_tools)
-    add_skills(server, folder, page_size=2, legacy_features=ALL_OFF)
+    add_skills(server, folder, options=ServerOptions(page_size=2, legacy_features=ALL_OFF))
     return server
 
 
@@ -55,12 +56,12 @@ def types_not_found(uri: str) -> Exception:
 def mcp_server(folder: Path) -> Any:
     server = MCPServer("shop")
     furnish(server)
-    add_skills(server, folder, page_size=2, legacy_features=ALL_OFF)
+    add_skills(server, folder, options=ServerOptions(page_size=2, legacy_features=ALL_OFF))
     return server
 
 
 def with_extension(folder: Path) -> Any:
-    skills = SkillsExtension(folder, page_size=2, legacy_features=ALL_OFF)
+    skills = SkillsExtension(folder, options=ServerOptions(page_size=2, legacy_features=ALL_OFF))
     server = MCPServer("shop", extensions=[skills], middleware=[skills])
     furnish(server)
     return server
@@ -72,7 +73,7 @@ KEPT: list[FastMCP] = []
 def fast_mcp(folder: Path) -> Any:
     server = FastMCP("shop")
     furnish(server)
-    add_skills(server, folder, page_size=2, legacy_features=ALL_OFF)
+    add_skills(server, folder, options=ServerOptions(page_size=2, legacy_features=ALL_OFF))
     KEPT.append(server)  # Its low-level server holds it by a weak reference only.
     return server._mcp_server  # pyright: ignore[reportPrivateUsage]
 
@@ -177,7 +178,7 @@ async def test_pages_of_the_server_come_before_ours(folder: Path, version: str) 
     server: Server[Any] = Server(
         "shop", on_list_resources=list_resources, on_list_resource_templates=list_templates
     )
-    add_skills(server, folder, page_size=2, legacy_features=ALL_OFF)
+    add_skills(server, folder, options=ServerOptions(page_size=2, legacy_features=ALL_OFF))
     async with connected(server, version) as client:
         names: list[str] = []
         cursor: str | None = None
@@ -247,7 +248,7 @@ def test_skills_are_added_once(folder: Path) -> None:
 
 
 def test_what_is_no_server_is_refused(folder: Path) -> None:
-    with pytest.raises(TypeError, match="dict is no MCP server"):
+    with pytest.raises(TypeError, match="dict is not an MCP server"):
         add_skills({}, folder)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillwire import FormatError
-from skillwire.server.cursors import cut_page
+from skillwire.server.catalog import cut_page
 
 KEYS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=6), unique=True, max_size=20)
 
@@ -75,7 +75,7 @@ def test_pages_of_every_size_give_the_whole_listing_in_order(keys: list[str], si
     ],
 )
 def test_what_is_no_cursor_is_refused(cursor: str) -> None:
-    with pytest.raises(FormatError, match="not one of this listing"):
+    with pytest.raises(FormatError, match="does not belong to this listing"):
         cut_page(["a"], ["a"], cursor, size=1, listing="x")
 
 

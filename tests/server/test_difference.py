@@ -8,8 +8,7 @@ from itertools import product
 import pytest
 
 from sample_entries import make_entry
-from skillwire.server.catalog import Catalog
-from skillwire.server.difference import difference
+from skillwire.server.catalog import Catalog, difference
 from skillwire.skill.entries import SkillEntry
 from skillwire.sources.conflicts import Ownership
 

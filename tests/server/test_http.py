@@ -17,9 +17,8 @@ from clients import both_eras, call, connected, refusal
 from served import INITIALIZE, INITIALIZED, PATIENCE, serving, serving_http
 from skillwire import SkillServer, SourceError
 from skillwire.limits import DEFAULT_LIMITS
-from skillwire.server.http.address import Address, parse_address
-from skillwire.server.http.app import HttpServer
-from skillwire.server.http.auth import BearerAuth, BearerToken
+from skillwire.server.http.server import Address, HttpServer, parse_address
+from skillwire.version import VERSION
 from trees import write_skill
 
 TOKEN = "s3cret-token"
@@ -93,7 +92,7 @@ async def test_a_client_finds_everything_on_both_eras(
         extensions = client.server_capabilities.extensions or {}
         assert extensions["io.modelcontextprotocol/skills"] == {"directoryRead": True}
         assert client.server_capabilities.resources is not None
-        assert "skills/list" in (client.instructions or "")
+        assert "load_skill" in (client.instructions or "")
         listing = await call(client, "skills/list")
         for entry in listing["skills"]:
             assert (await call(client, "skills/get", uri=entry["uri"]))["skill"] == entry
@@ -230,19 +229,21 @@ def test_the_token_opens_whatever_the_case_of_the_scheme(guarded_url: str, schem
 
 
 @pytest.mark.process
-def test_health_is_open_to_all(guarded_url: str, url: str) -> None:
-    for base in (guarded_url, url):
-        response = httpx.get(base.replace("/mcp", "/healthz"), headers={"Host": "probe.example"})
-        assert (response.status_code, response.text) == (200, "ok\n")
+def test_health_is_open_to_all_and_tells_strangers_nothing_else(guarded_url: str, url: str) -> None:
+    asked = {"Host": "probe.example"}
+    stranger = httpx.get(guarded_url.replace("/mcp", "/healthz"), headers=asked)
+    assert (stranger.status_code, stranger.json()) == (200, {"status": "ok"})
+    for base, headers in ((guarded_url, {**asked, "Authorization": f"Bearer {TOKEN}"}), (url, asked)):
+        told = httpx.get(base.replace("/mcp", "/healthz"), headers=headers).json()
+        assert told.keys() == {"status", "version", "skills", "left_out", "uptime_seconds"}
+        assert (told["version"], told["left_out"]) == (VERSION, 0)
+        assert told["skills"] > 0
+    refused = httpx.post(url.replace("/mcp", "/healthz"), headers=asked)
+    assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD")
 
 
 @pytest.mark.anyio
-async def test_what_is_no_http_request_passes_no_guard() -> None:
-    seen: list[str] = []
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        seen.append(scope["type"])
-
+async def test_what_is_not_an_http_request_is_closed(folder: Path) -> None:
     sent: list[Any] = []
 
     async def send(message: Any) -> None:
@@ -251,12 +252,11 @@ async def test_what_is_no_http_request_passes_no_guard() -> None:
     async def receive() -> Any:
         raise AssertionError("nobody reads")
 
-    guard = BearerAuth(app, BearerToken(TOKEN), open_paths=frozenset({"/healthz"}))
-    await guard({"type": "lifespan"}, receive, send)
-    await guard({"type": "websocket", "path": "/healthz", "headers": []}, receive, send)
-    assert (seen, sent) == (["lifespan"], [{"type": "websocket.close"}])
+    app = SkillServer(folder).http_app(token=TOKEN)
+    await app({"type": "websocket", "path": "/healthz", "headers": []}, receive, send)
+    assert sent == [{"type": "websocket.close"}]
     with pytest.raises(ValueError, match="empty"):
-        BearerToken("")
+        SkillServer(folder).http_app(token="")
 
 
 @pytest.mark.process

@@ -8,6 +8,7 @@ import pytest
 
 from skillwire import FunctionSource, SkillNotFound
 from skillwire.server.library import SkillLibrary
+from skillwire.server.options import ServerOptions
 from skillwire.skill.entries import DYNAMIC
 from skillwire.skill.uris import SkillUri
 from trees import rules_of, scanned, skill_md, write_skill
@@ -44,7 +45,7 @@ async def test_skills_of_all_sources_come_in_one_order_on_pages_of_any_size(
 ) -> None:
     for name in ("b", "d/x", "f"):
         write_skill(tmp_path / name)
-    library = SkillLibrary([scanned([tmp_path]), made("a", "c/y", "e", "g")], page_size=size)
+    library = SkillLibrary([scanned([tmp_path]), made("a", "c/y", "e", "g")], ServerOptions(page_size=size))
     assert await listed(library) == ["a", "b", "c/y", "d/x", "e", "f", "g"]
 
 
@@ -53,7 +54,7 @@ async def test_a_cursor_holds_while_the_directory_changes(tmp_path: Path) -> Non
     for name in ("b", "d", "f"):
         write_skill(tmp_path / name)
     source = scanned([tmp_path])
-    library = SkillLibrary([source], page_size=1)
+    library = SkillLibrary([source], ServerOptions(page_size=1))
     first = await library.list_skills(None)
     for name in ("a", "c"):
         write_skill(tmp_path / name)
@@ -66,7 +67,13 @@ async def test_a_cursor_holds_while_the_directory_changes(tmp_path: Path) -> Non
 @pytest.mark.requirement("LST-3", "GET-1")
 async def test_unlisted_skills_are_served_all_the_same() -> None:
     library = SkillLibrary(
-        [made("internal/one", "internal/deep/two", "public/three", "secret")], unlisted=["internal/*", "sec*"]
+        [made("internal/one", "internal/deep/two", "public/three", "secret")],
+        ServerOptions(
+            unlisted=(
+                "internal/*",
+                "sec*",
+            )
+        ),
     )
     assert await listed(library) == ["public/three"]
     for path in ("internal/one", "internal/deep/two", "secret"):
@@ -111,7 +118,7 @@ async def test_a_source_cannot_put_a_skill_inside_a_skill_of_another(tmp_path: P
 async def test_prefix_levels_are_merged_over_the_sources_and_paged(tmp_path: Path) -> None:
     for name in ("team/b", "team/d"):
         write_skill(tmp_path / name)
-    library = SkillLibrary([scanned([tmp_path]), made("team/a", "team/c/deep")], page_size=3)
+    library = SkillLibrary([scanned([tmp_path]), made("team/a", "team/c/deep")], ServerOptions(page_size=3))
     first = await library.read_directory(SkillUri("skill://team"), None)
     second = await library.read_directory(SkillUri("skill://team"), first.next_cursor)
     assert [child.name for page in (first, second) for child in page.items] == ["a", "b", "c", "d"]
@@ -154,4 +161,4 @@ async def test_a_dynamic_skill_stands_beside_static_ones() -> None:
 @pytest.mark.parametrize("size", [0, -1])
 def test_a_page_must_hold_something(size: int) -> None:
     with pytest.raises(ValueError, match="at least 1"):
-        SkillLibrary([], page_size=size)
+        SkillLibrary([], ServerOptions(page_size=size))

@@ -18,7 +18,7 @@ from mcp import Client
 from clients import ERAS, both_eras, call, connected, refusal
 from skillwire import DirectorySource, FunctionSource, SkillEntry, SkillServer
 from skillwire.server.legacy.features import ALL_OFF
-from skillwire.server.results import CacheAdvice
+from skillwire.server.options import ServerOptions
 from skillwire.skill.digests import digest_of
 from skillwire.skill.uris import SkillUri
 from skillwire.sources.base import DirectoryChild, Read, Source
@@ -67,15 +67,20 @@ async def test_the_extension_and_resources_are_declared(folder: Path, version: s
             "io.modelcontextprotocol/skills": {"directoryRead": True}
         }
         assert client.server_capabilities.resources is not None
-        assert "skills/list" in (client.instructions or "")
-        assert "resources/read" in (client.instructions or "")
+        # A model can call tools and read resources, but no methods of the extension.
+        assert "load_skill" in (client.instructions or "")
+        assert "skills/" not in (client.instructions or "")
+    bare = SkillServer(folder, options=ServerOptions(legacy_features=ALL_OFF))
+    async with connected(bare.low_level, version) as client:
+        assert "load_skill" not in (client.instructions or "")
+        assert "SKILL.md" in (client.instructions or "")
 
 
 @pytest.mark.requirement("ENT-1", "ENT-2", "LST-1", "LST-2", "GET-1", "GET-2")
 @both_eras
 async def test_listing_goes_page_by_page_and_each_skill_can_be_had_alone(folder: Path, version: str) -> None:
     is_modern = version == "2026-07-28"
-    server = SkillServer(folder, page_size=2, ttl_ms=1234, cache_scope="private")
+    server = SkillServer(folder, options=ServerOptions(page_size=2, ttl_ms=1234, cache_scope="private"))
     advice = {"resultType": "complete", "ttlMs": 1234, "cacheScope": "private"} if is_modern else {}
     async with connected(server.low_level, version) as client:
         entries: list[dict[str, Any]] = []
@@ -125,7 +130,8 @@ async def test_every_listed_file_is_read_with_the_digest_that_the_entry_says(
 @both_eras
 async def test_each_skill_md_is_a_resource_named_by_its_frontmatter(folder: Path, version: str) -> None:
     async with connected(
-        SkillServer(folder, unlisted=["team/*"], legacy_features=ALL_OFF).low_level, version
+        SkillServer(folder, options=ServerOptions(unlisted=("team/*",), legacy_features=ALL_OFF)).low_level,
+        version,
     ) as client:
         (resource,) = (await call(client, "resources/list"))["resources"]
         prefix = "io.modelcontextprotocol.skills/"
@@ -187,7 +193,9 @@ async def test_every_level_is_a_directory(folder: Path, version: str) -> None:
 
 @pytest.mark.requirement("DIR-1", "LST-1")
 async def test_a_directory_comes_in_pages_and_its_cursor_is_good_for_it_alone(folder: Path) -> None:
-    async with connected(SkillServer(folder, page_size=2).low_level, "2026-07-28") as client:
+    async with connected(
+        SkillServer(folder, options=ServerOptions(page_size=2)).low_level, "2026-07-28"
+    ) as client:
         first = await call(client, "resources/directory/read", uri="skill://team")
         second = await call(
             client, "resources/directory/read", uri="skill://team", cursor=first["nextCursor"]
@@ -349,7 +357,9 @@ class Unwell(Source):
 async def test_what_goes_wrong_inside_is_an_internal_error_that_tells_no_secrets(
     caplog: pytest.LogCaptureFixture, version: str, method: str
 ) -> None:
-    async with connected(SkillServer(Unwell(), legacy_features=ALL_OFF).low_level, version) as client:
+    async with connected(
+        SkillServer(Unwell(), options=ServerOptions(legacy_features=ALL_OFF)).low_level, version
+    ) as client:
         with caplog.at_level(logging.ERROR):
             error = await refusal(client, method, uri="skill://a/SKILL.md")
         assert (error.code, error.data) == (types.INTERNAL_ERROR, {"uri": "skill://a/SKILL.md"})
@@ -404,4 +414,4 @@ async def test_many_clients_read_at_once(folder: Path) -> None:
 
 def test_a_negative_time_to_live_is_refused() -> None:
     with pytest.raises(ValueError, match="negative"):
-        CacheAdvice(ttl_ms=-1)
+        ServerOptions(ttl_ms=-1)

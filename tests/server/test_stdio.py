@@ -21,7 +21,7 @@ import pytest
 from mcp import StdioServerParameters
 
 from clients import both_eras, call, connected
-from lane_calls import body
+from fast_path_calls import body
 from served import INITIALIZE, INITIALIZED, PATIENCE, SKILLWIRE, Served, environment, serving, serving_stdio
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill.digests import digest_of

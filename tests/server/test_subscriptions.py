@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillwire import FormatError, LimitExceeded, Limits
-from skillwire.server.subscriptions import Subscriptions, canonical
+from skillwire.server.notifications import Subscriptions, canonical
 from skillwire.skill.uris import SkillUri
 
 FILE = SkillUri("skill://team/a/x.txt")
@@ -55,7 +55,7 @@ def test_a_client_meets_its_limit_and_all_clients_theirs() -> None:
     )
     subscriptions.add("me", ["skill://a", "skill://b", "skill://c"])
     subscriptions.add("me", ["skill://a"])  # It has this one already.
-    with pytest.raises(LimitExceeded, match="a client can have 3 of them"):
+    with pytest.raises(LimitExceeded, match="a client can have 3:"):
         subscriptions.add("me", ["skill://d"])
     with pytest.raises(LimitExceeded, match="all clients together"):
         subscriptions.add("you", ["skill://a", "skill://b"])

@@ -21,6 +21,7 @@ from clients import both_eras, call, connected
 from served import serving_stdio
 from skillwire import FunctionSource, SkillServer, SkillsExtension, add_skills
 from skillwire.server.legacy.features import ALL_OFF
+from skillwire.server.options import ServerOptions
 from skillwire.sources.base import Change
 from skillwire.wire.v1 import METHOD_LIST
 from trees import skill_md, write, write_skill
@@ -135,7 +136,9 @@ async def test_the_first_change_over_stdio_is_told(folder: Path) -> None:
 
 
 async def test_without_a_watch_a_new_skill_is_not_seen(folder: Path) -> None:
-    async with connected(SkillServer(folder, watch=False).low_level, "2026-07-28") as client:
+    async with connected(
+        SkillServer(folder, options=ServerOptions(watch=False)).low_level, "2026-07-28"
+    ) as client:
         write_skill(folder / "b")
         assert len((await call(client, METHOD_LIST))["skills"]) == 1
 
@@ -174,10 +177,11 @@ async def test_a_source_whose_watch_fails_costs_its_watch_and_not_the_server(
 
     with caplog.at_level(logging.ERROR):
         async with connected(
-            SkillServer(folder, source, legacy_features=ALL_OFF).low_level, "2026-07-28"
+            SkillServer(folder, source, options=ServerOptions(legacy_features=ALL_OFF)).low_level,
+            "2026-07-28",
         ) as client:
             assert len((await call(client, METHOD_LIST))["skills"]) == 2
-    assert "no longer seen: no eyes" in caplog.text
+    assert "no longer detected: no eyes" in caplog.text
 
 
 @pytest.mark.requirement("LST-1")
@@ -188,7 +192,7 @@ async def test_a_walk_over_pages_that_spans_reloads_sees_all_that_did_not_change
     for number in range(20):
         write_skill(tmp_path / f"stays-{number:02}")
         write_skill(tmp_path / f"moves-{number:02}")
-    server = SkillServer(tmp_path, page_size=3)
+    server = SkillServer(tmp_path, options=ServerOptions(page_size=3))
     source: Any = server.library.sources[0]
     async with connected(server.low_level, version) as client:
         for method, key in (

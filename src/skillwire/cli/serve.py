@@ -5,9 +5,10 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,9 +22,13 @@ from skillwire.issues import Issue
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
+    from skillwire.limits import Limits
     from skillwire.server.app import SkillServer
-    from skillwire.server.http.address import Address
+    from skillwire.server.http.auth import Tokens
+    from skillwire.server.http.server import Address
     from skillwire.server.legacy.features import IndexShape, ToolsMode
+    from skillwire.sources.base import Problem
+    from skillwire.sources.directory.roots import Root
     from skillwire.sources.directory.source import DirectorySource
 
 _PROBLEMS_SHOWN = 20
@@ -39,6 +44,12 @@ class ServeOptions:
     token_file: Path | None
     unsafe_no_auth: bool
     stateless: bool
+    max_connections: int
+    max_connections_per_address: int
+    name: str | None
+    instructions: str | None
+    access_log: bool
+    log_format: Literal["text", "json"]
     ttl: float
     cache_scope: Literal["public", "private"] | None
     page_size: int
@@ -46,6 +57,7 @@ class ServeOptions:
     allow_oversize: bool
     strict: bool
     watch: bool
+    fast_path: bool
     scan_index: bool
     index: IndexShape
     manifests: bool
@@ -64,15 +76,18 @@ def run(**given: Any) -> None:
 
 def serve(options: ServeOptions) -> None:
     """Serve skills over MCP until the client goes away or a signal ends it."""
-    log_to_stderr()
+    log_to_stderr(as_json=options.log_format == "json", access_log=options.access_log, changes=True)
     token = address = None
     if options.http is not None:
         token = _token(options.token_file)
         address = _address(options.http, token, unsafe_no_auth=options.unsafe_no_auth)
 
+    instructions = _instructions(options.instructions)
     # Imported here: the checks above need none of it, and their message comes at once.
+    from skillwire.limits import Limits
     from skillwire.server.app import SkillServer
     from skillwire.server.legacy.features import LegacyFeatures
+    from skillwire.server.options import ServerOptions
     from skillwire.sources.directory.scan_cache import scan_cache_directory
     from skillwire.sources.directory.source import DirectorySource
 
@@ -80,20 +95,30 @@ def serve(options: ServeOptions) -> None:
     source = DirectorySource(options.paths, allow_oversize=options.allow_oversize, index=index)
     source.scan()
     _summarize(source, strict=options.strict)
+    limits = Limits(
+        http_connections=options.max_connections,
+        http_connections_per_address=options.max_connections_per_address,
+    )
     server = SkillServer(
         source,
-        ttl_ms=round(options.ttl * 1000),
-        cache_scope=options.cache_scope or ("private" if token else "public"),
-        page_size=options.page_size,
-        unlisted=options.unlisted,
-        legacy_features=LegacyFeatures(
-            index=options.index,
-            manifests=options.manifests,
-            prompt_xml=options.prompt_xml,
-            tools=options.tools,
-            prompts=options.prompts,
+        name=options.name or "skillwire",
+        instructions=instructions,
+        options=ServerOptions(
+            ttl_ms=round(options.ttl * 1000),
+            cache_scope=options.cache_scope or ("private" if token else "public"),
+            page_size=options.page_size,
+            unlisted=options.unlisted,
+            legacy_features=LegacyFeatures(
+                index=options.index,
+                manifests=options.manifests,
+                prompt_xml=options.prompt_xml,
+                tools=options.tools,
+                prompts=options.prompts,
+            ),
+            watch=options.watch,
+            limits=limits,
         ),
-        watch=options.watch,
+        fast=options.fast_path,
     )
     count = counted(len(source.snapshot.entries), "skill")
     if address is None:
@@ -108,7 +133,7 @@ def serve(options: ServeOptions) -> None:
         hosts = [*options.allow_host, address.shown_host]
         banner = f"Serving {count} at"
         with source.saving_index():
-            _run_http(server, address, banner, hosts=hosts, token=token, stateless=options.stateless)
+            _run_http(server, address, banner, limits, hosts=hosts, token=token, stateless=options.stateless)
 
 
 def _refuse_idle(options: ServeOptions) -> None:
@@ -117,6 +142,7 @@ def _refuse_idle(options: ServeOptions) -> None:
         "--token-file": options.token_file,
         "--allow-host": options.allow_host,
         "--stateless": options.stateless,
+        "--access-log": options.access_log,
     }
     idle = [name for name, value in given.items() if value]
     if idle:
@@ -127,14 +153,16 @@ def _run_http(
     server: SkillServer,
     address: Address,
     banner: str,
+    limits: Limits,
     *,
     hosts: list[str],
-    token: str | None,
+    token: Tokens | None,
     stateless: bool,
 ) -> None:
-    from skillwire.server.http.app import HttpServer
+    from skillwire.server.http.server import HttpServer
 
-    http = HttpServer(server.http_app(allowed_hosts=hosts, token=token, stateless=stateless), address)
+    app = server.http_app(allowed_hosts=hosts, token=token, stateless=stateless)
+    http = HttpServer(app, address, limits=limits)
     info(f"{banner} {http.url}" + (" (bearer token required)" if token else ""))
     if not address.is_loopback:
         names = ", ".join(printable(name) for name in ("localhost", *hosts))
@@ -188,8 +216,8 @@ def _loop_factory(*, fast: bool) -> Callable[[], AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def _address(text: str, token: str | None, *, unsafe_no_auth: bool) -> Address:
-    from skillwire.server.http.address import parse_address
+def _address(text: str, token: Tokens | None, *, unsafe_no_auth: bool) -> Address:
+    from skillwire.server.http.server import parse_address
 
     address = parse_address(text)
     if not address.is_loopback and token is None and not unsafe_no_auth:
@@ -200,43 +228,68 @@ def _address(text: str, token: str | None, *, unsafe_no_auth: bool) -> Address:
     return address
 
 
-def _token(file: Path | None) -> str | None:
-    if file is None:
-        token, place = os.environ.get(TOKEN_VARIABLE), TOKEN_VARIABLE
-        if token is None:
-            return None
-    else:
-        place = str(file)
-        try:
-            token = file.read_text("utf-8")
-        except (OSError, UnicodeError) as error:
-            reason = (error.strerror if isinstance(error, OSError) else None) or "it is not UTF-8 text"
-            raise SourceError(f"the token file {file} cannot be read: {reason}") from None
-    token = token.strip()
-    if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise SourceError(f"the token in {place} must be one word of printable ASCII")
-    return token
+def _token(file: Path | None) -> Tokens | None:
+    from skillwire.server.http.auth import DEFAULT_NAME, TokenFile, Tokens, checked_token
+
+    if file is not None:
+        return TokenFile(file)
+    token = os.environ.get(TOKEN_VARIABLE)
+    return None if token is None else Tokens({DEFAULT_NAME: checked_token(token.strip(), TOKEN_VARIABLE)})
+
+
+def _instructions(given: str | None) -> str | None:
+    """The instructions for clients: text, or `@FILE` for the text in a file."""
+    if given is None or not given.startswith("@"):
+        return given
+    try:
+        return Path(given[1:]).read_text("utf-8")
+    except (OSError, UnicodeError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or "it is not UTF-8 text"
+        raise SourceError(f"the instructions in {given[1:]} cannot be read: {reason}") from None
 
 
 def _summarize(source: DirectorySource, *, strict: bool) -> None:
     """Say what will be served and what was left out."""
     problems = source.problems()
-    info(f"{'directory':<40} {'skills':>8} {'files':>8} {'bytes':>10}")
+    left_out = _by_root([problem.place for problem in problems], source.roots)
+    info(f"{'directory':<40} {'skills':>8} {'files':>8} {'bytes':>10} {'left out':>9}")
     for root in source.roots:
         skills = source.snapshot.skills_of(root)
         sizes = {file.uri: file.size for skill in skills for file in skill.resources}
         place = printable(str(root.path))
         shown = place if len(place) <= 40 else f"…{place[-39:]}"
-        info(f"{shown:<40} {len(skills):>8,} {len(sizes):>8,} {human_size(sum(sizes.values())):>10}")
+        info(
+            f"{shown:<40} {len(skills):>8,} {len(sizes):>8,} {human_size(sum(sizes.values())):>10}"
+            f" {len(left_out[root]):>9,}"
+        )
         if not skills:
             info(f"No skills in {place}: a skill is a directory with a SKILL.md")
     if not problems:
         return
     info(f"{counted(len(problems), 'problem')}:")
-    for problem in problems[:_PROBLEMS_SHOWN]:
+    shown_problems = _some_of_each(left_out, problems)
+    for problem in shown_problems:
         info(f"  {printable(str(problem))}")
-    if len(problems) > _PROBLEMS_SHOWN:
-        info(f"  ... and {len(problems) - _PROBLEMS_SHOWN:,} more; skillwire lint shows them all")
+    if len(problems) > len(shown_problems):
+        info(f"  ... and {len(problems) - len(shown_problems):,} more; skillwire lint shows them all")
     if strict:
         message = f"--strict: {counted(len(problems), 'problem')}, so nothing is served"
-        raise FormatError(Issue(rule="strict", message=message, fix="mend what is listed above"))
+        raise FormatError(Issue(rule="strict", message=message, fix="fix what is listed above"))
+
+
+def _by_root(places: Sequence[str], roots: Sequence[Root]) -> dict[Root, list[int]]:
+    """The numbers of the problems below each directory."""
+    found: dict[Root, list[int]] = {root: [] for root in roots}
+    for number, place in enumerate(places):
+        for root in roots:
+            if os.path.join(place, "").startswith(os.path.join(root.path, "")):  # noqa: PTH118 - as text
+                found[root].append(number)
+                break
+    return found
+
+
+def _some_of_each(left_out: dict[Root, list[int]], problems: Sequence[Problem]) -> list[Problem]:
+    """The problems to show: as many, in turn, from each directory."""
+    turns = [number for turn in zip_longest(*left_out.values()) for number in turn if number is not None]
+    rest = [number for number in range(len(problems)) if number not in set(turns)]
+    return [problems[number] for number in sorted([*turns, *rest][:_PROBLEMS_SHOWN])]

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from skillwire.server.stdio.sdk_session import SdkSession, Write
 
 _ABOUT = (
-    "This server publishes Agent Skills: instructions for particular kinds of tasks. Before you start a task, "
-    "check whether a skill fits it, and load that skill first"
+    "This server publishes Agent Skills: instructions for particular kinds of tasks. Before you start a "
+    "task, check whether a skill fits it, and load that skill first"
 )
 _BY_TOOLS = f"{_ABOUT}, with the tool load_skill. Read the files that it names with read_skill_file."
 _BY_RESOURCES = f"{_ABOUT}: read its SKILL.md resource, and its other files when SKILL.md calls for them."

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import is_
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 from skillwire.errors import FormatError
 from skillwire.issues import Issue
@@ -64,6 +64,27 @@ def difference(before: Catalog, after: Catalog) -> Difference:
     for was, now in _pairs(before.entries, after.entries):
         changed.update(_files_that_differ(was, now))
     return Difference(frozenset(changed), not has_same_metadata(before, after))
+
+
+@dataclass(frozen=True, slots=True)
+class SkillChange:
+    """What happened to one skill."""
+
+    kind: Literal["added", "removed", "changed"]
+    uri: SkillUri
+
+
+def skill_changes(before: Catalog, after: Catalog) -> tuple[SkillChange, ...]:
+    """The skills that were added, removed or changed, sorted by URI."""
+    found: list[SkillChange] = []
+    for was, now in () if before is after else _pairs(before.entries, after.entries):
+        if was is None and now is not None:
+            found.append(SkillChange("added", now.uri))
+        elif was is not None and now is None:
+            found.append(SkillChange("removed", was.uri))
+        elif was is not None and was != now:
+            found.append(SkillChange("changed", was.uri))
+    return tuple(found)
 
 
 def has_same_metadata(before: Catalog, after: Catalog) -> bool:

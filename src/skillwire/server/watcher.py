@@ -10,10 +10,12 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import anyio
 
+from skillwire.issues import shown
+from skillwire.server.catalog import Catalog, skill_changes
 from skillwire.server.library import SkillLibrary
 from skillwire.sources.base import Source
 from skillwire.sources.directory.watch import wait_until_idle
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 
 Lifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Any]]
 
+_CHANGES_LOGGED: Final = 100
+
+changes_log = logging.getLogger("skillwire.changes")
 _log = logging.getLogger(__name__)
 
 
@@ -43,6 +48,7 @@ class Watcher:
     def __init__(self, library: SkillLibrary) -> None:
         self._library = library
         self.notifier: Notifier | None = None
+        self._logged: Catalog | None = None
         self._turn = anyio.Lock()
         self._runs = 0
 
@@ -69,7 +75,7 @@ class Watcher:
 
     @asynccontextmanager
     async def running_soon(self) -> AsyncGenerator[None]:
-        """The same on asyncio, but follow changes only once the process is idle, after the first responses."""
+        """The same on asyncio, but follow changes only once the process is idle after the first responses."""
         async with self._library.opened():
             task = asyncio.create_task(self._watch_soon())
             self._runs += 1
@@ -79,6 +85,21 @@ class Watcher:
                 self._runs -= 1
                 task.cancel()
                 await asyncio.wait([task])
+
+    async def _log_changes(self) -> None:
+        """Log the skills that were added, removed or changed since the last call."""
+        try:
+            before, self._logged = self._logged, await self._library.catalog()
+        except Exception:  # The next request reports what is wrong.
+            return
+        if before is None:
+            return
+        changes = skill_changes(before, self._logged)
+        for change in changes[:_CHANGES_LOGGED]:
+            fields = {"change": change.kind, "skill": shown(change.uri, 2000)}
+            changes_log.info("%s %s", *fields.values(), extra={"fields": fields})
+        if len(changes) > _CHANGES_LOGGED:
+            changes_log.info("%d more skills changed", len(changes) - _CHANGES_LOGGED)
 
     async def _watch_soon(self) -> None:
         await wait_until_idle(asyncio.sleep)
@@ -91,6 +112,7 @@ class Watcher:
         async with self._turn, anyio.create_task_group() as tasks:
 
             async def changed() -> None:
+                await self._log_changes()
                 if self.notifier is None:
                     return  # No client has connected yet.
                 try:

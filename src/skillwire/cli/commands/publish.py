@@ -35,10 +35,35 @@ COMMANDS: Final = (
             ),
             path(
                 "--token-file",
-                help=f"Require the bearer token in this file. {TOKEN_VARIABLE} in the environment works too.",
+                help="Require a bearer token of this file: NAME TOKEN on each line, or one token. "
+                f"It is read again when it changes. {TOKEN_VARIABLE} in the environment works too.",
             ),
             flag("--unsafe-no-auth", help="Listen on a public address without a token."),
             flag("--stateless", help="Stateless HTTP: no sessions."),
+            integer("--max-connections", help="Accept at most N HTTP connections.", default=2000, least=1),
+            integer(
+                "--max-connections-per-address",
+                help="Accept at most N HTTP connections from one address.",
+                default=512,
+                least=1,
+            ),
+            text(
+                "--name",
+                metavar="NAME",
+                help="The name that the server introduces itself by. The default is skillwire.",
+            ),
+            text(
+                "--instructions",
+                metavar="TEXT | @FILE",
+                help="What clients tell their model about this server.",
+            ),
+            flag("--access-log", help="Log each HTTP request to standard error."),
+            choice(
+                "--log-format",
+                choices=("text", "json"),
+                default="text",
+                help="Write the log as text or as one JSON object per line.",
+            ),
             seconds("--ttl", help="Cache lifetime of responses.", default=60, most=_YEAR),
             choice(
                 "--cache-scope",
@@ -57,6 +82,7 @@ COMMANDS: Final = (
             ),
             flag("--strict", help="Refuse to start if any skill has a problem."),
             flag("--watch", help="Watch the directories and notify clients of changes.", default=True),
+            flag("--fast-path", help="Respond to common requests without the SDK.", default=True),
             flag(
                 "--scan-index",
                 help="Cache digests, so that the next start reads only what changed.",

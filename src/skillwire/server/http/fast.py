@@ -82,9 +82,7 @@ class FastPathMiddleware:
         message = await receive()
         body: bytes = message.get("body", b"")
         messages = [message]
-        while (
-            message["type"] == "http.request" and message.get("more_body", False) and len(body) <= head.length
-        ):
+        while message.get("more_body", False) and len(body) <= head.length:
             message = await receive()
             messages.append(message)
             body += message.get("body", b"")

@@ -67,7 +67,7 @@ class HttpServer:
             def capture_signals(self) -> Generator[None]:
                 yield
 
-        counter = ConnectionCounter(limits)
+        self._counter = counter = ConnectionCounter(limits)
         app.connections = lambda: counter.open
         self._socket = _listen(address)
         self.url = f"http://{address.shown_host}:{self._socket.getsockname()[1]}{MCP_PATH}"
@@ -85,6 +85,11 @@ class HttpServer:
             timeout_graceful_shutdown=_GRACE_SECONDS,
         )
         self._uvicorn = Uvicorn(config)
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return self._counter.open
 
     async def serve(self) -> None:
         """Serve until `stop` is called."""

@@ -73,9 +73,8 @@ class Telemetry:
     def finish(self, scope: Scope, request: Request) -> None:
         """Count a request that has been served, and log it."""
         seconds = time.perf_counter() - request.started
-        method = next((value for name, value in scope["headers"] if name == b"mcp-method"), b"").decode(
-            "latin-1"
-        )
+        given = next((value for name, value in scope["headers"] if name == b"mcp-method"), b"")
+        method = given.decode("latin-1")
         self._requests[method if method in _METHODS else "other", request.status] += 1
         self._buckets[bisect_left(_BUCKETS, seconds)] += 1
         self._seconds += seconds
@@ -115,7 +114,7 @@ class Telemetry:
         for (method, status), count in sorted(self._requests.items()):
             lines.append(f'skillwire_http_requests_total{{method="{method}",status="{status}"}} {count}')
         lines += [
-            "# HELP skillwire_http_request_seconds Time from the head of a request to the end of its response.",
+            "# HELP skillwire_http_request_seconds Time from a request's head to the end of its response.",
             "# TYPE skillwire_http_request_seconds histogram",
         ]
         total = 0

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from lane_calls import (
+from fast_path_calls import (
     DIRECTORY,
     DISCOVER,
     FILE,
@@ -209,7 +209,7 @@ async def test_with_the_lane_and_without_it_every_answer_is_the_same(folder: Pat
             different += [
                 f"{name}, {how}: {got} instead of {theirs}" for how, got in ours.items() if got != theirs
             ]
-        lane: Any = server._lane  # pyright: ignore[reportPrivateUsage]
+        lane: Any = server._fast_path  # pyright: ignore[reportPrivateUsage]
     assert different == []
     assert lane.given >= len(TAKEN)
     assert lane.repeated >= len(TAKEN)
@@ -218,23 +218,23 @@ async def test_with_the_lane_and_without_it_every_answer_is_the_same(folder: Pat
 @pytest.mark.parametrize("name", TAKEN)
 async def test_the_lane_takes_the_common_requests_itself(folder: Path, name: str) -> None:
     server = SkillServer(folder)
-    lane = server._lane  # pyright: ignore[reportPrivateUsage]
+    lane = server._fast_path  # pyright: ignore[reportPrivateUsage]
     assert lane is not None
-    request = lane.match(json.dumps(TAKEN[name]).encode())
+    request = lane.parse(json.dumps(TAKEN[name]).encode())
     assert request is not None
-    assert await lane.answer(request) is not None
+    assert await lane.respond(request) is not None
 
 
 @pytest.mark.parametrize("name", TAKEN)
 async def test_a_request_that_was_seen_before_is_answered_under_its_own_id(folder: Path, name: str) -> None:
-    lane = SkillServer(folder)._lane  # pyright: ignore[reportPrivateUsage]
+    lane = SkillServer(folder)._fast_path  # pyright: ignore[reportPrivateUsage]
     assert lane is not None
 
     async def ask(identity: object) -> Any:
         compact = json.dumps({**TAKEN[name], "id": identity}, separators=(",", ":")).encode()
-        request = lane.match(compact)
+        request = lane.parse(compact)
         assert request is not None
-        answer = await lane.answer(request)
+        answer = await lane.respond(request)
         assert answer is not None
         return json.loads(answer)
 
@@ -253,11 +253,11 @@ async def test_a_request_that_was_seen_before_is_answered_under_its_own_id(folde
     ],
 )
 def test_a_body_with_two_ids_is_never_taken_for_one_that_was_seen(folder: Path, body: bytes) -> None:
-    lane = SkillServer(folder)._lane  # pyright: ignore[reportPrivateUsage]
+    lane = SkillServer(folder)._fast_path  # pyright: ignore[reportPrivateUsage]
     assert lane is not None
     sent = body % json.dumps(META, separators=(",", ":")).encode()
-    first = lane.match(sent)
-    again = lane.match(sent)
+    first = lane.parse(sent)
+    again = lane.parse(sent)
     assert first == again
     assert first is None or first.id_json == b"8"
 
@@ -277,7 +277,7 @@ async def test_the_server_says_the_same_of_itself_both_ways(
     async with running(folder, fast=True, **options) as (fast, server):
         async with running(folder, fast=False, **options) as (plain, _):
             assert await send(fast, DISCOVER) == await send(plain, DISCOVER)
-        assert server._lane.given == 1  # pyright: ignore
+        assert server._fast_path.given == 1  # pyright: ignore
 
 
 async def test_a_walk_over_the_pages_is_the_same_both_ways(folder: Path) -> None:
@@ -292,7 +292,7 @@ async def test_a_walk_over_the_pages_is_the_same_both_ways(folder: Path) -> None
             if "nextCursor" not in result:
                 break
             cursor = {"cursor": result["nextCursor"]}
-        assert pages == server._lane.given == 3  # pyright: ignore
+        assert pages == server._fast_path.given == 3  # pyright: ignore
 
 
 async def test_an_edit_is_in_the_very_next_answer(folder: Path, tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ async def test_an_edit_is_in_the_very_next_answer(folder: Path, tmp_path: Path) 
         write(tmp_path / "note/SKILL.md", skill_md("note", "Another description."))
         after = (await send(port, body("resources/read", uri="skill://note/SKILL.md")))[2]
         entry = (await send(port, body("skills/get", uri="skill://note/SKILL.md")))[2]
-        assert server._lane.given == 3  # pyright: ignore
+        assert server._fast_path.given == 3  # pyright: ignore
     assert before != after
     assert "Another description." in after["result"]["contents"][0]["text"]
     assert entry["result"]["skill"]["frontmatter"]["description"] == "Another description."

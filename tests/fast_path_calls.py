@@ -1,4 +1,4 @@
-"""Requests of the 2026-07-28 era as raw HTTP, and servers to send them to, with the fast lane and without."""
+"""Requests of the 2026-07-28 era as raw HTTP, and servers to send them to, with the fast path and without."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from skillwire.server.app import SkillServer
-from skillwire.server.fastpath.parse import FastPath
-from skillwire.server.http.address import Address
-from skillwire.server.http.app import HttpServer
+from skillwire.server.fastpath.answer import FastPath
+from skillwire.server.http.server import Address, HttpServer
+from skillwire.server.options import ServerOptions
 from trees import skill_md, write
 
 VERSION = "io.modelcontextprotocol/protocolVersion"
@@ -47,28 +47,29 @@ DIRECTORY = body("resources/directory/read", uri="skill://acme/refunds")
 DISCOVER = body("server/discover")
 
 
-class CountingLane(FastPath):
-    """The lane itself, and how often it gave an answer, and one that it had given before."""
+class CountingFastPath(FastPath):
+    """The fast path, counting its responses and those from its cache."""
 
     given = 0
     repeated = 0
 
-    def again(self, body: bytes) -> Any:
-        found = super().again(body)
+    def cached(self, body: bytes) -> Any:
+        found = super().cached(body)
         self.repeated += found is not None
         return found
 
-    async def answer(self, request: Any) -> bytes | None:
-        answer = await super().answer(request)
+    async def respond(self, request: Any) -> bytes | None:
+        answer = await super().respond(request)
         self.given += answer is not None
         return answer
 
 
 @asynccontextmanager
 async def running(folder: Path, *, fast: bool, **options: Any) -> AsyncGenerator[tuple[int, SkillServer]]:
-    server = SkillServer(folder, fast=fast, page_size=2, **options)
+    named = {key: options.pop(key) for key in ("name", "instructions") if key in options}
+    server = SkillServer(folder, fast=fast, options=ServerOptions(page_size=2, **options), **named)
     if fast:
-        server._lane.__class__ = CountingLane  # pyright: ignore
+        server._fast_path.__class__ = CountingFastPath  # pyright: ignore
     http = HttpServer(server.http_app(), Address("127.0.0.1", 0))
     task = asyncio.ensure_future(http.serve())
     try:

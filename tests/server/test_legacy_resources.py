@@ -17,9 +17,9 @@ from fastmcp.utilities.skills import download_skill, get_skill_manifest, list_sk
 
 from clients import both_eras, call, connected, refusal
 from skillwire import FunctionSource, LegacyFeatures, SkillServer
-from skillwire.server.http.address import Address
-from skillwire.server.http.app import HttpServer
+from skillwire.server.http.server import Address, HttpServer
 from skillwire.server.legacy.features import ALL_OFF
+from skillwire.server.options import ServerOptions
 from skillwire.skill.drafts import Dialect
 from skillwire.wire.index import parse_index
 from skillwire.wire.manifest import bind_to_manifest
@@ -81,7 +81,7 @@ async def test_fastmcps_own_utilities_list_and_download_skills(folder: Path, tmp
 async def test_fastmcp_can_sync_a_folder_whose_skills_all_go_by_their_name(
     folder: Path, tmp_path: Path
 ) -> None:
-    async with fast_mcp(SkillServer(folder, unlisted=["team/*"])) as client:
+    async with fast_mcp(SkillServer(folder, options=ServerOptions(unlisted=("team/*",)))) as client:
         places = await sync_skills(client, tmp_path / "got")
         assert sorted(place.name for place in places) == ["code-review", "git-commit-review"]
 
@@ -122,7 +122,9 @@ async def test_skills_and_manifests_are_listed_and_supporting_files_are_a_templa
 @both_eras
 @pytest.mark.parametrize("shape", ["d2", "d3", "d4"])
 async def test_the_index_is_read_in_each_shape(folder: Path, version: str, shape: Any) -> None:
-    server = SkillServer(folder, legacy_features=LegacyFeatures(index=shape), unlisted=["git-*"])
+    server = SkillServer(
+        folder, options=ServerOptions(legacy_features=LegacyFeatures(index=shape), unlisted=("git-*",))
+    )
     async with connected(server.low_level, version) as client:
         media, index = await text_at(client, "skill://index.json")
         listing = parse_index(index.encode())
@@ -146,7 +148,9 @@ async def test_the_catalogue_is_there_as_xml(folder: Path, version: str) -> None
 
 @both_eras
 async def test_all_of_it_can_be_switched_off(folder: Path, version: str) -> None:
-    async with connected(SkillServer(folder, legacy_features=ALL_OFF).low_level, version) as client:
+    async with connected(
+        SkillServer(folder, options=ServerOptions(legacy_features=ALL_OFF)).low_level, version
+    ) as client:
         assert all(uri.endswith("/SKILL.md") for uri in await uris_of(client))
         for uri in ("skill://index.json", "skill://prompt-xml", "skill://code-review/_manifest"):
             assert (await refusal(client, "resources/read", uri=uri)).code == types.INVALID_PARAMS
@@ -215,7 +219,9 @@ async def test_an_edit_is_in_all_of_it_at_the_next_read(folder: Path, version: s
 
 
 async def test_pages_hold_skills_and_what_tells_of_them_alike(folder: Path) -> None:
-    async with connected(SkillServer(folder, page_size=2).low_level, "2026-07-28") as client:
+    async with connected(
+        SkillServer(folder, options=ServerOptions(page_size=2)).low_level, "2026-07-28"
+    ) as client:
         uris: list[str] = []
         cursor: str | None = None
         while True:

@@ -18,6 +18,7 @@ from clients import call, refusal
 from served import serving_http
 from skillwire import FunctionSource, SkillServer
 from skillwire.server.notifications import Notifier
+from skillwire.server.options import ServerOptions
 from skillwire.sources.base import Change
 from trees import skill_md, write, write_skill
 
@@ -99,7 +100,7 @@ async def subscribe(client: Client, *uris: str) -> None:
 
 
 def announcer_of(server: SkillServer) -> Notifier:
-    watch = server._offer.watch  # pyright: ignore[reportPrivateUsage]
+    watch = server._watcher  # pyright: ignore[reportPrivateUsage]
     assert watch is not None
     announcer = watch.notifier
     assert announcer is not None
@@ -194,7 +195,9 @@ async def test_what_cannot_be_delivered_is_not_promised(folder: Path, options: l
 
 
 async def test_without_a_watch_nothing_is_promised_on_the_modern_era_either(folder: Path) -> None:
-    async with Client(SkillServer(folder, watch=False).low_level, mode="auto") as client:
+    async with Client(
+        SkillServer(folder, options=ServerOptions(watch=False)).low_level, mode="auto"
+    ) as client:
         assert client.server_capabilities.resources == types.ResourcesCapability(
             subscribe=False, list_changed=False
         )
@@ -211,7 +214,7 @@ async def test_ten_thousand_subscriptions_meet_a_limit_and_the_server_goes_on(fo
         for number in range(999, 1100):
             error = await refusal(client, "resources/subscribe", uri=f"skill://none/{number}")
             assert error.code == types.INVALID_PARAMS
-            assert "a client can have 1000 of them" in error.message
+            assert "a client can have 1000:" in error.message
         write(folder / "a/refs/x.txt", b"new")
         await heard.all_of("updated skill://a")
     async with Client(server.low_level, mode="auto") as client:

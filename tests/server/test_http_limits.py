@@ -1,0 +1,178 @@
+"""A server over HTTP bounds what strangers can hold: connections, time, sessions, memory (SEC-9)."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2 as httpx
+import pytest
+
+from fast_path_calls import READ, Talk, body, request
+from served import INITIALIZE
+from skillwire import Limits, SkillServer
+from skillwire.server.http.server import Address, HttpServer
+from skillwire.server.options import ServerOptions
+from trees import write_skill
+
+pytestmark = [pytest.mark.anyio, pytest.mark.requirement("SEC-9")]
+
+ACCEPT = {"Accept": "application/json, text/event-stream"}
+MANY = 2_500
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_skill(tmp_path / "acme/refunds", {"large.bin": bytes(4 << 20)})
+    return tmp_path
+
+
+@asynccontextmanager
+async def running(folder: Path, **caps: Any) -> AsyncGenerator[tuple[int, HttpServer]]:
+    limits = Limits(**caps)
+    app = SkillServer(folder, options=ServerOptions(limits=limits, watch=False)).http_app()
+    http = HttpServer(app, Address("127.0.0.1", 0), limits=limits)
+    task = asyncio.ensure_future(http.serve())
+    try:
+        yield int(http.url.rpartition(":")[2].partition("/")[0]), http
+    finally:
+        http.stop()
+        await task
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not is_so():  # noqa: ASYNC110 - nothing tells of the end of a connection
+            await asyncio.sleep(0.01)
+
+
+async def end_of(talk: Talk) -> bytes:
+    """Everything until the server closes the connection."""
+    async with asyncio.timeout(10):
+        try:
+            return await talk.reader.read()
+        except ConnectionResetError:
+            return b""
+        finally:
+            talk.close()
+
+
+async def test_a_connection_that_says_nothing_is_closed(folder: Path) -> None:
+    async with running(folder, http_head_seconds=0.2) as (port, _):
+        assert (await end_of(await Talk.open(port))).startswith(b"HTTP/1.1 408 ")
+
+
+async def test_bytes_of_a_head_one_by_one_do_not_extend_its_time(folder: Path) -> None:
+    async with running(folder, http_head_seconds=0.5) as (port, _):
+        talk = await Talk.open(port)
+
+        async def drip() -> None:
+            for byte in request(READ):
+                talk.writer.write(bytes([byte]))
+                await asyncio.sleep(0.05)
+
+        dripping = asyncio.ensure_future(drip())
+        try:
+            assert (await end_of(talk)).startswith(b"HTTP/1.1 408 ")
+        finally:
+            dripping.cancel()
+
+
+async def test_a_head_cut_off_after_a_first_request_is_closed_too(folder: Path) -> None:
+    async with running(folder, http_head_seconds=0.3) as (port, _):
+        talk = await Talk.open(port)
+        status, _, _ = await talk.ask(request(READ))
+        assert status == b"http/1.1 200 ok"
+        talk.writer.write(request(READ)[:40])
+        assert (await end_of(talk)).startswith(b"HTTP/1.1 408 ")
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for(folder: Path) -> None:
+    async with running(folder, http_body_seconds=0.3) as (port, _):
+        talk = await Talk.open(port)
+        talk.writer.write(request(READ)[:-10])
+        assert (await end_of(talk)).startswith(b"HTTP/1.1 408 ")
+
+
+async def test_a_connection_between_requests_stays_for_its_time_and_no_longer(folder: Path) -> None:
+    async with running(folder, http_idle_seconds=1, http_head_seconds=0.1) as (port, _):
+        talk = await Talk.open(port)
+        await talk.ask(request(READ))
+        await asyncio.sleep(0.4)
+        status, _, _ = await talk.ask(request(READ))
+        assert status == b"http/1.1 200 ok"
+        assert await end_of(talk) == b""
+    assert Limits().http_idle_seconds >= 60
+
+
+async def test_who_does_not_read_the_response_is_cut_off(folder: Path) -> None:
+    large = body("resources/read", uri="skill://acme/refunds/large.bin")
+    async with running(folder, http_write_seconds=0.3) as (port, http):
+        talk = await Talk.open(port)
+        talk.writer.write(request(large))
+        await until(lambda: not http.connections)
+        talk.close()
+
+
+async def test_one_address_has_its_share_of_connections_and_no_more(folder: Path) -> None:
+    async with running(folder, http_connections_per_address=3) as (port, http):
+        held = [await Talk.open(port) for _ in range(3)]
+        for talk in held:
+            status, _, _ = await talk.ask(request(READ))
+            assert status == b"http/1.1 200 ok"
+        assert (await end_of(await Talk.open(port))).startswith(b"HTTP/1.1 503 ")
+        held.pop().close()
+        await until(lambda: http.connections < 3)
+        again = await Talk.open(port)
+        assert (await again.ask(request(READ)))[0] == b"http/1.1 200 ok"
+        for talk in [*held, again]:
+            talk.close()
+
+
+async def test_thousands_of_connections_meet_the_limit_and_the_server_goes_on(folder: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 3 * MANY:
+        pytest.skip("this system allows too few descriptors")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        async with running(
+            folder, http_connections=1000, http_connections_per_address=10_000, http_head_seconds=60
+        ) as (port, http):
+            first = await Talk.open(port)
+            await first.ask(request(READ))
+            talks = [await Talk.open(port) for _ in range(MANY)]
+            for talk in talks[1000:]:
+                assert (await end_of(talk)).startswith(b"HTTP/1.1 503 ")
+            for talk in talks[:1000]:
+                talk.close()
+            assert (await first.ask(request(READ)))[0] == b"http/1.1 200 ok"
+            first.close()
+            await until(lambda: not http.connections)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_a_thousand_sessions_are_a_limit_if_it_says_so(folder: Path) -> None:
+    async with running(folder, sessions=1000) as (port, _), client_of(port) as client:
+        statuses = [(await client.post("/mcp", json=INITIALIZE)).status_code for _ in range(1010)]
+    assert statuses == [200] * 1000 + [503] * 10
+
+
+async def test_a_session_that_is_not_used_ends_and_makes_room(folder: Path) -> None:
+    async with running(folder, sessions=1, session_idle_seconds=0.5) as (port, _), client_of(port) as client:
+        opened = await client.post("/mcp", json=INITIALIZE)
+        assert opened.status_code == 200
+        async with asyncio.timeout(30):
+            while (await client.post("/mcp", json=INITIALIZE)).status_code != 200:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+        session = {"Mcp-Session-Id": opened.headers["mcp-session-id"]}
+        ended = await client.post("/mcp", json={"jsonrpc": "2.0", "id": 2, "method": "ping"}, headers=session)
+        assert ended.status_code == 404
+
+
+def client_of(port: int) -> httpx.AsyncClient:
+    return httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=ACCEPT, timeout=60)
