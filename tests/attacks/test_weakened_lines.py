@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from lane_calls import HEADERS, META, SKILL, aged, folder, running
+from fast_path_calls import HEADERS, META, SKILL, aged, folder, running
 from simulator import Simulator, agree, call, opened
 from skillwire.errors import FormatError
 from skillwire.host.http.client import CappedClient
