@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from skillwire.server.catalog import Page as Page
     from skillwire.server.catalog import T as T
     from skillwire.server.extension import SkillsExtension as SkillsExtension
-    from skillwire.server.http.app import HttpApp as HttpApp
     from skillwire.server.http.asgi import Asgi as Asgi
     from skillwire.server.http.asgi import Message as Message
     from skillwire.server.http.asgi import Receive as Receive
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from skillwire.server.http.server import Address as Address
     from skillwire.server.http.server import HttpServer as HttpServer
     from skillwire.server.http.server import parse_address as parse_address
-    from skillwire.server.http.telemetry import Telemetry as Telemetry
     from skillwire.server.legacy.features import IndexShape as IndexShape
     from skillwire.server.legacy.features import LegacyFeatures as LegacyFeatures
     from skillwire.server.legacy.features import ToolsMode as ToolsMode
@@ -38,11 +36,9 @@ export(
         "attach": "add_skills",
         "catalog": "Catalog Page T",
         "extension": "SkillsExtension",
-        "http.app": "HttpApp",
         "http.asgi": "Asgi Message Receive Scope Send",
         "http.auth": "TokenFile Tokens",
         "http.server": "Address HttpServer parse_address",
-        "http.telemetry": "Telemetry",
         "legacy.features": "IndexShape LegacyFeatures ToolsMode",
         "library": "SkillLibrary",
         "options": "ServerOptions",

@@ -21,7 +21,7 @@ from skillwire.version import VERSION
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
-    from skillwire.server.http.app import HttpApp
+    from skillwire.server.http.asgi import Asgi
     from skillwire.server.http.auth import Tokens
     from skillwire.server.stdio.sdk_session import SdkSession, Write
 
@@ -94,7 +94,7 @@ class SkillServer:
         allowed_hosts: Iterable[str] = (),
         token: str | Tokens | None = None,
         stateless: bool = False,
-    ) -> HttpApp:
+    ) -> Asgi:
         """An ASGI application for any number of clients at `/mcp`. The ASGI server must support lifespans."""
         from skillwire.server.http.app import HttpApp
 

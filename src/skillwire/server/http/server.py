@@ -13,6 +13,7 @@ from skillwire.errors import SourceError
 from skillwire.issues import shown
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.server.http.app import MCP_PATH, HttpApp
+from skillwire.server.http.asgi import Asgi
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -55,7 +56,7 @@ def parse_address(text: str) -> Address:
 class HttpServer:
     """A listening socket and the server on it. `url` is known before the first request."""
 
-    def __init__(self, app: HttpApp, address: Address, *, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(self, app: Asgi, address: Address, *, limits: Limits = DEFAULT_LIMITS) -> None:
         import uvicorn
 
         from skillwire.server.http.connection import ConnectionCounter, limited_protocol
@@ -68,7 +69,8 @@ class HttpServer:
                 yield
 
         self._counter = counter = ConnectionCounter(limits)
-        app.connections = lambda: counter.open
+        if isinstance(app, HttpApp):
+            app.connections = lambda: counter.open
         self._socket = _listen(address)
         self.url = f"http://{address.shown_host}:{self._socket.getsockname()[1]}{MCP_PATH}"
         self._app = app
@@ -98,7 +100,8 @@ class HttpServer:
 
     def stop(self) -> None:
         """End the event streams, finish the other requests, then stop."""
-        self._app.end_streams()
+        if isinstance(self._app, HttpApp):
+            self._app.end_streams()
         self._uvicorn.should_exit = True
 
 
