@@ -2,8 +2,8 @@
 
     python benchmarks/list_run.py [COUNT ...]
 
-Writes generated skills into a temporary directory, and runs the command as a user would, with a home directory of
-its own. Prints the processor time of the first run, which scans, and of a second one, which has a scan cache.
+Writes generated skills into a temporary directory, and runs the command as a user would, with a home
+directory of its own. Prints the processor time of a first run and of a second one.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def main() -> None:
             write_skills(folder, count)
             first, lines = run_list(folder, home)
             second, _ = run_list(folder, home)
-            print(  # noqa: T201
+            print(
                 f"{count:>6} skills: {first:5.2f} s of processor time, then {second:5.2f} s ({lines} lines)"
             )
 

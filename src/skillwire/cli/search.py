@@ -11,7 +11,7 @@ from skillwire.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
     from skillwire.host.host import SkillHost
-    from skillwire.host.search.engine import FoundSkill
+    from skillwire.host.search import FoundSkill
 
 
 def search(
@@ -23,9 +23,9 @@ def search(
     as_json: bool,
 ) -> None:
     """Find skills by words in their names, descriptions and cached text."""
+    from skillwire.catalog.tokenize import parse_query
     from skillwire.cli.screen import show_json
     from skillwire.cli.skill_view import SkillRow, problem_events, problems_json, skill_json
-    from skillwire.host.search.tokenize import parse_query
 
     query = " ".join(words)
     if not parse_query(query, limits=DEFAULT_LIMITS):

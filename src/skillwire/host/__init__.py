@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from skillwire.host.host import SkillHost as SkillHost
     from skillwire.host.reader import ReadCallback as ReadCallback
     from skillwire.host.reader import ReadRequest as ReadRequest
-    from skillwire.host.search.engine import FoundSkill as FoundSkill
+    from skillwire.host.search import FoundSkill as FoundSkill
     from skillwire.host.state import ServerState as ServerState
     from skillwire.host.state import Status as Status
     from skillwire.host.styles.base import Actions as Actions
@@ -64,7 +64,7 @@ export(
         "events": "Event EventKind Failure LeftOut",
         "host": "LoadedSkill SkillHost",
         "reader": "ReadCallback ReadRequest",
-        "search.engine": "FoundSkill",
+        "search": "FoundSkill",
         "state": "ServerState Status",
         "styles.base": "Actions Question RenderContext Style ToolAction ToolSpec",
         "styles.fields": "SkillFields",

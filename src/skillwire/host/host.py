@@ -38,7 +38,7 @@ from skillwire.host.inventory import Inventory
 from skillwire.host.listings import ListingCache
 from skillwire.host.loader import Loader
 from skillwire.host.reader import ModelActions, ReadCallback, Resolver, ResourceReader
-from skillwire.host.search.engine import FoundSkill, SkillSearch
+from skillwire.host.search import FoundSkill, SkillSearch
 from skillwire.host.state import ServerState
 from skillwire.host.styles import find_style
 from skillwire.host.styles.base import RenderContext, Style

@@ -24,7 +24,7 @@ from skillwire.errors import (
 from skillwire.host.events import EventLog
 from skillwire.host.inventory import Inventory
 from skillwire.host.loader import Loader
-from skillwire.host.search.engine import FoundSkill, SkillSearch
+from skillwire.host.search import FoundSkill, SkillSearch
 from skillwire.host.styles.base import RenderContext, Style
 from skillwire.host.styles.owners import owner_of
 from skillwire.issues import Issue

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeAlias
 
 from skillwire.catalog.registry import RegisteredSkill, Registry
 from skillwire.catalog.render import SEARCH_TOOL, CatalogText, render_found
+from skillwire.catalog.tokenize import parse_query
 from skillwire.errors import (
     ApprovalRequired,
     FormatError,
@@ -21,8 +22,7 @@ from skillwire.errors import (
     SkillwireError,
     SourceError,
 )
-from skillwire.host.search.engine import FoundSkill
-from skillwire.host.search.tokenize import parse_query
+from skillwire.host.search import FoundSkill
 from skillwire.host.styles.base import Actions, RenderContext, Style, ToolSpec
 from skillwire.limits import Limits
 from skillwire.text import clean_line

@@ -16,7 +16,8 @@ from typing import Any, Final
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
-from skillwire.catalog.matching import Matcher
+from skillwire.catalog.search import Document, SearchIndex
+from skillwire.catalog.tokenize import parse_query
 from skillwire.errors import AmbiguousName, FormatError, SkillNotFound
 from skillwire.issues import shown
 from skillwire.json_types import JsonObject, JsonValue
@@ -104,8 +105,13 @@ class _Derived:
     tools: tuple[JsonObject, ...]
 
     @cached_property
-    def matcher(self) -> Matcher[str]:
-        return Matcher({name: entry.description for name, entry in self.names.names.items()})
+    def index(self) -> SearchIndex[str]:
+        return SearchIndex(
+            Document(
+                name, entry.name, clean_line(entry.description).text, name, digest=_skill_md_digest(entry)
+            )
+            for name, entry in self.names.names.items()
+        )
 
 
 class SkillTools:
@@ -171,11 +177,11 @@ class SkillTools:
         return _text(text) if isinstance(text, str) else {"type": "resource", "resource": content}
 
     def _found(self, derived: _Derived, query: str) -> str:
-        asked = query[: self._limits.search_query_chars]
-        names = derived.matcher.best(asked, limit=self._limits.search_results)
-        if not names:
+        asked = parse_query(query, limits=self._limits)
+        matches = derived.index.search(asked, limit=self._limits.search_results)
+        if not matches:
             return f"No skill matches {shown(query)!r}. Try other words."
-        lines = [_line(name, derived.names.names[name], self._limits) for name in names]
+        lines = [_line(match.key, derived.names.names[match.key], self._limits) for match in matches]
         return "\n".join([*_within(lines, self._limits.search_chars), f"Load one with {LOAD}."])
 
     def _from(self, catalog: Catalog) -> _Derived:
@@ -229,6 +235,12 @@ def knows_extension(ctx: Context) -> bool:
     """Whether the client declared the extension, at the handshake or with this request (CAP-4)."""
     capabilities = ctx.session.client_capabilities
     return capabilities is not None and declaration_in(capabilities.model_dump(by_alias=True)) is not None
+
+
+def _skill_md_digest(entry: SkillEntry) -> str:
+    if entry.resources is DYNAMIC:
+        return ""
+    return next((file.digest for file in entry.resources if file.uri == entry.uri), "")
 
 
 def _line(name: str, entry: SkillEntry, limits: Limits) -> str:

@@ -1,17 +1,18 @@
-"""SkillSearch: finds skills by words, in an index that follows the registry.
+"""SkillSearch: finds the skills of a host by words, in an index that follows the registry.
 
 Names, places and descriptions of all skills are searched. So is the text of a skill's `SKILL.md`, where it is
 at hand: a server's that was loaded before and is in the cache, and a local one on its disk. Nothing is asked
-of a server for a search (VER-5). Text counts only when it is what the entry says now (VER-1, VER-2).
+of a server for a search (VER-5). Text counts only when it is what the entry says now (VER-1).
 
 Nothing is indexed before the first search. After that, a search takes in what changed since the last one.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 from urllib.parse import unquote
 
 import anyio
@@ -19,18 +20,19 @@ import anyio.to_thread
 
 from skillwire.catalog.naming import MAX_HANDLE_LENGTH, SkillKey
 from skillwire.catalog.registry import Changes, RegisteredSkill, Registry
+from skillwire.catalog.search import Document, SearchIndex
+from skillwire.catalog.tokenize import parse_query
 from skillwire.errors import SkillwireError
 from skillwire.host.cache import SkillCache
-from skillwire.host.search.index import Indexed, SearchIndex
-from skillwire.host.search.tokenize import parse_query
 from skillwire.limits import Limits
-from skillwire.skill.digests import Digest
+from skillwire.skill.digests import Digest, digest_of
 from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.uris import SKILL_FILE, SkillUri
 from skillwire.sources.base import Read
 from skillwire.text import SafeLine, clean_line, clean_text
 from skillwire.trust.origin import Origin
-from skillwire.trust.verify import check_entry, verify_skill_md
+
+_FRONTMATTER: Final = re.compile(r"\A\ufeff?---[ \t]*\r?\n.*?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 
 
 class _Readable(Protocol):
@@ -46,6 +48,8 @@ class FoundSkill:
     """The passage with the words. It can be a server's text that nobody approved: for people, not prompts."""
     partial: bool
     """Whether only some of the words were found."""
+    copies: tuple[str, ...] = ()
+    """The handles of skills with the same `SKILL.md`, which are not found again."""
 
 
 class SkillSearch:
@@ -64,6 +68,7 @@ class SkillSearch:
         self._cache = cache
         self._limits = limits
         self._updating = anyio.Lock()
+        self._one_at_a_time = anyio.CapacityLimiter(1)
         self._start_over()
         registry.watch(self._note)
         cache.watch(self._note_file)
@@ -77,14 +82,21 @@ class SkillSearch:
         if not words or wanted < 1:
             return ()
         index = await self._up_to_date()
+
+        def is_wanted(key: SkillKey) -> bool:
+            skill = self._registry.get(key)
+            return skill is not None and skill.enabled and label in (None, key.origin.label)
+
+        matches = await anyio.to_thread.run_sync(
+            lambda: index.search(words, limit=wanted, wanted=is_wanted), limiter=self._one_at_a_time
+        )
         found: list[FoundSkill] = []
-        for match in index.matches(words, label):
+        for match in matches:
             skill = self._registry.get(match.key)
-            if skill is None or not skill.enabled:
-                continue
-            found.append(FoundSkill(skill, index.snippet(match), match.partial))
-            if len(found) == wanted:
-                break
+            if skill is not None:
+                copies = [self._registry.get(key) for key in match.copies]
+                handles = tuple(copy.handle for copy in copies if copy is not None)
+                found.append(FoundSkill(skill, index.snippet(match), match.partial, handles))
         return tuple(found)
 
     def _note(self, changes: Changes) -> None:
@@ -98,15 +110,15 @@ class SkillSearch:
             self._stale[key] = None
 
     def _start_over(self) -> None:
-        self._index: SearchIndex | None = None
+        self._index: SearchIndex[SkillKey] | None = None
         # In order, so that the same skills give the same ranks.
         self._stale = dict.fromkeys(skill.key for skill in self._registry.skills(disabled=True))
         self._text_bytes: dict[SkillKey, int] = {}
         self._room = self._limits.search_text_bytes
 
-    async def _up_to_date(self) -> SearchIndex:
+    async def _up_to_date(self) -> SearchIndex[SkillKey]:
         async with self._updating:
-            index = self._index or SearchIndex()
+            index = self._index or SearchIndex[SkillKey]()
             if self._stale:
                 stale, self._stale = self._stale, {}
                 try:
@@ -118,7 +130,7 @@ class SkillSearch:
             self._index = index
             return index
 
-    async def _update(self, index: SearchIndex, stale: Iterable[SkillKey]) -> None:
+    async def _update(self, index: SearchIndex[SkillKey], stale: Iterable[SkillKey]) -> None:
         gone: list[SkillKey] = []
         remote: list[RegisteredSkill] = []
         local: list[RegisteredSkill] = []
@@ -134,7 +146,8 @@ class SkillSearch:
         texts += [await self._local_text(skill) for skill in local]
         rows = zip([*remote, *local], texts, strict=True)
         await anyio.to_thread.run_sync(
-            lambda: index.update([_indexed(skill, text, self._limits) for skill, text in rows], gone)
+            lambda: index.update([_document(skill, text, self._limits) for skill, text in rows], gone),
+            limiter=self._one_at_a_time,
         )
 
     def _cached_texts(self, skills: Sequence[RegisteredSkill]) -> list[str]:
@@ -170,10 +183,12 @@ class SkillSearch:
         # An older dialect does not list sizes, so what came is measured too.
         if data is None or len(data) > self._room:
             return ""
+        resource = _skill_md(skill.entry)
+        if resource is None or digest_of(data) != resource[0]:
+            return ""  # VER-1: what is not as listed is not searched.
         try:
-            entry = check_entry(skill.entry, limits=self._limits)
-            body = verify_skill_md(entry, data, skill.origin, limits=self._limits).body
-        except SkillwireError:
+            body = _FRONTMATTER.sub("", data.decode("utf-8"), count=1)
+        except UnicodeDecodeError:
             return ""
         self._text_bytes[skill.key] = len(data)
         self._room -= len(data)
@@ -186,13 +201,15 @@ def _skill_md(entry: SkillEntry) -> tuple[Digest, int] | None:
     return next(((file.digest, file.size) for file in entry.resources if file.uri == entry.uri), None)
 
 
-def _indexed(skill: RegisteredSkill, text: str, limits: Limits) -> Indexed:
-    # Every handle is made of these words, so a handle that changes in a collision needs no new row.
+def _document(skill: RegisteredSkill, text: str, limits: Limits) -> Document[SkillKey]:
+    # Every handle is made of these words, so a handle that changes in a collision needs no new document.
     path = skill.uri.partition("://")[2].removesuffix(f"/{SKILL_FILE}")
-    return Indexed(
+    resource = _skill_md(skill.entry)
+    return Document(
         key=skill.key,
         name=clean_line(skill.entry.name, limit=MAX_HANDLE_LENGTH).text,
         place=clean_line(f"{skill.origin.label} {unquote(path)}").text,
         description=clean_line(skill.entry.description, limit=limits.description_chars).text,
         body=text,
+        digest="" if resource is None else resource[0],
     )

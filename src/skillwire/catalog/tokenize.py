@@ -1,0 +1,179 @@
+"""Terms: text and queries in the form in which search compares them.
+
+Case, accents and English endings do not count: `Reviewing` and `reviews` are one term. `C++`, `C#`, `F#` and
+`.NET` are terms of their own. A compound such as `e-mail` or `node.js` is its parts and also the whole, so
+`email` finds it. Scripts that put no spaces between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese) and
+Korean, whose particles are attached to the word before, are taken in pairs of characters.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from skillwire.limits import Limits
+from skillwire.text import clean_line
+
+# Thai and Lao, Burmese, Hangul letters, Khmer, Tai Tham, kana and bopomofo, Han, Hangul, more Han.
+_UNSPACED: Final = (
+    "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u19e0-\u19ff\u1a20-\u1aaf"
+    "\u3005-\u3007\u3040-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff"
+    "\U0001b000-\U0001b16f\U00020000-\U0003ffff"
+)
+_WORD: Final = re.compile(
+    rf"(?P<exact>(?<!\w)(?:c\+\+|[cf]\#|\.net)(?!\w))"
+    rf"|(?P<run>[{_UNSPACED}]+)"
+    rf"|(?P<word>(?:(?![{_UNSPACED}_])\w)+(?:[-.'’](?:(?![{_UNSPACED}_])\w)+)*)"
+)
+_ASCII_WORD: Final = re.compile(
+    r"(?<![a-z0-9])(?:c\+\+|[cf]#|\.net)(?![a-z0-9])|[a-z0-9]+(?:[-.'][a-z0-9]+)*"
+)
+_JOINTS: Final = re.compile("[-.'’]")
+_MOST_TERMS: Final = 32
+_LONGEST_COMPOUND: Final = 24
+_SHORTEST_STEM: Final = 3
+_ENDINGS: Final = (
+    ("ations", 4),
+    ("ation", 4),
+    ("ments", 5),
+    ("ment", 5),
+    ("ings", 3),
+    ("ing", 3),
+    ("ers", 4),
+    ("er", 4),
+    ("ied", 3),
+    ("ed", 3),
+    ("ly", 4),
+)
+_STOP_WORDS: Final = """
+a about after again all also am an and any are as ask at be because been before being best between
+both but by can could d did do does doing don done each else ever every few for from get gets
+getting give go going good got had has have having he help helps her here him his how i if in into
+is it its itself just keep know let like ll look looking m make makes making many may me might mine
+more most much must my myself need needs no not now of off on once one only or other our out over
+own please re really s same she should so some something somehow such sure t take tell than that the
+their them then there these they thing things this those through to too try under up us use used
+user uses using ve very want wants was way ways we well were what when where which while who whom
+why will with without won would you your yours
+"""
+STOP_WORDS: Final = frozenset(_STOP_WORDS.split())
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What somebody searches for. Whatever they typed is words, never an operator.
+
+    `terms` holds one group of alternatives for each word: `e-mail` is found as `email`, or as `mail`.
+    `prefix` is the last word as it was typed, which may be unfinished; empty when that cannot be.
+    """
+
+    terms: tuple[tuple[str, ...], ...]
+    prefix: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.terms)
+
+
+def parse_query(text: str, *, limits: Limits) -> Query:
+    """The words of any text; a query of nothing but punctuation has none."""
+    # SEC-11: hidden characters go first.
+    clean = _plain(clean_line(text[: limits.search_query_chars]).text)
+    found = [(word, kind) for word, kind in _words(clean)]
+    telling = [(word, kind) for word, kind in found if word not in STOP_WORDS]
+    groups: dict[tuple[str, ...], None] = {}
+    for word, kind in telling or found:
+        if kind == "run":
+            for pair in _pairs(word):
+                groups[(pair,)] = None
+        else:
+            groups[_alternatives(word) if kind == "word" else (word,)] = None
+    last, kind = found[-1] if found else ("", "")
+    prefix = last if kind == "word" and clean.endswith(last) and (last not in STOP_WORDS) else ""
+    return Query(tuple(groups)[:_MOST_TERMS], prefix)
+
+
+def terms_of(text: str) -> list[str]:
+    """Every term of a cleaned text, as often as it occurs."""
+    terms: list[str] = []
+    for word, kind in _words(_plain(text)):
+        if kind == "word":
+            terms.extend(_word_terms(word))
+        elif kind == "run":
+            terms.extend(word)
+            terms.extend(_pairs(word) if len(word) > 1 else ())
+        else:
+            terms.append(word)
+    return terms
+
+
+def plain_words(text: str) -> list[tuple[int, int, tuple[str, ...]]]:
+    """Where the words of a cleaned text are, and the terms of each; for passages that are shown."""
+    plain = text.casefold()
+    if len(plain) != len(text):
+        return []
+    return [(match.start(), match.end(), tuple(terms_of(match.group()))) for match in _WORD.finditer(plain)]
+
+
+def _words(plain: str) -> list[tuple[str, str]]:
+    if plain.isascii():
+        return [
+            (word, "exact" if word[0] == "." or word[-1] in "+#" else "word")
+            for word in _ASCII_WORD.findall(plain)
+        ]
+    return [(match.group(), match.lastgroup or "word") for match in _WORD.finditer(plain)]
+
+
+def _plain(text: str) -> str:
+    if text.isascii():
+        return text.lower()
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    decomposed = unicodedata.normalize("NFD", folded)
+    # Accents of letters go; marks of scripts that need them stay, since they are composed again.
+    bare = "".join(char for char in decomposed if not "\u0300" <= char <= "\u036f")
+    return unicodedata.normalize("NFC", bare)
+
+
+@lru_cache(maxsize=65_536)
+def _word_terms(word: str) -> tuple[str, ...]:
+    parts = [part for part in _JOINTS.split(word) if part]
+    terms = [stem(part) for part in parts]
+    if len(parts) > 1 and len(word) <= _LONGEST_COMPOUND:
+        terms.append(stem("".join(parts)))
+    return tuple(terms)
+
+
+def _alternatives(word: str) -> tuple[str, ...]:
+    parts = [part for part in _JOINTS.split(word) if part]
+    if len(parts) == 1:
+        return (stem(word),)
+    longest = max((part for part in parts), key=len)
+    return tuple(dict.fromkeys((stem("".join(parts)), stem(longest))))
+
+
+def _pairs(run: str) -> list[str]:
+    return [run] if len(run) == 1 else [run[at : at + 2] for at in range(len(run) - 1)]
+
+
+@lru_cache(maxsize=65_536)
+def stem(word: str) -> str:
+    """A word without its English ending, the same for all its forms; others stay as they are."""
+    if not word.isascii() or len(word) <= _SHORTEST_STEM or word.isdigit():
+        return word
+    if word.endswith("ies") and len(word) > 4:
+        word = word[:-3] + "y"
+    elif word.endswith(("sses", "shes", "ches", "xes", "zes")):
+        word = word[:-2]
+    elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        word = word[:-1]
+    for ending, shortest in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= shortest:
+            word = word[: -len(ending)]
+            if len(word) > _SHORTEST_STEM and word[-1] == word[-2] and word[-1] not in "lsz":
+                word = word[:-1]
+            break
+    if word.endswith("e") and len(word) > _SHORTEST_STEM:
+        word = word[:-1]
+    return word[:-1] + "i" if word.endswith("y") and len(word) > _SHORTEST_STEM else word

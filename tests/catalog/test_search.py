@@ -1,0 +1,191 @@
+"""The search engine of host and server: words, sentences, typing errors, copies."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillwire.catalog.search import Document, SearchIndex, typing_errors
+from skillwire.catalog.tokenize import parse_query, stem, terms_of
+from skillwire.limits import Limits
+
+SKILLS = {
+    "code-review": "Reviews a change for bugs and style. Use before a merge.",
+    "terraform-review": "Checks Terraform code and plans for mistakes.",
+    "kubernetes-deploy": "Deploys services to Kubernetes with kubectl and Helm.",
+    "email-campaign": "Writes e-mail newsletters and sends them.",
+    "cpp-style": "Formats C++ sources as the team does.",
+    "c-port": "Ports old C programs.",
+    "dotnet-upgrade": "Moves a .NET service to a newer release.",
+    "refund-policy": "Pays money back to customers.",
+    "node-setup": "Sets up a Node.js project.",
+    "resume": "Improves a résumé.",
+    "退款": "处理客户退款请求",
+}
+
+
+def index(skills: dict[str, str] | None = None) -> SearchIndex[str]:
+    return SearchIndex(Document(name, name, text) for name, text in (skills or SKILLS).items())
+
+
+def find(query: str, *, limit: int = 3) -> list[str]:
+    return [match.key for match in index().search(parse_query(query, limits=Limits()), limit=limit)]
+
+
+@pytest.mark.parametrize(
+    ("query", "best"),
+    [
+        ("how do I review my terraform code", "terraform-review"),
+        ("what should I use to deploy a service to kubernetes?", "kubernetes-deploy"),
+        ("a customer wants the money back", "refund-policy"),
+        ("kuberntes", "kubernetes-deploy"),
+        ("kubernetse deployment", "kubernetes-deploy"),
+        ("terrafrom", "terraform-review"),
+        ("e-mail", "email-campaign"),
+        ("email", "email-campaign"),
+        ("EMAILS", "email-campaign"),
+        ("C++", "cpp-style"),
+        ("c++ code style", "cpp-style"),
+        (".NET", "dotnet-upgrade"),
+        ("upgrade .net", "dotnet-upgrade"),
+        ("nodejs", "node-setup"),
+        ("node.js", "node-setup"),
+        ("refun", "refund-policy"),
+        ("reviewing changes", "code-review"),
+        ("resume", "resume"),
+        ("退款", "退款"),
+        ("客户退款", "退款"),
+    ],
+)
+def test_words_and_sentences_find_the_skill_they_are_about(query: str, best: str) -> None:
+    assert find(query)[0] == best
+
+
+def test_exact_names_of_languages_are_not_letters() -> None:
+    assert find("c++") == ["cpp-style"]
+    assert "cpp-style" not in find("c")
+    assert find("c")[0] == "c-port"
+    assert terms_of("C# and F# and .NET, c++; asp.net") == [
+        "c#",
+        "and",
+        "f#",
+        "and",
+        ".net",
+        "c++",
+        *terms_of("asp.net"),
+    ]
+
+
+def test_what_has_all_the_words_comes_before_what_has_some() -> None:
+    matches = index().search(parse_query("review terraform", limits=Limits()), limit=5)
+    assert [(match.key, match.partial) for match in matches] == [
+        ("terraform-review", False),
+        ("code-review", True),
+    ]
+
+
+@pytest.mark.parametrize("query", ["", "  ", "***", '"*"', "(", "NOT", "zebra"])
+def test_a_query_that_fits_nothing_finds_nothing(query: str) -> None:
+    assert find(query) == []
+
+
+def test_a_query_of_common_words_alone_is_taken_as_it_is() -> None:
+    assert parse_query("how to", limits=Limits()).terms == (("how",), ("to",))
+    assert parse_query("how to deploy", limits=Limits()).terms == ((stem("deploy"),),)
+
+
+def test_identical_skills_are_one_result_with_its_copies() -> None:
+    documents = [
+        Document(f"{place}/refunds", "refunds", "Pays back.", place, digest="same") for place in "abc"
+    ]
+    documents.append(Document("d/refunds", "refunds", "Pays back.", "d", digest="other"))
+    matches = SearchIndex(documents).search(parse_query("refunds", limits=Limits()), limit=2)
+    assert [(match.key, match.copies) for match in matches] == [
+        ("a/refunds", ("b/refunds", "c/refunds")),
+        ("d/refunds", ()),
+    ]
+
+
+def test_what_changes_is_searched_as_it_is_now() -> None:
+    made = index()
+    made.update(
+        [Document("refund-policy", "refund-policy", "Tells the weather.")], removed=["resume", "unknown"]
+    )
+    assert [match.key for match in made.search(parse_query("weather", limits=Limits()), limit=5)] == [
+        "refund-policy"
+    ]
+    assert made.search(parse_query("money", limits=Limits()), limit=5) == []
+    assert made.search(parse_query("résumé", limits=Limits()), limit=5) == []
+    assert len(made) == len(SKILLS) - 1
+
+
+def test_a_word_in_a_name_weighs_more_than_one_in_a_body() -> None:
+    made = SearchIndex(
+        [
+            Document("orders", "orders", "Looks up orders.", body="refund " * 3 + "other words " * 50),
+            Document("refunds", "refunds", "Pays back."),
+            Document("weather", "weather", "Forecasts."),
+        ]
+    )
+    found = made.search(parse_query("refund", limits=Limits()), limit=5)
+    assert [match.key for match in found] == ["refunds", "orders"]
+    assert made.snippet(found[0]) == "Pays back."
+    assert made.snippet(found[1]).startswith("refund refund")
+    assert len(made.snippet(found[1])) <= 250
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "errors"),
+    [("kuberntes", "kubernetes", 1), ("terrafrom", "terraform", 1), ("abc", "abc", 0), ("abcd", "wxyz", 3)],
+)
+def test_typing_errors_are_counted_up_to_a_limit(one: str, other: str, errors: int) -> None:
+    assert typing_errors(one, other, 2) == errors
+
+
+@pytest.mark.parametrize(
+    "forms",
+    [
+        ("review", "reviews", "reviewed", "reviewing", "reviewer"),
+        ("deploy", "deploys", "deployed", "deploying", "deployment", "deployments"),
+        ("query", "queries", "querying"),
+        ("release", "releases", "released", "releasing"),
+        ("plan", "plans", "planned", "planning"),
+        ("document", "documents", "documentation"),
+        ("test", "tests", "tested", "testing"),
+    ],
+)
+def test_forms_of_a_word_are_one_term(forms: tuple[str, ...]) -> None:
+    assert len({stem(form) for form in forms}) == 1
+
+
+@given(st.text(max_size=200))
+def test_no_text_breaks_a_query_or_an_index(text: str) -> None:
+    query = parse_query(text, limits=Limits())
+    made = SearchIndex([Document("x", text[:50], text, body=text)])
+    for match in made.search(query, limit=3):
+        made.snippet(match)
+
+
+def test_labeled_questions_are_answered_by_their_first_result() -> None:
+    folder = Path(__file__).parents[2] / "benchmarks/search"
+    spec = importlib.util.spec_from_file_location("search_questions", folder / "catalog.py")
+    assert spec is not None
+    assert spec.loader is not None
+    labeled = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = labeled
+    spec.loader.exec_module(labeled)
+    catalog = labeled.skills()
+    made = SearchIndex(Document(one.name, one.name, one.description, digest=one.digest) for one in catalog)
+    right: Counter[str] = Counter()
+    for question in labeled.questions(catalog):
+        [best] = made.search(parse_query(question.text, limits=Limits()), limit=1)
+        right[question.kind] += not {best.key, *best.copies}.isdisjoint(question.answers)
+    assert len(catalog) == 2000
+    assert right["sentence"] >= 72
+    assert (right["keywords"], right["spelling"]) == (40, 15)
