@@ -16,12 +16,12 @@ def document(block: str, body: str = "") -> bytes:
 
 
 def read(block: str) -> dict[str, Any]:
-    return parse_skill_md(document(block)).frontmatter
+    return parse_skill_md(document(block), strict=True).frontmatter
 
 
 def refusal(block: str, **options: Any) -> list[tuple[str, int | None]]:
     """The rules and lines of everything that a block is refused for."""
     with pytest.raises(FormatError) as caught:
-        parse_skill_md(document(block), **options)
+        parse_skill_md(document(block), strict=True, **options)
     assert all(issue.file == "SKILL.md" and issue.fix and issue.message for issue in caught.value.issues)
     return [(issue.rule, issue.line) for issue in caught.value.issues]

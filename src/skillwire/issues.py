@@ -1,4 +1,4 @@
-"""One remark about one place in a skill: what is wrong, where, and what to do."""
+"""Issue: what is wrong at one place of a skill, and what to do about it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """Whether a host would refuse the skill, or a reader would only wish it better."""
+    """What an issue costs: the skill (or file) itself, some hosts, or nothing."""
 
     ERROR = "error"
+    """Left out by a server and refused by every host that checks."""
+    WARNING = "warning"
+    """Served, although the format was stretched; some hosts refuse it, and so does `--strict`."""
     ADVICE = "advice"
+    """Valid, and could be better."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +38,6 @@ class Issue:
 
 
 def shown(text: str, limit: int = 60) -> str:
-    """Text that others wrote, made fit for a message: on one line, printable, and not all of it."""
+    """Untrusted text for a message: on one line, printable, and shortened."""
     cut = text if len(text) <= limit else text[:limit] + "…"
     return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in cut)

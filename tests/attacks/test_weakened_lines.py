@@ -44,7 +44,7 @@ def test_a_link_in_the_place_of_a_file_is_not_followed(tmp_path: Path) -> None:
     secret.write_bytes(b"outside")
     link.symlink_to(secret)
     with pytest.raises(OSError):
-        hash_file(str(link), keep=True)
+        hash_file(str(link), keep=True, base=str(tmp_path))
 
 
 def _replaced_with_equal_times(path: Path, data: bytes) -> None:
@@ -72,7 +72,9 @@ def test_a_file_that_changed_behind_an_old_mtime_is_not_fresh(
     # The clock is an hour ahead: a file that was changed just now is not remembered by its times.
     now = __import__("time").time_ns()
     monkeypatch.setattr("time.time_ns", lambda: now + 3600 * 10**9)
-    record = hash_file(str(file), keep=False).record(SkillUri("skill://x/file"), str(file))
+    record = hash_file(str(file), keep=False, base=str(tmp_path)).record(
+        SkillUri("skill://x/file"), str(file)
+    )
     assert FileValidator(record).is_fresh()
     assert callable(change)
     change(file, data)

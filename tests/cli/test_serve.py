@@ -18,7 +18,7 @@ from served import INITIALIZE, PATIENCE, serving, serving_http, serving_stdio
 from skillwire.cli import main
 from skillwire.cli import serve as serve_module
 from skillwire.errors import FormatError, SourceError
-from trees import write, write_skill
+from trees import skill_md, write, write_skill
 
 Run = Callable[..., tuple[int, list[str]]]
 
@@ -106,8 +106,8 @@ def test_problems_are_listed_and_the_good_skills_served(run: Run, folder: Path) 
     write(folder / "bad/SKILL.md", b"nothing")
     code, said = run(folder)
     assert code == 0
-    at = said.index("1 problem:")
-    assert "bad" in said[at + 1]
+    (line,) = [line for line in said if line.startswith("  left out: ")]
+    assert f"{folder}/bad: SKILL.md:1: " in line
     assert said[-1] == "Serving 2 skills over stdio"
 
 
@@ -120,13 +120,20 @@ def test_strict_serves_nothing_when_anything_is_wrong(run: Run, folder: Path) ->
     assert not any(line.startswith("Serving") for line in said)
 
 
-def test_of_many_problems_the_first_are_shown_and_the_rest_counted(run: Run, tmp_path: Path) -> None:
+def test_many_problems_of_one_kind_share_a_line_and_no_directory_hides_another(
+    run: Run, tmp_path: Path
+) -> None:
     for number in range(25):
-        write(tmp_path / f"bad-{number:02}/SKILL.md", b"nothing")
-    _, said = run(tmp_path)
-    at = said.index("25 problems:")
-    assert sum("bad-" in line for line in said[at:]) == 20
-    assert "and 5 more; skillwire lint shows them all" in said[at + 21]
+        write(tmp_path / f"one/bad-{number:02}/SKILL.md", b"nothing")
+    write(tmp_path / "two/good/SKILL.md", skill_md("other"))
+    write(tmp_path / "two/bad/SKILL.md", b"nothing")
+    _, said = run(tmp_path / "one", tmp_path / "two")
+    lines = [line for line in said if line.startswith("  ")]
+    assert len(lines) == 3
+    assert "[and 24 more with frontmatter-missing]" in lines[0]
+    assert lines[1].startswith(f"  left out: {tmp_path}/two/bad")
+    assert lines[2].startswith(f"  warning: {tmp_path}/two/good: SKILL.md:2: the name `other`")
+    assert said[1].split()[-1] == "25"
 
 
 @pytest.mark.requirement("ENT-6")

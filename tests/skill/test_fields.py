@@ -1,4 +1,4 @@
-"""Fields: what a host refuses is an error, what skills in the field get away with is advice."""
+"""Fields: what every host refuses is an error, what most accept a warning, the rest advice."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from skillwire.issues import Severity
-from skillwire.skill.fields import field_issues
+from skillwire.skill.fields import HostFields, field_issues, host_fields, local_fields
 from skillwire.skill.frontmatter import parse_skill_md
 
 GOOD: dict[str, Any] = {"name": "refunds", "description": "Refund an order. Use when a customer asks."}
@@ -26,6 +26,10 @@ def found(directory: str | None = "refunds", **changes: Any) -> list[tuple[str, 
 
 def error(*rules: str) -> list[tuple[str, Severity]]:
     return [(rule, Severity.ERROR) for rule in rules]
+
+
+def warning(*rules: str) -> list[tuple[str, Severity]]:
+    return [(rule, Severity.WARNING) for rule in rules]
 
 
 def advice(*rules: str) -> list[tuple[str, Severity]]:
@@ -57,16 +61,20 @@ def test_good_fields_have_no_issues() -> None:
         (True, ["name-type"]),
         (["refunds"], ["name-type"]),
         ({}, ["name-type"]),
-        ("", ["name-empty", "name-not-directory"]),
-        ("Refunds", ["name-characters", "name-not-directory"]),
-        ("other", ["name-not-directory"]),
-        ("refunds ", ["name-characters", "name-not-directory"]),
-        ("x" * 65, ["name-too-long", "name-not-directory"]),
-        ("\x1b" * 900, ["name-too-long", "name-characters", "name-not-directory"]),
+        ("", ["name-empty"]),
+        ("Refunds", ["name-characters"]),
+        ("refunds ", ["name-characters"]),
+        ("x" * 65, ["name-too-long"]),
+        ("\x1b" * 900, ["name-too-long", "name-characters"]),
     ],
 )
 def test_a_bad_name_is_an_error(name: object, rules: list[str]) -> None:
-    assert found(name=name) == error(*rules)
+    assert [issue for issue in found(name=name) if issue[1] is Severity.ERROR] == error(*rules)
+
+
+@pytest.mark.requirement("FMT-2")
+def test_a_good_name_that_is_not_the_directorys_is_a_warning() -> None:
+    assert found(name="other") == warning("name-not-directory")
 
 
 @pytest.mark.requirement("FMT-2")
@@ -96,11 +104,15 @@ def test_a_name_in_another_normal_form_than_its_directory_is_told_so() -> None:
         (" \n\t", ["description-empty"]),
         ("x" * 1024, []),
         ("é" * 1024, []),
-        ("x" * 1025, ["description-too-long"]),
     ],
 )
 def test_a_bad_description_is_an_error(description: object, rules: list[str]) -> None:
     assert found(description=description) == error(*rules)
+
+
+@pytest.mark.requirement("FMT-2")
+def test_a_description_that_is_too_long_is_a_warning() -> None:
+    assert found(description="x" * 1025) == warning("description-too-long")
 
 
 @pytest.mark.requirement("FMT-2")
@@ -158,3 +170,52 @@ def test_every_issue_of_every_field_is_reported_with_its_line() -> None:
         ("metadata-type", 5),
     ]
     assert str(issues[1]).startswith("x/SKILL.md:4: description is empty, not a string")
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, HostFields()),
+        ({"disable-model-invocation": True}, HostFields(model_invocable=False)),
+        ({"disable-model-invocation": "true"}, HostFields()),
+        ({"user-invocable": False}, HostFields(user_invocable=False)),
+        ({"user-invocable": 0}, HostFields()),
+        ({"argument-hint": "[file]", "model": "opus"}, HostFields(argument_hint="[file]", model="opus")),
+        ({"effort": "high"}, HostFields(effort="high")),
+        ({"effort": 3}, HostFields(effort="3")),
+        ({"effort": True}, HostFields()),
+        ({"context": "fork", "agent": "Explore"}, HostFields(context="fork", agent="Explore")),
+        ({"hooks": {"PreToolUse": []}}, HostFields(has_hooks=True)),
+    ],
+)
+def test_fields_of_popular_hosts_are_typed(fields: dict[str, Any], expected: HostFields) -> None:
+    assert host_fields(GOOD | fields) == expected
+
+
+def test_a_switch_of_the_wrong_type_gets_advice() -> None:
+    assert found(disable_model_invocation="yes", argument_hint=["a"]) == advice(
+        "disable-model-invocation-type", "argument-hint-type"
+    )
+
+
+def test_a_local_skill_gets_the_name_of_its_directory() -> None:
+    document = parse_skill_md(b"---\ndescription: Deploys. Use when asked.\n---\n# Deploy\n")
+    fields, draft, issues = local_fields(document, "deploy", file="SKILL.md")
+    assert fields == {"description": "Deploys. Use when asked.", "name": "deploy"}
+    assert draft is not None
+    assert draft.carried == {"description"}
+    assert [issue.rule for issue in issues] == ["name-from-directory"]
+
+
+def test_a_local_skill_gets_the_first_line_of_its_body_as_description() -> None:
+    document = parse_skill_md(b"---\nname: deploy\n---\n\n# Deploy the site\nText\n")
+    fields, draft, issues = local_fields(document, "deploy", file="SKILL.md")
+    assert fields["description"] == "Deploy the site"
+    assert draft is not None
+    assert draft.carried == {"name"}
+    assert [issue.rule for issue in issues] == ["description-from-body"]
+
+
+def test_a_local_skill_that_has_both_is_as_its_author_wrote_it() -> None:
+    document = parse_skill_md(b"---\nname: deploy\ndescription: x\n---\n")
+    assert local_fields(document, "other", file="SKILL.md") == (document.frontmatter, None, [])

@@ -49,13 +49,13 @@ def test_a_directory_without_a_skill_file_is_an_error(paths: list[str], fix: str
 
 @pytest.mark.requirement("FMT-2")
 def test_errors_of_frontmatter_and_fields_are_reported_as_errors() -> None:
-    (broken,) = lint("---\nname: a: b\n---\n")
-    assert (broken.rule, broken.severity, broken.line) == ("yaml-unquoted-colon", Severity.ERROR, 2)
+    (broken,) = [issue for issue in lint("---\nname: 'a\n---\nBody\n") if issue.line]
+    assert (broken.rule, broken.severity, broken.line) == ("yaml-quote", Severity.ERROR, 2)
     issues = lint("---\nname: Refunds\n---\n", directory="payments")
     assert [(issue.rule, issue.severity) for issue in issues] == [
         ("description-missing", Severity.ERROR),
         ("name-characters", Severity.ERROR),
-        ("name-not-directory", Severity.ERROR),
+        ("name-not-directory", Severity.WARNING),
         ("body-empty", Severity.ADVICE),
     ]
 
@@ -97,12 +97,12 @@ def test_a_description_should_say_enough_and_when_to_use_the_skill(
 
 def test_a_description_that_is_an_error_gets_no_advice_on_top() -> None:
     for description in ("''", "x" * 1025, "7"):
-        assert {issue.severity for issue in lint(head(description))} == {Severity.ERROR}
+        assert Severity.ADVICE not in {issue.severity for issue in lint(head(description))}
 
 
 @pytest.mark.requirement("FMT-2")
 def test_an_unknown_field_is_advice() -> None:
-    assert rules(head(more="version: 1\nlicense: MIT\nhooks: {}\n")) == [
+    assert rules(head(more="mood: 1\nlicense: MIT\nbanana: {}\n")) == [
         ("unknown-field", 4),
         ("unknown-field", 6),
     ]
@@ -199,11 +199,11 @@ def test_a_reference_that_leads_nowhere_is_advice(text: str, expected: list[tupl
 
 def test_a_reference_in_another_case_names_the_file() -> None:
     (issue,) = lint(HEAD + "[a](References/Rules.md)", *FILES)
-    assert issue.fix == "the file is spelt references/rules.md"
+    assert issue.fix == "the file is spelled references/rules.md"
 
 
 def test_issues_come_in_the_order_of_the_file() -> None:
-    found = lint(head("Refund. Use when asked.", "version: 1\n") + "[a](x.md)\n")
+    found = lint(head("Refund. Use when asked.", "mood: 1\n") + "[a](x.md)\n")
     assert [issue.line for issue in found] == [3, 4, 7]
 
 

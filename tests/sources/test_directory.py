@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -37,9 +38,9 @@ def read_in_walks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The names of the files that walks have read."""
     read: list[str] = []
 
-    def record(path: str, *, keep: bool, at_most: int | None = None) -> HashedFile:
+    def record(path: str, **options: Any) -> HashedFile:
         read.append(Path(path).name)
-        return hash_file(path, keep=keep, at_most=at_most)
+        return hash_file(path, **options)
 
     monkeypatch.setattr(gathering, "hash_file", record)
     return iter([read])
@@ -172,10 +173,9 @@ async def test_a_link_turned_outwards_after_the_scan_leads_nowhere(tmp_path: Pat
 
 async def test_a_skill_of_a_narrow_root_is_walked_again_within_that_root(tmp_path: Path) -> None:
     # The wide root comes first and holds the narrow one too.
-    write(tmp_path / "secret.txt", b"secret")
     skill = write_skill(tmp_path / "wide/narrow/a", {"x.txt": b"old"})
-    (skill / "out.txt").symlink_to(tmp_path / "wide/private.txt")
-    write(tmp_path / "wide/private.txt", b"private")
+    (skill / "out.txt").symlink_to(tmp_path / "private.txt")
+    write(tmp_path / "private.txt", b"private")
     source = scanned([f"wide={tmp_path}/wide", f"narrow={tmp_path}/wide/narrow"])
     narrow = SkillUri("skill://narrow/a/SKILL.md")
     assert paths_of(await source.get_entry(narrow)) == ["SKILL.md", "x.txt"]
@@ -219,11 +219,11 @@ async def test_a_file_that_changes_on_every_read_is_given_up(
 ) -> None:
     reads = 0
 
-    def change_then_hash(path: str, *, keep: bool, at_most: int | None = None) -> HashedFile:
+    def change_then_hash(path: str, **options: Any) -> HashedFile:
         nonlocal reads
         reads += 1
         write(tmp_path / "a/x.txt", b"version %d" % reads)
-        return hash_file(path, keep=keep, at_most=at_most)
+        return hash_file(path, **options)
 
     monkeypatch.setattr(directory, "hash_file", change_then_hash)
     with pytest.raises(SourceError, match="changes faster"):

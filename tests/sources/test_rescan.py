@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from skillwire import DirectorySource
-from skillwire.sources.directory import walk
+from skillwire.sources.directory.files import OpenDirectory
 from skillwire.sources.directory.rescan import concerns_skills, starts_for
 from skillwire.sources.directory.roots import parse_root
 from trees import assert_serves_what_it_lists, scanned, skill_md, write, write_skill
@@ -235,13 +235,13 @@ async def test_only_the_skill_around_a_change_is_walked(
 ) -> None:
     source = scanned([plant(tmp_path)])
     visited: list[str] = []
-    scandir = os.scandir
+    children = OpenDirectory.children
 
-    def note(path: str) -> object:
-        visited.append(os.path.relpath(path, tmp_path))
-        return scandir(path)
+    def note(directory: OpenDirectory) -> object:
+        visited.append(os.path.relpath(directory.path, tmp_path))
+        return children(directory)
 
-    monkeypatch.setattr(walk.os, "scandir", note)
+    monkeypatch.setattr(OpenDirectory, "children", note)
     before = {entry.uri: entry for entry in source.snapshot.entries}
     await source.rescan(map(str, edit_nested(tmp_path)))
     assert visited == ["outer", "outer/inner"]

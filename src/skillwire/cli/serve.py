@@ -5,10 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     from skillwire.server.http.auth import Tokens
     from skillwire.server.http.server import Address
     from skillwire.server.legacy.features import IndexShape, ToolsMode
-    from skillwire.sources.base import Problem
-    from skillwire.sources.directory.roots import Root
     from skillwire.sources.directory.source import DirectorySource
 
 _PROBLEMS_SHOWN = 20
@@ -56,6 +53,7 @@ class ServeOptions:
     unlisted: tuple[str, ...]
     allow_oversize: bool
     strict: bool
+    follow_links: bool
     watch: bool
     fast_path: bool
     scan_index: bool
@@ -92,7 +90,13 @@ def serve(options: ServeOptions) -> None:
     from skillwire.sources.directory.source import DirectorySource
 
     index = scan_cache_directory() if options.scan_index else None
-    source = DirectorySource(options.paths, allow_oversize=options.allow_oversize, index=index)
+    source = DirectorySource(
+        options.paths,
+        allow_oversize=options.allow_oversize,
+        strict=options.strict,
+        follow_links=options.follow_links,
+        index=index,
+    )
     source.scan()
     _summarize(source, strict=options.strict)
     limits = Limits(
@@ -250,46 +254,27 @@ def _instructions(given: str | None) -> str | None:
 
 def _summarize(source: DirectorySource, *, strict: bool) -> None:
     """Say what will be served and what was left out."""
+    from skillwire.sources.directory.report import problem_lines, problems_of
+
     problems = source.problems()
-    left_out = _by_root([problem.place for problem in problems], source.roots)
     info(f"{'directory':<40} {'skills':>8} {'files':>8} {'bytes':>10} {'left out':>9}")
     for root in source.roots:
         skills = source.snapshot.skills_of(root)
         sizes = {file.uri: file.size for skill in skills for file in skill.resources}
         place = printable(str(root.path))
         shown = place if len(place) <= 40 else f"…{place[-39:]}"
+        left_out = sum(problem.is_left_out for problem in problems_of(root, problems))
         info(
             f"{shown:<40} {len(skills):>8,} {len(sizes):>8,} {human_size(sum(sizes.values())):>10}"
-            f" {len(left_out[root]):>9,}"
+            f" {left_out:>9,}"
         )
         if not skills:
             info(f"No skills in {place}: a skill is a directory with a SKILL.md")
     if not problems:
         return
     info(f"{counted(len(problems), 'problem')}:")
-    shown_problems = _some_of_each(left_out, problems)
-    for problem in shown_problems:
-        info(f"  {printable(str(problem))}")
-    if len(problems) > len(shown_problems):
-        info(f"  ... and {len(problems) - len(shown_problems):,} more; skillwire lint shows them all")
+    for line in problem_lines(problems, source.roots, limit=_PROBLEMS_SHOWN):
+        info(f"  {printable(line)}")
     if strict:
         message = f"--strict: {counted(len(problems), 'problem')}, so nothing is served"
         raise FormatError(Issue(rule="strict", message=message, fix="fix what is listed above"))
-
-
-def _by_root(places: Sequence[str], roots: Sequence[Root]) -> dict[Root, list[int]]:
-    """The numbers of the problems below each directory."""
-    found: dict[Root, list[int]] = {root: [] for root in roots}
-    for number, place in enumerate(places):
-        for root in roots:
-            if os.path.join(place, "").startswith(os.path.join(root.path, "")):  # noqa: PTH118 - as text
-                found[root].append(number)
-                break
-    return found
-
-
-def _some_of_each(left_out: dict[Root, list[int]], problems: Sequence[Problem]) -> list[Problem]:
-    """The problems to show: as many, in turn, from each directory."""
-    turns = [number for turn in zip_longest(*left_out.values()) for number in turn if number is not None]
-    rest = [number for number in range(len(problems)) if number not in set(turns)]
-    return [problems[number] for number in sorted([*turns, *rest][:_PROBLEMS_SHOWN])]

@@ -13,7 +13,7 @@ from skillwire.conformance.messages import Answer
 from skillwire.conformance.neighbors import Neighbor
 from skillwire.conformance.session import MODERN, Opening, Revision
 from skillwire.json_types import is_list, is_object
-from skillwire.skill.media import DIRECTORY
+from skillwire.skill.files import DIRECTORY
 from skillwire.skill.uris import SkillUri
 from skillwire.wire.v1 import DIRECTORY_READ_SETTING, EXTENSION_ID
 

@@ -17,8 +17,8 @@ from skillwire.json_types import JsonValue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.digests import Digest, digest_of, set_digest
 from skillwire.skill.entries import SkillEntry, SkillResource
+from skillwire.skill.files import belongs_to_skill
 from skillwire.skill.frontmatter import parse_skill_md
-from skillwire.skill.membership import belongs_to_skill
 from skillwire.skill.names import parse_name
 from skillwire.skill.uris import SKILL_FILE, make_uri
 from skillwire.sources.archive import ArchiveFile, read_archive

@@ -16,7 +16,7 @@ from skillwire.install.agents import CANONICAL_TARGET, Places, Scope, agents
 from skillwire.install.lock import LockedFile
 from skillwire.install.plan import NOTHING, Found, Link, Other, Tree
 from skillwire.skill.digests import Digest
-from skillwire.skill.membership import belongs_to_skill
+from skillwire.skill.files import belongs_to_skill
 
 _MOST_FILES: Final = 20_000
 _CHUNK: Final = 1 << 20

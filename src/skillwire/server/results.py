@@ -22,7 +22,7 @@ from skillwire.server.legacy.resources import LegacyResource, LegacyResources
 from skillwire.server.library import SkillLibrary
 from skillwire.server.options import DEFAULT_OPTIONS, ServerOptions
 from skillwire.skill.entries import DYNAMIC, SkillEntry
-from skillwire.skill.media import DIRECTORY, MARKDOWN, media_type
+from skillwire.skill.files import DIRECTORY, MARKDOWN, media_type
 from skillwire.skill.uris import SCHEME, SKILL_FILE, SkillUri, parse_uri
 from skillwire.sources.base import DirectoryChild, Validator
 from skillwire.wire.legacy import is_legacy_resource

@@ -1,23 +1,173 @@
-"""The fields of a skill's frontmatter: which values a host refuses, and which it only frowns at (FMT-2).
+"""The fields of a skill's frontmatter: their values, and what each mistake in them costs (FMT-2).
 
-Errors are what makes a server leave a skill out and a host refuse it: a bad `name` or `description`, and an
-optional field of a type that no reader can use. Everything else is advice, because skills in the field have
-it and work: an optional field left blank, `compatibility` too long, a list for `allowed-tools`, `metadata`
-values that are not strings. Fields that the format does not know are never an error.
+An error leaves the skill out: a `name` or `description` that is missing or blank, a name that breaks the
+naming rules, which the extension repeats as a MUST, and a field of a type that no reader can use. A warning
+is a stretched format that most hosts accept: a name that is not the directory's, a description that is too
+long. Everything else is advice. Fields that the format does not know are never an error.
 """
 
 from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
 
 from skillwire.issues import Issue, Severity, shown
-from skillwire.json_types import JsonValue
+from skillwire.json_types import JsonObject, JsonValue
+from skillwire.skill.drafts import Dialect, Draft
+from skillwire.skill.frontmatter import SkillDocument
 from skillwire.skill.names import name_issues
 
-KNOWN_FIELDS = frozenset({"name", "description", "license", "compatibility", "metadata", "allowed-tools"})
-MAX_DESCRIPTION_LENGTH = 1024
-MAX_COMPATIBILITY_LENGTH = 500
+KNOWN_FIELDS: Final = frozenset(
+    {"name", "description", "license", "compatibility", "metadata", "allowed-tools"}
+)
+"""The fields of the Agent Skills format."""
+
+HOST_FIELDS: Final[Mapping[str, str]] = {
+    "agent": "Claude Code",
+    "argument-hint": "Claude Code",
+    "arguments": "Claude Code",
+    "context": "Claude Code",
+    "disable-model-invocation": "Claude Code, Cursor, VS Code",
+    "disallowed-tools": "Claude Code",
+    "effort": "Claude Code",
+    "hooks": "Claude Code",
+    "model": "Claude Code",
+    "paths": "Claude Code, Cursor",
+    "shell": "Claude Code",
+    "user-invocable": "Claude Code, VS Code",
+    "when_to_use": "Claude Code",
+    "when-to-use": "Claude Code",
+    "tools": "agents of Claude Code and VS Code",
+    "globs": "Cursor",
+    "alwaysApply": "Cursor",
+    "mcp": "opencode",
+    "mode": "opencode",
+    "requires": "OpenClaw",
+    "command-dispatch": "OpenClaw",
+    "command-tool": "OpenClaw",
+    "homepage": "OpenClaw",
+    "emoji": "OpenClaw",
+    "interface": "Codex",
+    "dependencies": "Codex",
+    "policy": "Codex",
+    # Read by catalogs and marketplaces rather than by agents.
+    "author": "catalogs",
+    "authors": "catalogs",
+    "category": "catalogs",
+    "color": "catalogs",
+    "created": "catalogs",
+    "date": "catalogs",
+    "display_name": "catalogs",
+    "domain": "catalogs",
+    "icon": "catalogs",
+    "keywords": "catalogs",
+    "language": "catalogs",
+    "maintainer": "catalogs",
+    "repository": "catalogs",
+    "source": "catalogs",
+    "status": "catalogs",
+    "tags": "catalogs",
+    "title": "catalogs",
+    "triggers": "catalogs",
+    "type": "catalogs",
+    "updated": "catalogs",
+    "url": "catalogs",
+    "version": "catalogs",
+}
+"""Fields that the format does not define and popular readers know, with who reads them."""
+
+MAX_DESCRIPTION_LENGTH: Final = 1024
+MAX_COMPATIBILITY_LENGTH: Final = 500
+# Fields that change what a host does, and the type that has the effect.
+_SWITCHES: Final = ("disable-model-invocation", "user-invocable")
+_WORDS: Final = ("argument-hint", "model", "context", "agent")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostFields:
+    """The fields of Claude Code and its like, typed. A value of another type has no effect, as there.
+
+    They ask; what is granted is decided by the host (SEC-4).
+    """
+
+    model_invocable: bool = True
+    """False for `disable-model-invocation: true`: the skill is not shown to a model."""
+    user_invocable: bool = True
+    """False for `user-invocable: false`: the skill is no command for a user."""
+    argument_hint: str = ""
+    model: str = ""
+    effort: str = ""
+    context: str = ""
+    agent: str = ""
+    has_hooks: bool = False
+
+
+def host_fields(frontmatter: Mapping[str, JsonValue]) -> HostFields:
+    """The typed fields that popular hosts act on. Text in them is untrusted and as the author wrote it."""
+
+    def text(field: str) -> str:
+        value = frontmatter.get(field)
+        return value if isinstance(value, str) else ""
+
+    effort = frontmatter.get("effort")
+    return HostFields(
+        model_invocable=frontmatter.get("disable-model-invocation") is not True,
+        user_invocable=frontmatter.get("user-invocable") is not False,
+        argument_hint=text("argument-hint"),
+        model=text("model"),
+        effort=str(effort) if isinstance(effort, int) and not isinstance(effort, bool) else text("effort"),
+        context=text("context"),
+        agent=text("agent"),
+        has_hooks=bool(frontmatter.get("hooks")),
+    )
+
+
+def local_fields(
+    document: SkillDocument, directory: str, *, file: str
+) -> tuple[JsonObject, Draft | None, list[Issue]]:
+    """The frontmatter of a skill in a user's own folder, completed as agents that read folders do.
+
+    A name that is missing or not allowed is the directory's; a missing description is the first line of the
+    body. Such an entry is no entry of the extension (ENT-1), so it carries a `Draft` that names the fields
+    which the file has itself; a server leaves the skill out instead.
+    """
+    fields = dict(document.frontmatter)
+    issues: list[Issue] = []
+    name, description = fields.get("name"), fields.get("description")
+    if not isinstance(name, str) or name_issues(name):
+        fields["name"] = directory
+        issues.append(
+            Issue(
+                rule="name-from-directory",
+                message=f"the name is taken from the directory, `{shown(directory)}`",
+                fix=f"add the line name: {shown(directory)}; servers and other hosts need it",
+                file=file,
+                line=document.lines.get("name"),
+                severity=Severity.WARNING,
+            )
+        )
+    if not isinstance(description, str) or not description.strip():
+        line = next(
+            (line.strip().lstrip("#").strip() for line in document.body.split("\n") if line.strip()), ""
+        )
+        if line:
+            fields["description"] = line[:MAX_DESCRIPTION_LENGTH]
+            issues.append(
+                Issue(
+                    rule="description-from-body",
+                    message="the description is taken from the first line of the body",
+                    fix="add a description: line; servers and other hosts need it",
+                    file=file,
+                    line=document.lines.get("description"),
+                    severity=Severity.WARNING,
+                )
+            )
+    if not issues:
+        return fields, None, []
+    written = frozenset(field for field, value in fields.items() if document.frontmatter.get(field) is value)
+    return fields, Draft(dialect=Dialect.MANIFEST, carried=written), issues
 
 
 def field_issues(
@@ -30,7 +180,8 @@ def field_issues(
     """Everything that is wrong with the fields; empty when all are good.
 
     `directory` is the name of the skill's directory, `None` when there is none to compare with. `lines` gives
-    the line of each field in the file. Only issues of severity `ERROR` make a host refuse the skill.
+    the line of each field in the file. Issues of severity `ERROR` leave the skill out, `WARNING` is for what
+    some hosts refuse.
     """
     check = _Check(frontmatter, file, lines or {})
     check.name(directory)
@@ -39,6 +190,7 @@ def field_issues(
     check.compatibility()
     check.metadata()
     check.allowed_tools()
+    check.host_fields()
     return check.issues
 
 
@@ -54,7 +206,7 @@ class _Check:
         if name is None:
             return
         for issue in name_issues(name):
-            self._remark("name", issue.rule, issue.message, issue.fix)
+            self._report("name", issue.rule, issue.message, issue.fix)
         # FMT-2: the name equals the directory's name, character by character.
         if directory is None or name == directory:
             return
@@ -63,25 +215,26 @@ class _Check:
         if unicodedata.normalize("NFC", name) == unicodedata.normalize("NFC", directory):
             message += ": they look alike but are encoded in different Unicode normal forms"
             fix = "copy the name of the directory into the file"
-        self._remark("name", "name-not-directory", message, fix)
+        self._report("name", "name-not-directory", message, fix, Severity.WARNING)
 
     def description(self) -> None:
         description = self._required("description", "description: and what the skill does and when to use it")
         if description is None:
             return
         if not description.strip():
-            self._remark(
+            self._report(
                 "description",
                 "description-empty",
                 "the description is empty",
                 "say what the skill does and when to use it",
             )
         elif len(description) > MAX_DESCRIPTION_LENGTH:
-            self._remark(
+            self._report(
                 "description",
                 "description-too-long",
                 f"the description has {len(description)} characters, {MAX_DESCRIPTION_LENGTH} are allowed",
                 "move detail into the body",
+                Severity.WARNING,
             )
 
     def license(self) -> None:
@@ -90,10 +243,10 @@ class _Check:
     def compatibility(self) -> None:
         compatibility = self._optional_string("compatibility")
         if compatibility is not None and not 1 <= len(compatibility) <= MAX_COMPATIBILITY_LENGTH:
-            self._remark(
+            self._report(
                 "compatibility",
                 "compatibility-length",
-                f"it has {len(compatibility)} characters; 1 to {MAX_COMPATIBILITY_LENGTH} is right",
+                f"compatibility has {len(compatibility)} characters; use 1 to {MAX_COMPATIBILITY_LENGTH}",
                 "say in a sentence what the skill needs, or leave the field out",
                 Severity.ADVICE,
             )
@@ -107,11 +260,13 @@ class _Check:
             return
         for key, value in metadata.items():
             if not isinstance(value, str):
-                self._remark(
+                self._report(
                     "metadata",
                     "metadata-value-type",
                     f"the metadata value of `{shown(key)}` is {_kind(value)}, not a string",
-                    "put it in quotes",
+                    "write it as text, for example with commas"
+                    if isinstance(value, dict | list)
+                    else "put it in quotes",
                     Severity.ADVICE,
                 )
 
@@ -120,7 +275,7 @@ class _Check:
         if tools is None or isinstance(tools, str):
             return
         if isinstance(tools, list) and all(isinstance(tool, str) for tool in tools):
-            self._remark(
+            self._report(
                 "allowed-tools",
                 "allowed-tools-list",
                 "allowed-tools is a list, and not every host reads one",
@@ -130,9 +285,32 @@ class _Check:
             return
         self._wrong_type("allowed-tools", tools, "a string")
 
+    def host_fields(self) -> None:
+        """A switch or a word of another type has no effect, which its author should know."""
+        for field in _SWITCHES:
+            value = self._frontmatter.get(field)
+            if field in self._frontmatter and not isinstance(value, bool):
+                self._report(
+                    field,
+                    f"{field}-type",
+                    f"{field} is {_kind(value)} and has no effect",
+                    "write true or false, without quotes",
+                    Severity.ADVICE,
+                )
+        for field in _WORDS:
+            value = self._frontmatter.get(field)
+            if value is not None and not isinstance(value, str):
+                self._report(
+                    field,
+                    f"{field}-type",
+                    f"{field} is {_kind(value)}, and hosts expect text",
+                    f"put the value of {field} in quotes",
+                    Severity.ADVICE,
+                )
+
     def _required(self, field: str, what: str) -> str | None:
         if field not in self._frontmatter:
-            self._remark(
+            self._report(
                 field, f"{field}-missing", f"the frontmatter has no {field}", f"add a line with {what}"
             )
             return None
@@ -145,7 +323,7 @@ class _Check:
     def _optional(self, field: str) -> JsonValue:
         value = self._frontmatter.get(field)
         if value is None and field in self._frontmatter:
-            self._remark(
+            self._report(
                 field,
                 f"{field}-blank",
                 f"{field} has no value",
@@ -167,9 +345,9 @@ class _Check:
             fix = f"write {field} as {wanted}"
         elif value is None:
             fix = f"write a value after {field}:, in quotes if it starts with #"
-        self._remark(field, f"{field}-type", f"{field} is {_kind(value)}, not {wanted}", fix)
+        self._report(field, f"{field}-type", f"{field} is {_kind(value)}, not {wanted}", fix)
 
-    def _remark(
+    def _report(
         self, field: str, rule: str, message: str, fix: str, severity: Severity = Severity.ERROR
     ) -> None:
         line = self._lines.get(field)

@@ -1,22 +1,26 @@
-"""SkillDocument: a `SKILL.md` taken apart into its frontmatter, as JSON values, and its body.
+"""SkillDocument: a `SKILL.md` split into its frontmatter, as JSON values, and its body.
 
 Servers and hosts read frontmatter with this one parser, so that a field-by-field comparison never refuses an
-honest skill. It reads YAML 1.2 as the `yaml` package of JavaScript does. Two rules are ours:
+honest skill (VER-2). It reads YAML 1.2 as the `yaml` package of JavaScript does. Three rules are ours:
 
-- The block is closed by the first line that is `---` alone. `...`, which some tools take for an end too, is
-  refused rather than guessed at.
+- The block is closed by the first line that is `---` alone. `...`, which some tools accept too, is refused
+  rather than guessed at.
 - The newline before the closing `---` belongs to the YAML, so `description: |` as the last key keeps it.
+- A value on one line that is not valid YAML, such as one with an unquoted colon, is read as if it were in
+  quotes, as the client guide of agentskills.io proposes. Each such repair is reported; `strict` allows none.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 from skillwire.errors import FormatError
-from skillwire.issues import Issue
+from skillwire.issues import Issue, Severity
 from skillwire.json_types import JsonValue
 from skillwire.limits import DEFAULT_LIMITS, Limits
+from skillwire.skill.files import LFS_POINTER
 from skillwire.skill.uris import SKILL_FILE
 from skillwire.skill.yaml import load_mapping
 
@@ -25,11 +29,17 @@ _CLOSE = re.compile(r"---[ \t]*\r?(?:\n|\Z)")
 _LATE_OPEN = re.compile(r"(?:[ \t]*\r?\n)+---[ \t]*\r?\n|[ \t]+---[ \t]*\r?\n")
 _LOOSE_CLOSE = re.compile(r"^(?:[ \t]+---|----+|\.\.\.|—|–)[ \t]*\r?$", re.MULTILINE)
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+# A line at the left margin that starts a field.
+_FIELD = re.compile(r"""(?:[A-Za-z0-9_][^:\s"'#]*|"[^"]*"|'[^']*')[ ]*:(?:[ ]+(?P<value>.*?))?[ \t\r]*""")
+# A value that is text to its author: with a colon in it, or with a first character that YAML reserves.
+_REPAIRED = frozenset({"yaml-unquoted-colon", "yaml-special"})
+CONFLICT = re.compile(r"^(?:<{7}|>{7}|\|{7}) .*$|^={7}\r?$(?=(?:.|\n)*^>{7} )", re.MULTILINE)
+"""A line that Git writes where two versions of a file could not be merged."""
 
 
 @dataclass(frozen=True, slots=True)
 class SkillDocument:
-    """A `SKILL.md` that was read. Line numbers count from 1 in the file."""
+    """A `SKILL.md` that was parsed. Line numbers count from 1 in the file."""
 
     frontmatter: dict[str, JsonValue]
     body: str
@@ -37,10 +47,74 @@ class SkillDocument:
     """The line that the body starts on."""
     lines: dict[str, int] = field(default_factory=dict[str, int])
     """The line of every key at the top of the frontmatter."""
+    repairs: tuple[Issue, ...] = ()
+    """The values that were read as if they were in quotes."""
 
 
-def parse_skill_md(data: bytes, *, file: str = SKILL_FILE, limits: Limits = DEFAULT_LIMITS) -> SkillDocument:
-    """Take a `SKILL.md` apart (FMT-1), or raise a `FormatError` that says where to mend what."""
+def parse_skill_md(
+    data: bytes, *, file: str = SKILL_FILE, limits: Limits = DEFAULT_LIMITS, strict: bool = False
+) -> SkillDocument:
+    """Split and parse a `SKILL.md` (FMT-1), or raise a `FormatError` that says what to fix where."""
+    block, body, body_line = split_skill_md(data, file)
+    repairs: tuple[Issue, ...] = ()
+    try:
+        frontmatter, lines = load_mapping(block, file=file, first_line=2, limits=limits)
+    except FormatError as error:
+        if CONFLICT.search(block):
+            raise FormatError(_conflict(block, file)) from None
+        repaired = None if strict else _repair(block, file, limits)
+        if repaired is None:
+            raise
+        quoted, repairs = repaired
+        try:
+            frontmatter, lines = load_mapping(quoted, file=file, first_line=2, limits=limits)
+        except FormatError:
+            raise error from None
+    return SkillDocument(frontmatter, body, body_line, lines, repairs)
+
+
+def salvage_skill_md(
+    data: bytes, *, file: str = SKILL_FILE, limits: Limits = DEFAULT_LIMITS
+) -> tuple[SkillDocument | None, tuple[Issue, ...]]:
+    """What can be read of a `SKILL.md` that does not parse, field by field, and every mistake in it.
+
+    For a linter, which reports all at once. The document is `None` when there is no frontmatter to speak of.
+    """
+    try:
+        block, body, body_line = split_skill_md(data, file)
+    except FormatError as error:
+        return None, error.issues
+    if CONFLICT.search(block):
+        return None, (_conflict(block, file),)
+    frontmatter: dict[str, JsonValue] = {}
+    lines: dict[str, int] = {}
+    issues: list[Issue] = []
+    for line, text in _fields(block):
+        if not text.strip() or all(part.startswith("#") for part in text.split("\n") if part.strip()):
+            continue
+        try:
+            found, places = load_mapping(text, file=file, first_line=line, limits=limits)
+        except FormatError as error:
+            issues += error.issues
+            continue
+        frontmatter |= found
+        lines |= places
+    try:
+        load_mapping(block, file=file, first_line=2, limits=limits)
+    except FormatError as error:
+        known = {(issue.line, issue.rule) for issue in issues}
+        issues += [issue for issue in error.issues if (issue.line, issue.rule) not in known]
+    return SkillDocument(frontmatter, body, body_line, lines), tuple(issues[: limits.issues_per_file])
+
+
+def quote_fields(block: str, *, limits: Limits = DEFAULT_LIMITS) -> str:
+    """The YAML with quotes around every one-line value that is not valid YAML by itself."""
+    repaired = _repair(block, SKILL_FILE, limits)
+    return block if repaired is None else repaired[0]
+
+
+def split_skill_md(data: bytes, file: str) -> tuple[str, str, int]:
+    """The YAML, the body, and the line that the body starts on."""
     text = _decode(data, file)
     opening = _OPEN.match(text)
     if opening is None:
@@ -49,8 +123,60 @@ def parse_skill_md(data: bytes, *, file: str = SKILL_FILE, limits: Limits = DEFA
     if closing is None:
         raise FormatError(_unclosed(text, opening.end(), file))
     block = text[opening.end() : closing.start()]
-    frontmatter, lines = load_mapping(block, file=file, first_line=2, limits=limits)
-    return SkillDocument(frontmatter, text[closing.end() :], block.count("\n") + 3, lines)
+    return block, text[closing.end() :], block.count("\n") + 3
+
+
+def _fields(block: str) -> Iterator[tuple[int, str]]:
+    """The text of each field at the left margin, with the line of the file that it starts on.
+
+    Comments and blank lines before the first field come first, as a text of their own.
+    """
+    start, lines = 2, list[str]()
+    for number, line in enumerate(block.removesuffix("\n").split("\n"), 2):
+        if lines and _FIELD.fullmatch(line):
+            yield start, "".join(f"{each}\n" for each in lines)
+            start, lines = number, []
+        lines.append(line)
+    yield start, "".join(f"{each}\n" for each in lines)
+
+
+def _repair(block: str, file: str, limits: Limits) -> tuple[str, tuple[Issue, ...]] | None:
+    """The YAML with quotes where they were missing, and an issue for each; `None` without a repair."""
+    repairs: list[Issue] = []
+    parts: list[str] = []
+    for line, text in _fields(block):
+        first, _, rest = text.partition("\n")
+        field = _FIELD.fullmatch(first)
+        if field is None:
+            parts.append(text)
+            continue
+        value = field["value"]
+        try:
+            load_mapping(text, file=file, first_line=line, limits=limits)
+        except FormatError as error:
+            # Only a value that stands on one line; comments and blank lines may follow.
+            is_single = all(not other.strip() or other.startswith("#") for other in rest.split("\n"))
+            issue = error.issues[0]
+            if not (value and is_single and issue.rule in _REPAIRED):
+                return None
+            message = f"{issue.message}; it is read as if it were in quotes"
+            repairs.append(replace(issue, message=message, severity=Severity.WARNING))
+            quoted = "'" + value.replace("'", "''") + "'"
+            text = f"{first[: field.start('value')]}{quoted}{first[field.end('value') :]}\n{rest}"
+        parts.append(text)
+    return ("".join(parts), tuple(repairs)) if repairs else None
+
+
+def _conflict(block: str, file: str) -> Issue:
+    found = CONFLICT.search(block)
+    line = 2 if found is None else block.count("\n", 0, found.start()) + 2
+    return Issue(
+        rule="merge-conflict",
+        message="the frontmatter has the marks of a merge conflict",
+        fix="choose one side and remove the lines that start with <<<<<<<, ======= and >>>>>>>",
+        file=file,
+        line=line,
+    )
 
 
 def _closing(text: str, at: int) -> re.Match[str] | None:
@@ -80,7 +206,9 @@ def _decode(data: bytes, file: str) -> str:
 
 
 def _no_frontmatter(text: str, file: str) -> Issue:
-    if not text.strip():
+    if text.startswith(LFS_POINTER.decode()):
+        message, fix = "the file is a Git LFS pointer, not the file itself", "run: git lfs pull"
+    elif not text.strip():
         message, fix = (
             "the file is empty",
             "start it with ---, name: and description: lines, and --- again",

@@ -1,36 +1,64 @@
 """The linter: everything that is wrong with one skill, and everything that could be better.
 
-Errors are what makes a host refuse a skill; advice is for its author. Nothing is read here: the caller brings
-the bytes of `SKILL.md` and the paths and sizes of all files.
+Nothing is read here: the caller brings the bytes of `SKILL.md` and the paths and sizes of all files. A rule
+is switched off for one skill by a comment in its `SKILL.md`, in the frontmatter or in the body:
+`# skillwire-lint-ignore: RULE, RULE` or `<!-- skillwire-lint-ignore: RULE -->`.
 """
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
 
 from skillwire.errors import FormatError
 from skillwire.issues import Issue, Severity, shown
 from skillwire.json_types import JsonValue
 from skillwire.limits import DEFAULT_LIMITS, MIB, Limits
-from skillwire.skill.fields import KNOWN_FIELDS, MAX_DESCRIPTION_LENGTH, field_issues
-from skillwire.skill.frontmatter import SkillDocument, parse_skill_md
+from skillwire.skill.fields import HOST_FIELDS, KNOWN_FIELDS, MAX_DESCRIPTION_LENGTH, field_issues
+from skillwire.skill.fix import LAST_BLOCK
+from skillwire.skill.frontmatter import CONFLICT, SkillDocument, parse_skill_md, salvage_skill_md
 from skillwire.skill.references import Reference, find_references, resolve
 from skillwire.skill.uris import SKILL_FILE
 
-RESERVED_METADATA = "io.modelcontextprotocol/"
+RESERVED_METADATA: Final = "io.modelcontextprotocol/"
 
-SHORT_DESCRIPTION = 40
-LONG_DESCRIPTION = 700
-MAX_BODY_LINES = 500
-MAX_BODY_TOKENS = 5_000
-CHARACTERS_PER_TOKEN = 4
+SHORT_DESCRIPTION: Final = 40
+LONG_DESCRIPTION: Final = 700
+MAX_BODY_LINES: Final = 500
+MAX_BODY_TOKENS: Final = 5_000
+CHARACTERS_PER_TOKEN: Final = 4
 
-_WHEN = re.compile(
+_WHEN: Final = re.compile(
     r"\b(?:when|whenever|while|before|after|during|if|trigger\w*|asks?|asked|needs? to|wants? to"
-    r"|use (?:this|it|for|to|as|in|on|with)|used (?:for|to|in|by|with)|useful (?:for|to|in))\b",
+    r"|proactively|use (?:this|it|for|to|as|in|on|with|\w+ly)|used? (?:for|to|in|by|with)"
+    r"|useful (?:for|to|in)|for use)\b",
     re.IGNORECASE,
 )
+_IGNORE: Final = re.compile(r"skillwire-lint-ignore:[ \t]*([a-z0-9, \t-]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """An estimate of what a skill costs a model: four characters count as one token."""
+
+    description: int = 0
+    body: int = 0
+
+
+NO_TOKENS: Final = Tokens()
+
+
+def estimate_tokens(skill_md: bytes) -> Tokens:
+    """The tokens of a description, which is always in context, and of a body, which is once it is loaded."""
+    document, _ = salvage_skill_md(skill_md)
+    if document is None:
+        return NO_TOKENS
+    description = document.frontmatter.get("description")
+    length = len(description) if isinstance(description, str) else 0
+    return Tokens(-(-length // CHARACTERS_PER_TOKEN), -(-len(document.body) // CHARACTERS_PER_TOKEN))
 
 
 def lint_skill(
@@ -41,7 +69,7 @@ def lint_skill(
     file: str = SKILL_FILE,
     limits: Limits = DEFAULT_LIMITS,
 ) -> list[Issue]:
-    """Every issue of a skill, errors and advice, in the order of the file.
+    """Every issue of a skill, of every severity, in the order of the file.
 
     `skill_md` is `None` when the directory has no `SKILL.md`. `files` holds the size of every file of the
     skill by its path below the directory, with forward slashes. `file` is how issues name the `SKILL.md`.
@@ -51,21 +79,100 @@ def lint_skill(
         return [_no_skill_file(files, file), *issues]
     try:
         document = parse_skill_md(skill_md, file=file, limits=limits)
-    except FormatError as error:
-        return [*error.issues, *issues]
-    linter = _Linter(document, file, files)
-    issues += field_issues(document.frontmatter, directory=directory, file=file, lines=document.lines)
-    issues += linter.advice()
-    return sorted(issues, key=lambda issue: issue.line or 0)
+        issues += document.repairs
+    except FormatError:
+        # What can be read is linted all the same, so that one mistake does not hide the others.
+        document, mistakes = salvage_skill_md(skill_md, file=file, limits=limits)
+        issues += mistakes
+        if document is None:
+            return issues
+        issues += _fields_that_are_there(document, skill_md, directory, file)
+    else:
+        issues += field_issues(document.frontmatter, directory=directory, file=file, lines=document.lines)
+    issues += _Linter(document, file, files).advice()
+    issues += _text_issues(skill_md, file)
+    ignored = _ignored(skill_md)
+    kept = [issue for issue in issues if issue.rule not in ignored]
+    return sorted(kept, key=lambda issue: issue.line or 0)
+
+
+def _fields_that_are_there(
+    document: SkillDocument, skill_md: bytes, directory: str, file: str
+) -> list[Issue]:
+    """Issues of the fields that could be read; a field that could not is not called missing."""
+    text = skill_md.decode("utf-8", "replace")
+    return [
+        issue
+        for issue in field_issues(document.frontmatter, directory=directory, file=file, lines=document.lines)
+        if not (
+            issue.rule.endswith("-missing")
+            and re.search(rf"^{issue.rule.removesuffix('-missing')}[ ]*:", text, re.MULTILINE)
+        )
+    ]
+
+
+def _text_issues(skill_md: bytes, file: str) -> list[Issue]:
+    """Issues of the file as text: its line ends, marks of a merge, and how its frontmatter ends."""
+    issues: list[Issue] = []
+    text = skill_md.decode("utf-8", "replace")
+    if "\r" in text:
+        issues.append(
+            Issue(
+                rule="line-endings",
+                message="the file has Windows line endings, so its digest differs between checkouts",
+                fix="save it with LF line endings, or run skillwire lint --fix",
+                file=file,
+                severity=Severity.ADVICE,
+            )
+        )
+        text = text.replace("\r\n", "\n")
+    conflict = CONFLICT.search(text)
+    if conflict is not None:
+        issues.append(
+            Issue(
+                rule="merge-conflict",
+                message="the file has the marks of a merge conflict",
+                fix="choose one side and remove the lines that start with <<<<<<<, ======= and >>>>>>>",
+                file=file,
+                line=text.count("\n", 0, conflict.start()) + 1,
+                severity=Severity.WARNING,
+            )
+        )
+    lines = text.split("\n")
+    closing = next((number for number, line in enumerate(lines[1:], 1) if line.rstrip() == "---"), 0)
+    for number in range(closing - 1, 0, -1):
+        line = lines[number]
+        if line.strip() and not line.startswith((" ", "\t", "#")):
+            if LAST_BLOCK.search(line):
+                key = shown(line.partition(":")[0])
+                issues.append(
+                    Issue(
+                        rule="yaml-last-block",
+                        message=f"`{key}` is the last field and a block of text: readers differ about the "
+                        "newline at its end",
+                        fix="write |- or >- instead of | or >, or put another field after it",
+                        file=file,
+                        line=number + 1,
+                        severity=Severity.WARNING,
+                    )
+                )
+            break
+    return issues
+
+
+def _ignored(skill_md: bytes) -> frozenset[str]:
+    """The rules that comments in the file switch off."""
+    found = _IGNORE.findall(skill_md.decode("utf-8", "replace"))
+    return frozenset(rule for text in found for rule in re.split(r"[,\s]+", text.strip(" -\t")) if rule)
 
 
 def _no_skill_file(files: Mapping[str, int], file: str) -> Issue:
     # FMT-1: the name is SKILL.md, letter by letter.
-    misspelt = next((path for path in sorted(files) if path.lower() == SKILL_FILE.lower()), None)
-    if misspelt is None:
+    misspelled = next((path for path in sorted(files) if path.lower() == SKILL_FILE.lower()), None)
+    if misspelled is None:
         fix = f"add a {SKILL_FILE} with name: and description:"
     else:
-        fix = f"rename {misspelt} to {SKILL_FILE}"
+        fix = f"rename {misspelled} to {SKILL_FILE}"
     return Issue(rule="skill-file-missing", message=f"the directory has no {SKILL_FILE}", fix=fix, file=file)
 
 
@@ -143,7 +250,17 @@ class _Linter:
 
     def _unknown_fields(self) -> None:
         for field in self._document.frontmatter:
-            if field not in KNOWN_FIELDS:
+            if field in KNOWN_FIELDS or field in HOST_FIELDS:
+                continue
+            meant = _meant(field)
+            if meant is not None:
+                self._advise(
+                    "field-misspelled",
+                    f"the field `{shown(field)}` is not read by hosts; did you mean `{meant}`?",
+                    f"write {meant}:",
+                    self._document.lines[field],
+                )
+            else:
                 self._advise(
                     "unknown-field",
                     f"the field `{shown(field)}` is not part of the format, and most hosts ignore it",
@@ -193,9 +310,9 @@ class _Linter:
             )
         elif path not in self._files and path not in self._directories:
             alike = next((name for name in sorted(self._files) if name.lower() == path.lower()), None)
-            fix = "add the file or mend the path; it starts at the directory of SKILL.md"
+            fix = "add the file or fix the path; it starts at the directory of SKILL.md"
             if alike is not None:
-                fix = f"the file is spelt {shown(alike)}"
+                fix = f"the file is spelled {shown(alike)}"
             message = f"`{target}` is not a file of the skill"
             self._advise("reference-missing", message, fix, reference.line)
 
@@ -210,3 +327,13 @@ class _Linter:
                 severity=Severity.ADVICE,
             )
         )
+
+
+def _meant(field: str) -> str | None:
+    """The known field that a name is most likely meant for."""
+    plain = {re.sub("[-_]", "", known).lower(): known for known in sorted({*HOST_FIELDS} | KNOWN_FIELDS)}
+    low = re.sub("[-_ ]", "", field).lower()
+    if low in plain:
+        return plain[low]
+    close = difflib.get_close_matches(low, [re.sub("-", "", known) for known in KNOWN_FIELDS], 1, 0.85)
+    return plain[close[0]] if close else None

@@ -15,6 +15,13 @@ _DEFINITION = re.compile(r"[ ]{0,3}\[(?!\^)[^\]\n]+\]:[ \t]+(?:<([^<>\n]*)>|(\S+
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _PATH_IN_CODE = re.compile(r"(?:\./)?(?:scripts|references|assets)/[^\s`]*[^\s`/.]\.[A-Za-z0-9]+")
 _PLACEHOLDER = re.compile(r"[{}<>*$|]|\.\.\.|…")
+# A path in code that stands for others of its kind.
+_EXAMPLE = re.compile(
+    r"(?:^|[/_-])(?:examples?|samples?|your|my|foo|bar|baz|some|path|file|filename|name|xxx|placeholder|new)"
+    r"(?:[-_.]|$)",
+    re.IGNORECASE,
+)
+_FOR_EXAMPLE = re.compile(r"\be\.g\.|\bfor example\b|\bsuch as\b|\bfor instance\b|\blike `", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +36,7 @@ def find_references(body: str, first_line: int) -> list[Reference]:
     """Every relative reference of a Markdown text, each target once.
 
     Links, images and link definitions count, and so do paths in `code` under scripts/, references/ and
-    assets/. URLs, anchors, absolute paths, placeholders and fenced code do not.
+    assets/. URLs, anchors, absolute paths, placeholders, examples in code and fenced code do not.
     """
     found: dict[str, Reference] = {}
     for number, line in _prose(body, first_line):
@@ -68,9 +75,13 @@ def _prose(body: str, first_line: int) -> Iterator[tuple[int, str]]:
 
 
 def _targets(line: str) -> Iterator[str]:
+    is_example = _FOR_EXAMPLE.search(line) is not None
     for span in _CODE_SPAN.finditer(line):
-        if _PATH_IN_CODE.fullmatch(span[1].strip()) and not _PLACEHOLDER.search(span[1]):
-            yield span[1].strip()
+        path = span[1].strip()
+        if _PATH_IN_CODE.fullmatch(path) and not (
+            is_example or _PLACEHOLDER.search(path) or _EXAMPLE.search(path)
+        ):
+            yield path
     prose = _CODE_SPAN.sub("", line)
     definition = _DEFINITION.match(prose)
     for match in (*_LINK.finditer(prose), *((definition,) if definition else ())):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from skillwire.errors import SkillNotFound
-from skillwire.issues import Issue
+from skillwire.issues import Issue, Severity
 from skillwire.skill.entries import DYNAMIC, NO_SIZE, SkillEntry
 from skillwire.skill.uris import SkillUri, child_uri, is_inside, path_below, shown_uri
 
@@ -18,13 +18,18 @@ _MOST_CHANGES: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that a source left out, with the reasons.
+    """Something that a source left out, or serves with a warning, and the reasons.
 
     `place` is a path or a URI as it was found; `str` makes it safe to print.
     """
 
     place: str
     issues: tuple[Issue, ...]
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether it is not served; else it is, although it stretches the format."""
+        return any(issue.severity is Severity.ERROR for issue in self.issues)
 
     def __str__(self) -> str:
         return f"{shown_uri(self.place)}: " + "; ".join(str(issue) for issue in self.issues)

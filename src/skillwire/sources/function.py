@@ -166,7 +166,7 @@ def _assemble(recipe: _Recipe, returned: SkillFiles) -> _Made:
         raise _mistake("no-skill-md", "it returned no SKILL.md", "return one")
     frontmatter = parse_skill_md(files[recipe.skill_md], file=SKILL_FILE).frontmatter
     found = field_issues(frontmatter, directory=recipe.name, file=SKILL_FILE)
-    if issues := [issue for issue in found if issue.severity is Severity.ERROR]:
+    if issues := [issue for issue in found if issue.severity is not Severity.ADVICE]:
         raise FormatError(issues)
     if recipe.is_dynamic:
         return _Made(SkillEntry(recipe.skill_md, frontmatter, DYNAMIC), files)

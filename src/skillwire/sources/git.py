@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from skillwire.errors import LimitExceeded, SourceError
 from skillwire.issues import shown
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill.membership import belongs_to_skill
+from skillwire.skill.files import belongs_to_skill
 from skillwire.sources.archive import ArchiveFile, safe_path
 from skillwire.sources.reference import Reference, is_commit
 from skillwire.text import redact_url

@@ -17,7 +17,7 @@ from skillwire.issues import Issue
 from skillwire.json_types import JsonValue, is_list, is_object
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.entries import DYNAMIC, SkillEntry
-from skillwire.skill.media import DIRECTORY
+from skillwire.skill.files import DIRECTORY
 from skillwire.skill.uris import SkillUri, parse_uri, shown_uri
 from skillwire.wire.v1 import entry_from_wire
 

@@ -11,6 +11,7 @@ from skillwire.cli.command import Command, Group
 _MODULES: Final = {
     "serve": "publish",
     "lint": "publish",
+    "new": "publish",
     "verify": "publish",
     "sign": "signing",
     "keygen": "signing",
@@ -40,7 +41,7 @@ _MODULES: Final = {
 """The first word of each command, and the module that describes it. Help lists them in this order."""
 
 SECTIONS: Final = {
-    "Publish skills": ("serve", "lint", "verify", "sign", "keygen", "verify-signature"),
+    "Publish skills": ("serve", "new", "lint", "verify", "sign", "keygen", "verify-signature"),
     "Use skills": ("list", "show", "search", "catalog", "load", "read", "approve", "revoke"),
     "Install skills": (
         "add",

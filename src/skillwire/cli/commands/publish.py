@@ -80,7 +80,12 @@ COMMANDS: Final = (
             flag(
                 "--allow-oversize", help="Serve skills of over 512 files or 16 MiB, which hosts may refuse."
             ),
-            flag("--strict", help="Refuse to start if any skill has a problem."),
+            flag("--strict", help="Accept no stretched format, and do not start if any skill has a problem."),
+            flag(
+                "--follow-links",
+                help="Follow links to any place. By default they lead no further than the directories given, "
+                "your skill folders, and the repository or project around a directory.",
+            ),
             flag("--watch", help="Watch the directories and notify clients of changes.", default=True),
             flag("--fast-path", help="Respond to common requests without the SDK.", default=True),
             flag(
@@ -118,26 +123,61 @@ COMMANDS: Final = (
     Command(
         name="lint",
         summary="Check skills for errors and get advice on them",
-        about="Exits with 1 if there are errors, and with 0 if there are none.",
+        about="An error costs the skill: no server serves it. A warning is for what some hosts refuse, and "
+        "says which. Turn a rule off with --ignore, or for one skill by a comment in its SKILL.md: "
+        "# skillwire-lint-ignore: RULE. Exits with 1 if there are errors or warnings, and with 0 if not.",
         run="lint:lint",
         arguments=(
             Argument(
                 field="paths",
                 metavar="PATH",
-                help="A skill, a directory of skills at any depth, or a SKILL.md file.",
+                help="A skill, a directory of skills at any depth, or a SKILL.md file. "
+                "By default the working directory.",
                 kind="path",
+                required=False,
                 many=True,
                 completion="file",
             ),
         ),
         options=(
-            flag("--strict", help="Treat advice as errors."),
+            flag("--strict", help="Exit with 1 for advice, too."),
+            flag("--errors-only", help="Report errors alone."),
+            text("--ignore", metavar="RULE", many=True, help="Leave out this rule. Repeatable."),
+            flag("--all", help="List every place of every rule.", field="show_all"),
+            flag("--fix", help="Repair what needs no guessing, and show the changes as a diff."),
+            flag("--diff", help="Show what --fix would change, and change nothing."),
+            flag("--watch", help="Check again after every change."),
+            choice(
+                "--format",
+                choices=("text", "json", "github", "sarif"),
+                default="text",
+                help="Format of the report. github annotates pull requests, sarif is for code scanning.",
+                field="output",
+            ),
             JSON,
         ),
         examples=(
-            ("skillwire lint ./skills", "every issue of every skill, with its fix"),
-            ("skillwire lint ./skills --strict", "for continuous integration"),
+            ("skillwire lint ./skills", "every issue of every skill, by rule, with its fix"),
+            ("skillwire lint ./skills --fix", "repair quotes, names and line endings"),
+            ("skillwire lint ./skills --strict --format github", "for continuous integration"),
         ),
+    ),
+    Command(
+        name="new",
+        summary="Start a new skill",
+        about="Writes a SKILL.md that passes lint, for you to fill in. It never overwrites one.",
+        run="lint:new",
+        arguments=(
+            Argument(
+                field="path",
+                metavar="PATH",
+                help="The directory to make. Its name is the name of the skill.",
+                kind="path",
+                completion="directory",
+            ),
+        ),
+        options=(text("--description", metavar="TEXT", help="What the skill does and when to use it."),),
+        examples=(("skillwire new skills/release-notes", "a skill called release-notes"),),
     ),
     Command(
         name="verify",

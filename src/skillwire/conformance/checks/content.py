@@ -13,7 +13,7 @@ from skillwire.skill.uris import path_below, shown_uri, skill_name_in
 from skillwire.trust.hidden_text import find_hidden_text
 
 # Reported already, as a rule of the extension.
-_REPORTED = {"metadata-reserved"}
+_REPORTED = {"metadata-reserved", "name-not-directory", "description-too-long"}
 
 
 def check_content(seen: Observations) -> Iterator[Violation]:

@@ -14,8 +14,8 @@ from skillwire.errors import FormatError
 from skillwire.issues import Severity
 from skillwire.json_types import JsonObject, is_object
 from skillwire.skill.fields import field_issues
+from skillwire.skill.files import MARKDOWN
 from skillwire.skill.frontmatter import SkillDocument, parse_skill_md
-from skillwire.skill.media import MARKDOWN
 from skillwire.skill.uris import SKILL_FILE, SkillUri, shown_uri, skill_name_in
 from skillwire.trust.compare import frontmatter_differences
 
@@ -102,7 +102,7 @@ def _fields(frontmatter: JsonObject, entry: EntryView) -> Iterator[Violation]:
         return
     name = skill_name_in(entry.uri)
     for issue in field_issues(frontmatter, directory=name, file=SKILL_FILE):
-        if issue.severity is not Severity.ERROR:
+        if issue.severity is Severity.ADVICE:
             continue  # The linter reports it as advice.
         if issue.rule == "name-not-directory":
             rule = "FMT-3/name"

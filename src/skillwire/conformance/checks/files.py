@@ -19,7 +19,7 @@ from skillwire.conformance.observations import Observations, Probe
 from skillwire.conformance.rules import Violation, once
 from skillwire.errors import FormatError
 from skillwire.json_types import is_object
-from skillwire.skill.media import MARKDOWN
+from skillwire.skill.files import MARKDOWN
 from skillwire.skill.uris import is_inside, parse_uri, shown_uri
 
 _UNKNOWN: Final = (Probe.READ_UNKNOWN, Probe.READ_UNKNOWN_SKILL)

@@ -22,6 +22,12 @@ _LINT: Final = {
     "metadata-value-type": "values of metadata are strings",
     "reference-missing": "a path in the text is a file of the skill",
     "reference-outside": "a path in the text stays inside the skill",
+    "field-misspelled": "fields are spelled as hosts read them",
+    "line-endings": "line endings are LF",
+    "merge-conflict": "the file has no marks of a merge conflict",
+    "yaml-last-block": "the last field is no block whose end readers read differently",
+    "yaml-special": "values with reserved first characters are in quotes",
+    "yaml-unquoted-colon": "values with colons are in quotes",
     "unknown-field": "the frontmatter has the fields of the format",
     "other": "`skillwire lint` reports nothing",
 }

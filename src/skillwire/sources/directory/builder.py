@@ -1,30 +1,55 @@
 """SkillBuilder: collects the files of a skill, reads each once, then validates them together.
 
-Nothing is read before the whole skill is known: what is too large is left out by its measures alone.
+Nothing is read before the whole skill is known: what is too large is left out by its size alone.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Final, Protocol
 
 from skillwire.errors import FormatError, SourceError
 from skillwire.issues import Issue, Severity
 from skillwire.json_types import JsonValue
-from skillwire.limits import Limits
-from skillwire.skill.entries import SkillEntry, SkillResource
-from skillwire.skill.fields import field_issues
+from skillwire.limits import MIB, Limits
+from skillwire.skill.drafts import Draft
+from skillwire.skill.entries import SkillEntry
+from skillwire.skill.fields import field_issues, local_fields
+from skillwire.skill.files import LFS_POINTER, holds_private_key, may_hold_private_key
 from skillwire.skill.frontmatter import parse_skill_md
 from skillwire.skill.uris import SKILL_FILE, SkillUri, shown_uri
 from skillwire.sources.base import Problem
-from skillwire.sources.directory.files import STAMP_BYTES, FileRecord, hash_file, is_as_stamped, is_passing
-from skillwire.sources.directory.roots import Root
+from skillwire.sources.directory.files import (
+    STAMP_BYTES,
+    FileRecord,
+    OpenDirectory,
+    hash_file,
+    is_as_stamped,
+    is_passing,
+    read_head,
+)
+from skillwire.sources.directory.roots import Reach, Root
 from skillwire.sources.directory.snapshot import NO_LINKS, ScannedSkill
 
 _uri_of: Final = attrgetter("uri")
+# A pointer of Git LFS has about 130 bytes.
+_POINTER_BYTES: Final = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How skills are validated: which sizes are allowed, and how far the format may be stretched.
+
+    `strict` refuses what would be served with a warning. `local` is for a user's own folders, which no server
+    passes on: a name or a description that is missing is filled in, as agents that read folders do.
+    """
+
+    allow_oversize: bool = False
+    strict: bool = False
+    local: bool = False
 
 
 class KnownSkills(Protocol):
@@ -68,30 +93,38 @@ class FoundFile:
     record: FileRecord | None = None
     failure: str = ""
     is_gone: bool = False
+    is_credential: bool = False
+    is_pointer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class FoundSkill:
-    """A skill as it lies on disk, good or bad. `issues` are what the walk itself met in it."""
+    """A skill as it lies on disk, good or bad. `issues` are those that the walk itself found in it.
+
+    `files` has the size of every file by its path below the directory, with forward slashes.
+    """
 
     uri: SkillUri
     directory: str
     skill_md: bytes | None
-    resources: tuple[SkillResource, ...]
+    files: Mapping[str, int]
     issues: tuple[Issue, ...]
 
 
 @dataclass(slots=True)
 class SkillBuilder:
-    """What has been found of a skill so far."""
+    """What has been found of a skill so far. `opened` is its directory, held open while it is built."""
 
     uri: SkillUri
     directory: str
+    opened: OpenDirectory
     is_nested: bool = False
     files: list[FoundFile] = field(default_factory=list[FoundFile])
     skill_md: FoundFile | None = None
     empty: list[SkillUri] = field(default_factory=list[SkillUri])
     issues: list[Issue] = field(default_factory=list[Issue])
+    warnings: list[Issue] = field(default_factory=list[Issue])
+    credentials: list[str] = field(default_factory=list[str])
     file_count: int = 0
     byte_count: int = 0
 
@@ -118,74 +151,111 @@ class SkillBuilder:
 
     def blame(self, walked: str, rule: str, message: str, fix: str) -> None:
         """Note what is wrong with a file or directory of the skill, which costs the skill."""
-        place = shown_uri(os.path.relpath(walked, self.directory))
-        self.issues.append(Issue(rule=rule, message=message, fix=fix, file=place))
+        self.issues.append(Issue(rule=rule, message=message, fix=fix, file=self.place_of(walked)))
+
+    def place_of(self, walked: str) -> str:
+        """A path in the skill as messages name it."""
+        return shown_uri(os.path.relpath(walked, self.directory))
 
 
 class Bench:
-    """Where gatherings are finished: their files read and hashed, their fields judged."""
+    """Finishes skills: reads and hashes their files, and validates their fields."""
 
-    def __init__(self, root: Root, *, limits: Limits, allow_oversize: bool, known: Known) -> None:
+    def __init__(self, root: Root, *, limits: Limits, reach: Reach, rules: Rules, known: Known) -> None:
         self._root = root
         self._limits = limits
-        self._allow_oversize = allow_oversize
+        self._reach = reach
+        self._rules = rules
         self._known = known
 
-    def is_oversize(self, gathering: SkillBuilder) -> bool:
+    def is_oversize(self, builder: SkillBuilder) -> bool:
         """ENT-6: whether a host may decline the skill."""
-        if self._allow_oversize:
+        if self._rules.allow_oversize:
             return False
         limits = self._limits
-        return gathering.file_count > limits.files_per_skill or gathering.byte_count > limits.bytes_per_skill
+        return builder.file_count > limits.files_per_skill or builder.byte_count > limits.bytes_per_skill
 
-    def measure(self, gathering: SkillBuilder) -> FoundSkill:
-        """Read the whole gathering and judge nothing."""
-        skill_md = self._read_skill_md(gathering)
-        self._read_others(gathering, None)
-        resources = tuple(file.record.resource for file in gathering.files if file.record is not None)
-        return FoundSkill(gathering.uri, gathering.directory, skill_md, resources, tuple(gathering.issues))
+    def measure(self, builder: SkillBuilder) -> FoundSkill:
+        """Read `SKILL.md` and the first bytes of every other file, and validate nothing."""
+        skill_md: bytes | None = None
+        files: dict[str, int] = {}
+        for file in builder.files:
+            is_skill_md = file is builder.skill_md
+            limit = self._limits.bytes_per_skill + 1 if is_skill_md else _head_bytes(file)
+            try:
+                head = read_head(file.path, base=self._base(builder, file), limit=limit)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                if is_passing(error):
+                    raise _not_now(file, error) from None
+                file.failure = error.strerror or str(error)
+                self._blame(builder, file)
+                continue
+            self._inspect(file, head)
+            if file.is_credential:
+                builder.credentials.append(file.walked)
+                continue
+            if file.is_pointer:
+                builder.issues.append(_pointer(builder, file))
+            if is_skill_md and len(head) >= limit:
+                message = f"has more than {self._limits.bytes_per_skill // MIB} MiB"
+                builder.blame(file.walked, "too-large", message, "move text into other files")
+            elif is_skill_md:
+                skill_md = head
+            files[os.path.relpath(file.walked, builder.directory).replace(os.sep, "/")] = file.status.st_size
+        return FoundSkill(builder.uri, builder.directory, skill_md, files, tuple(builder.issues))
 
-    def finish(self, gathering: SkillBuilder) -> ScannedSkill | Problem:
+    def finish(self, builder: SkillBuilder) -> ScannedSkill | Problem:
         """The skill, or the reasons why it is none. What will not be served is not read.
 
         A skill that is as it was known is the very object that was known.
         """
         frontmatter: Mapping[str, JsonValue] = {}
+        draft: Draft | None = None
         before = None
-        if not self.is_oversize(gathering):
-            before = self._known.skills.get(gathering.uri)
-            if before is not None and self._is_as_before(gathering, before):
+        if not self.is_oversize(builder):
+            before = self._known.skills.get(builder.uri)
+            if before is not None and self._is_as_before(builder, before):
                 return before
-            frontmatter = self._frontmatter(gathering, before)
-            if not gathering.issues:
-                self._read_others(gathering, before)
+            frontmatter, draft = self._frontmatter(builder, before)
+            if not builder.issues:
+                self._read_others(builder, before)
         # Asked again: a file may have grown while it was read.
-        if self.is_oversize(gathering):
-            gathering.issues.append(self._oversize(gathering))
-        if gathering.issues:
-            return Problem(gathering.directory, tuple(gathering.issues))
+        if self.is_oversize(builder):
+            builder.issues.append(self._oversize(builder))
+        if self._rules.strict:
+            builder.issues += [replace(issue, severity=Severity.ERROR) for issue in builder.warnings]
+        if builder.issues:
+            return Problem(builder.directory, tuple(builder.issues))
         # ENT-2: complete, each file once; the order is that of the URIs, whatever the file system gave.
-        records = [file.record for file in gathering.in_order() if file.record is not None]
-        entry = SkillEntry(gathering.uri, frontmatter, tuple([record.resource for record in records]))
+        records = [file.record for file in builder.in_order() if file.record is not None]
+        resources = tuple([record.resource for record in records])
+        entry = SkillEntry(builder.uri, frontmatter, resources, draft=draft)
         if before is not None and before.entry == entry:
             entry = before.entry
-        stamps = b"".join([record.stamp for record in records])
         skill = ScannedSkill(
-            entry, self._root, gathering.directory, stamps, tuple(gathering.empty), gathering.links()
+            entry,
+            self._root,
+            builder.directory,
+            b"".join([record.stamp for record in records]),
+            tuple(builder.empty),
+            builder.links(),
+            tuple(builder.warnings),
         )
         return skill if before is None or before != skill else before
 
-    def _is_as_before(self, gathering: SkillBuilder, before: ScannedSkill) -> bool:
+    def _is_as_before(self, builder: SkillBuilder, before: ScannedSkill) -> bool:
         """Whether nothing has happened to any file of a skill, so that none needs a look of its own."""
-        files, resources, stamps = gathering.in_order(), before.resources, before.stamps
+        files, resources, stamps = builder.in_order(), before.resources, before.stamps
         if (
             # What nests in another skill has files that the other one asks for, too.
-            gathering.is_nested
-            or gathering.issues
+            builder.is_nested
+            or builder.issues
             or len(files) != len(resources)
-            or gathering.directory != before.directory
+            or builder.directory != before.directory
             or self._root != before.root
-            or tuple(gathering.empty) != before.empty_directories
+            or tuple(builder.empty) != before.empty_directories
         ):
             return False
         at = 0
@@ -198,75 +268,132 @@ class Bench:
                 return False
             if file.path == self._known.distrusted:
                 return False
-        return before.links == gathering.links()
+        return before.links == builder.links()
 
-    def _frontmatter(self, gathering: SkillBuilder, before: ScannedSkill | None) -> Mapping[str, JsonValue]:
-        """The frontmatter, from last time if `SKILL.md` has not changed."""
-        file = gathering.skill_md
+    def _frontmatter(
+        self, builder: SkillBuilder, before: ScannedSkill | None
+    ) -> tuple[Mapping[str, JsonValue], Draft | None]:
+        """The frontmatter, from last time if `SKILL.md` has not changed, and how it was completed."""
+        file = builder.skill_md
         if file is not None and before is not None and (record := self._known.record(file, before)):
             file.record = record
-            return before.entry.frontmatter
-        skill_md = self._read_skill_md(gathering)
+            builder.warnings += [issue for issue in before.warnings if issue.file == SKILL_FILE]
+            return before.entry.frontmatter, before.entry.draft
+        skill_md = self._read_skill_md(builder)
         if skill_md is None:
-            return {}
+            return {}, None
         try:
-            frontmatter = parse_skill_md(skill_md, file=SKILL_FILE).frontmatter
+            document = parse_skill_md(skill_md, file=SKILL_FILE, strict=self._rules.strict)
         except FormatError as error:
-            gathering.issues.extend(error.issues)
-            return {}
-        name = gathering.directory.rpartition(os.sep)[2]
-        found = field_issues(frontmatter, directory=name, file=SKILL_FILE)
-        gathering.issues.extend(issue for issue in found if issue.severity is Severity.ERROR)
-        return frontmatter
+            builder.issues.extend(error.issues)
+            return {}, None
+        name = builder.directory.rpartition(os.sep)[2]
+        frontmatter, draft = document.frontmatter, None
+        issues = [*document.repairs]
+        if self._rules.local:
+            frontmatter, draft, filled_in = local_fields(document, name, file=SKILL_FILE)
+            issues += filled_in
+        issues += field_issues(frontmatter, directory=name, file=SKILL_FILE, lines=document.lines)
+        builder.issues.extend(issue for issue in issues if issue.severity is Severity.ERROR)
+        builder.warnings.extend(issue for issue in issues if issue.severity is Severity.WARNING)
+        return frontmatter, draft
 
-    def _read_skill_md(self, gathering: SkillBuilder) -> bytes | None:
-        file = gathering.skill_md
+    def _read_skill_md(self, builder: SkillBuilder) -> bytes | None:
+        file = builder.skill_md
         if file is None:
-            return None  # It has a remark already.
-        skill_md = self._hash(file, keep=True)
+            return None  # It has an issue already.
+        skill_md = self._hash(builder, file, keep=True)
         if file.record is None:
-            self._blame(gathering, file)
+            self._blame(builder, file)
         return skill_md
 
-    def _read_others(self, gathering: SkillBuilder, before: ScannedSkill | None) -> None:
+    def _read_others(self, builder: SkillBuilder, before: ScannedSkill | None) -> None:
         """Hash what has no record yet, neither from another skill it lies in nor from last time."""
         size = 0
-        for file in gathering.files:
-            if file is not gathering.skill_md:
-                if file.record is None and not file.failure and not file.is_gone:
+        for file in builder.files:
+            if file is not builder.skill_md:
+                if file.record is None and not (file.failure or file.is_gone or file.is_credential):
                     file.record = self._known.record(file, before)
                     if file.record is None:
-                        self._hash(file, keep=False)
+                        self._hash(builder, file, keep=False)
+                    elif before is not None and before.warnings:
+                        file.is_pointer = any(
+                            issue.rule == "git-lfs-pointer" and issue.file == builder.place_of(file.walked)
+                            for issue in before.warnings
+                        )
                 if file.failure:
-                    self._blame(gathering, file)
+                    self._blame(builder, file)
+                if file.is_credential:
+                    builder.credentials.append(file.walked)
+            if file.is_pointer:
+                builder.warnings.append(_pointer(builder, file))
             if file.record is not None:
                 size += file.record.resource.size
-        gathering.byte_count = size
+        builder.byte_count = size
 
-    def _hash(self, file: FoundFile, *, keep: bool) -> bytes | None:
+    def _hash(self, builder: SkillBuilder, file: FoundFile, *, keep: bool) -> bytes | None:
+        is_inspected = file.status.st_size <= _head_bytes(file)
         try:
-            at_most = None if self._allow_oversize else self._limits.bytes_per_skill
-            hashed = hash_file(file.path, keep=keep, at_most=at_most)
+            hashed = hash_file(
+                file.path,
+                keep=keep or is_inspected,
+                at_most=None if self._rules.allow_oversize else self._limits.bytes_per_skill,
+                base=self._base(builder, file),
+            )
         except FileNotFoundError:
             file.is_gone = True  # Deleted since the walk came by: then it is no part of the skill.
             return None
         except OSError as error:
             if is_passing(error):
-                raise SourceError(f"{shown_uri(file.path)} cannot be read now: {error.strerror}") from None
+                raise _not_now(file, error) from None
             file.failure = error.strerror or str(error)
             return None
-        file.record = hashed.record(file.uri, file.path)
+        if hashed.data is not None and not keep:
+            self._inspect(file, hashed.data)
+        if not file.is_credential:
+            file.record = hashed.record(file.uri, file.path)
         return hashed.data
 
-    def _blame(self, gathering: SkillBuilder, file: FoundFile) -> None:
-        reason = file.failure or "it is gone"
-        gathering.blame(file.walked, "unreadable", f"cannot be read: {reason}", "grant read access")
+    def _base(self, builder: SkillBuilder, file: FoundFile) -> OpenDirectory | str:
+        """The directory that the way to a file starts from (S4)."""
+        if file.path.startswith(os.path.join(builder.opened.path, "")):
+            return builder.opened
+        return self._reach.base_of(file.path) or str(self._root.path)
 
-    def _oversize(self, gathering: SkillBuilder) -> Issue:
+    def _inspect(self, file: FoundFile, data: bytes) -> None:
+        """Recognize files that are not what their name says: private keys (C1), pointers of Git LFS."""
+        if may_hold_private_key(file.path) and holds_private_key(data):
+            file.is_credential = True
+        elif data.startswith(LFS_POINTER):
+            file.is_pointer = True
+
+    def _blame(self, builder: SkillBuilder, file: FoundFile) -> None:
+        reason = file.failure or "it is gone"
+        builder.blame(file.walked, "unreadable", f"cannot be read: {reason}", "grant read access")
+
+    def _oversize(self, builder: SkillBuilder) -> Issue:
         limits = self._limits
         return Issue(
             rule="too-large",
-            message=f"{gathering.file_count} files and {gathering.byte_count:,} bytes; a host must load only "
+            message=f"{builder.file_count} files and {builder.byte_count:,} bytes; a host must load only "
             f"{limits.files_per_skill} files and {limits.bytes_per_skill:,} bytes",
             fix="split the skill, or allow it with --allow-oversize",
         )
+
+
+def _head_bytes(file: FoundFile) -> int:
+    return MIB if may_hold_private_key(file.path) else _POINTER_BYTES
+
+
+def _pointer(builder: SkillBuilder, file: FoundFile) -> Issue:
+    return Issue(
+        rule="git-lfs-pointer",
+        message="is a Git LFS pointer, not the file itself",
+        fix="run: git lfs pull",
+        file=builder.place_of(file.walked),
+        severity=Severity.WARNING,
+    )
+
+
+def _not_now(file: FoundFile, error: OSError) -> SourceError:
+    return SourceError(f"{shown_uri(file.path)} cannot be read now: {error.strerror}")

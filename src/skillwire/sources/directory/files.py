@@ -1,4 +1,8 @@
-"""FileRecord: a file as it was when it was hashed, and the reading and hashing of files."""
+"""Files on disk: opened without following links, read once, hashed, and remembered as a `FileRecord`.
+
+Whatever is opened is opened relative to a directory that is held open, one path component at a time, and no
+component may be a link. So a directory that somebody swaps for a link, at any moment, leads nowhere (S4).
+"""
 
 from __future__ import annotations
 
@@ -16,20 +20,20 @@ from skillwire.skill.entries import SkillResource
 from skillwire.skill.uris import SkillUri
 
 _CHUNK: Final = 1 << 20
-# A link or a pipe put in a file's place must neither lead the reader elsewhere nor hold it.
-_FLAGS: Final = (
-    os.O_RDONLY
-    | getattr(os, "O_NOFOLLOW", 0)
-    | getattr(os, "O_NONBLOCK", 0)
-    | getattr(os, "O_CLOEXEC", 0)
-    | getattr(os, "O_BINARY", 0)
-)
+_EXACT: Final = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0) | _EXACT
+# A link or a pipe put in a file's place must neither lead the reader elsewhere nor block it.
+_FILE: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _NO_LINK
+_DIRECTORY: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
+# On the way to a file a directory is only passed through, which needs no right to list it.
+_PASSED: Final = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0)
+_HAS_DESCRIPTORS: Final = os.open in os.supports_dir_fd and os.scandir in os.supports_fd
 # Kernels stamp files by a clock that ticks: a second change within one tick leaves the same times.
 _TICK_NS: Final = 50_000_000
 # The coarsest clock by which file systems stamp files ticks every two seconds. A file that changed within
 # that time may change once more and show the same times.
 _COARSEST_NS: Final = 2_000_000_000
-# What the machine lacks for the moment says nothing about the file.
+# Shortages of the machine say nothing about the file.
 _PASSING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR})
 
 
@@ -87,13 +91,104 @@ def is_as_stamped(size: int, stamp: bytes, status: os.stat_result) -> bool:
     return size == status.st_size and stamp != UNSETTLED and stamp == stamp_of(status)
 
 
-def hash_file(path: str, *, keep: bool, at_most: int | None = None) -> HashedFile:
+class OpenDirectory:
+    """A directory that is held open, and the way to what lies in it.
+
+    `path` is its real path. What is reached through it lies in the directory that was opened, wherever the
+    path leads by now. Where the system has no relative opening (Windows), paths are checked before and after.
+    """
+
+    __slots__ = ("_descriptor", "path")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+
+    @classmethod
+    def open(cls, path: str, *, listed: bool = False) -> OpenDirectory:
+        """Open a directory that the operator named; `listed` when its children are wanted."""
+        if not _HAS_DESCRIPTORS:
+            return cls(path, -1)
+        return cls(path, os.open(path, (_DIRECTORY if listed else _PASSED) | _EXACT))
+
+    def __enter__(self) -> OpenDirectory:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def child(self, name: str, *, listed: bool = True) -> OpenDirectory:
+        """Open a directory in this one; an `OSError` when it is none, or is a link."""
+        path = os.path.join(self.path, name)
+        if not _HAS_DESCRIPTORS:
+            _refuse_links(path)
+            return OpenDirectory(path, -1)
+        flags = (_DIRECTORY if listed else _PASSED) | _NO_LINK
+        return OpenDirectory(path, os.open(name, flags, dir_fd=self._descriptor))
+
+    def below(self, relative: str, *, listed: bool = True) -> OpenDirectory:
+        """Open a directory at any depth below this one, where no part of the way is a link."""
+        at = self
+        names = relative.split(os.sep)
+        for number, name in enumerate(names, 1):
+            try:
+                inner = at.child(name, listed=listed and number == len(names))
+            finally:
+                if at is not self:
+                    at.close()
+            at = inner
+        return at
+
+    def children(self) -> list[os.DirEntry[str]]:
+        """What lies in it. Ask the entries only while the directory is open."""
+        with os.scandir(self._descriptor if self._descriptor >= 0 else self.path) as entries:
+            return list(entries)
+
+    def status(self, name: str = "") -> os.stat_result:
+        """The status of a child, links not followed; without a name, of the directory itself."""
+        if self._descriptor < 0:
+            return os.stat(os.path.join(self.path, name) if name else self.path, follow_symlinks=False)
+        if not name:
+            return os.fstat(self._descriptor)
+        return os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
+
+    def open_file(self, relative: str) -> int:
+        """The descriptor of a file below the directory; an `OSError` when any part of the way is a link."""
+        parent, _, name = relative.rpartition(os.sep)
+        if self._descriptor < 0:
+            path = os.path.join(self.path, relative)
+            _refuse_links(path)
+            descriptor = os.open(path, _FILE)
+            try:
+                _refuse_links(path)
+            except OSError:
+                os.close(descriptor)
+                raise
+            return descriptor
+        if not parent:
+            return os.open(name, _FILE, dir_fd=self._descriptor)
+        with self.below(parent, listed=False) as directory:
+            return os.open(name, _FILE, dir_fd=directory._descriptor)
+
+
+def _refuse_links(path: str) -> None:
+    if os.path.realpath(path) != path:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+
+
+def hash_file(path: str, *, keep: bool, base: OpenDirectory | str, at_most: int | None = None) -> HashedFile:
     """Read a regular file once and hash what was read; with `keep`, give the bytes too.
 
-    A file longer than `at_most` is not read to its end: its `size` is then larger than that, and its digest
-    that of no whole file.
+    `path` lies below `base`, the directory that its way starts from; no part of it may be a link. A file
+    longer than `at_most` is not read to its end: its `size` is then larger than that, and its digest that of
+    no whole file.
     """
-    descriptor = os.open(path, _FLAGS)
+    descriptor = _open(path, base)
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
@@ -120,14 +215,41 @@ def hash_file(path: str, *, keep: bool, at_most: int | None = None) -> HashedFil
     return HashedFile(digest, size, stamp, b"".join(kept) if keep else None)
 
 
+def read_head(path: str, *, base: OpenDirectory | str, limit: int) -> bytes:
+    """The first bytes of a regular file, at most `limit` of them."""
+    descriptor = _open(path, base)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(None, "not a regular file", path)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(limit)
+    finally:
+        os.close(descriptor)
+
+
+def _open(path: str, base: OpenDirectory | str) -> int:
+    if isinstance(base, OpenDirectory):
+        return base.open_file(relative_path(path, base.path))
+    with OpenDirectory.open(base) as directory:
+        return directory.open_file(relative_path(path, base))
+
+
+def relative_path(path: str, base: str) -> str:
+    """The way from a directory down to a path below it; both real paths."""
+    start = os.path.join(base, "")
+    if not path.startswith(start):
+        raise OSError(errno.EXDEV, "outside the directory", path)
+    return path[len(start) :]
+
+
 def is_passing(error: OSError) -> bool:
-    """Whether an error speaks of the machine at this moment, and not of the file."""
+    """Whether an error is about the state of the machine, and not about the file."""
     return error.errno in _PASSING
 
 
 @dataclass(frozen=True, slots=True)
 class FileValidator:
-    """Holds while the file has the size, the times and the identity that it had when it was hashed."""
+    """Fresh while the file has the size, the times and the identity that it had when it was hashed."""
 
     record: FileRecord
 

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from skillwire.errors import FormatError
-from skillwire.skill.membership import belongs_to_skill
-from skillwire.skill.uris import SKILL_FILE, SkillUri, child_uri, make_uri
+from skillwire.skill.files import belongs_to_skill
+from skillwire.skill.uris import SKILL_FILE, SkillUri, child_uri, make_uri, skill_root
 from skillwire.sources.directory.roots import Root
 from skillwire.sources.directory.snapshot import ScannedSkill, Snapshot
 
@@ -53,7 +53,7 @@ def starts_for(paths: Iterable[str], snapshot: Snapshot, roots: Sequence[Root]) 
 
 def start_of(skill: ScannedSkill) -> Start:
     """The start of a walk over one skill that no other encloses."""
-    return Start(skill.root, skill.directory, SkillUri(skill.entry.uri.removesuffix(f"/{SKILL_FILE}")))
+    return Start(skill.root, skill.directory, skill_root(skill.walked.entry.uri))
 
 
 def concerns_skills(path: str, roots: Iterable[Root]) -> bool:
@@ -61,6 +61,17 @@ def concerns_skills(path: str, roots: Iterable[Root]) -> bool:
     return any(
         (names := _names(path, root)) is not None and all(map(belongs_to_skill, names)) for root in roots
     )
+
+
+def is_below(path: str, places: Iterable[str]) -> bool:
+    """Whether a change at this path, outside the roots, can concern what links lead to."""
+    for place in places:
+        inside = os.path.join(place, "")
+        if path == place or (
+            path.startswith(inside) and all(map(belongs_to_skill, path[len(inside) :].split(os.sep)))
+        ):
+            return True
+    return False
 
 
 def _watched_from_afar(snapshot: Snapshot) -> Iterator[str]:
@@ -107,12 +118,12 @@ def _skill_named(root: Root, snapshot: Snapshot) -> tuple[ScannedSkill, ...]:
         uri = make_uri((*root.prefix, root.path.name, SKILL_FILE))
     except FormatError:
         return ()
-    skill = snapshot.skills.get(uri)
+    skill = snapshot.get(uri)
     return () if skill is None or skill.root != root else (skill,)
 
 
 def _is_skill(directory: str, uri: SkillUri, root: Root, snapshot: Snapshot) -> bool:
-    known = snapshot.skills.get(SkillUri(f"{uri}/{SKILL_FILE}"))
+    known = snapshot.get(SkillUri(f"{uri}/{SKILL_FILE}"))
     if known is not None and known.root == root:
         return True
     return os.path.isfile(os.path.join(directory, SKILL_FILE))

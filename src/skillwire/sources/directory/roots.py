@@ -1,13 +1,32 @@
-"""Root: a directory to serve, and the prefix that its skills get."""
+"""Root: a directory to serve, with the prefix of its skills. Reach: where links in it may lead."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from skillwire.errors import FormatError, SourceError
 from skillwire.issues import shown
+from skillwire.skill.files import is_linkable
 from skillwire.skill.uris import make_uri, shown_uri
+
+# Where agents keep the skills of a user, below the home directory.
+_HOME_FOLDERS: Final = (
+    ".agents/skills",
+    ".claude/skills",
+    ".codex/skills",
+    ".config/agents/skills",
+    ".config/goose/skills",
+    ".config/opencode/skills",
+    ".copilot/skills",
+    ".cursor/skills",
+    ".gemini/skills",
+    ".goose/skills",
+    ".skills",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +35,64 @@ class Root:
 
     path: Path
     prefix: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The directories that a link may lead into; what a link names elsewhere is never opened.
+
+    `bases` are real paths. With `everywhere`, a link may lead to any place that holds no credentials.
+    """
+
+    bases: tuple[str, ...]
+    everywhere: bool = False
+
+    def base_of(self, path: str) -> str | None:
+        """The directory that a real path is opened from; `None` when it is out of reach."""
+        best = None
+        for base in self.bases:
+            if (path == base or path.startswith(os.path.join(base, ""))) and len(base) > len(best or ""):
+                best = base
+        if best is None and self.everywhere:
+            best = Path(path).anchor
+        return best
+
+    def allows(self, path: str) -> bool:
+        """Whether a link may lead to this real path: within reach, not into `.git` or to credentials."""
+        base = self.base_of(path)
+        return base is not None and all(map(is_linkable, path[len(base) :].split(os.sep)))
+
+
+def find_reach(roots: Iterable[Root], *, everywhere: bool = False, home: Path | None = None) -> Reach:
+    """Where the links of these roots may lead: into any of them, the user's own skill folders, or the
+    repository or project that a root lies in."""
+    home = Path.home() if home is None else home
+    bases = {str(root.path): None for root in roots}
+    for root in list(bases):
+        project = _project_of(Path(root), home)
+        if project is not None:
+            bases[str(project)] = None
+    for folder in _HOME_FOLDERS:
+        path = os.path.realpath(home / folder)
+        if os.path.isdir(path):
+            bases[path] = None
+    return Reach(tuple(bases), everywhere)
+
+
+def _project_of(path: Path, home: Path) -> Path | None:
+    """The repository or project around a directory. A home directory is neither."""
+    if path in (home, *home.parents):
+        return None
+    for at in (path, *path.parents):
+        if at in (home, *home.parents):
+            break
+        if os.path.lexists(at / ".git"):
+            return at
+    # `.claude/skills` and its like lie directly in a project.
+    if path.name == "skills" and path.parent.name.startswith("."):
+        project = path.parent.parent
+        return None if project in (home, *home.parents) else project
+    return None
 
 
 def parse_root(text: str | Path | Root) -> Root:

@@ -28,6 +28,7 @@ from sys import intern
 from typing import Any, BinaryIO, Final
 
 from skillwire.files import UNFINISHED, atomic_writer
+from skillwire.issues import Issue, Severity
 from skillwire.json_types import JsonValue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.digests import Digest
@@ -38,7 +39,7 @@ from skillwire.sources.directory.roots import Root
 from skillwire.sources.directory.snapshot import NO_LINKS, ScannedSkill, Snapshot
 from skillwire.version import VERSION
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 _FINISHED: Final = ".index"
 _DAY: Final = 24 * 3600
 _BUFFER: Final = 64 * 1024
@@ -51,7 +52,8 @@ _FOLDER: Final = "indexes"
 _DIGEST_PREFIX: Final = "sha256:"
 _DIGEST_DIGITS: Final = 64
 _STAMP_DIGITS: Final = 2 * STAMP_BYTES
-_TYPES: Final = [int, str, list, list, str, str, list, dict, dict]
+_TYPES: Final = [int, str, list, list, str, str, list, dict, dict, list]
+_WARNING_TYPES: Final = [str, str, str, str, int]
 _DIGITS: Final = re.compile(r"[0-9a-f]*+")
 # Without spaces, in ASCII, and with nothing that JSON itself does not know.
 _decode: Final = json.JSONDecoder().raw_decode
@@ -111,8 +113,8 @@ class ScanCache:
 
     def is_current(self, snapshot: Snapshot) -> bool:
         """Whether the index that a scan was given says what the scan has found, and no more."""
-        kept = sum(map(is_keepable, snapshot.skills.values()))
-        same = sum(snapshot.skills.get(skill.entry.uri) is skill for skill in self._given)
+        kept = sum(is_keepable(skill.walked) for skill in snapshot.skills.values())
+        same = sum(snapshot.get(skill.entry.uri) is skill for skill in self._given)
         self._given = []
         return kept == same and not self._passed and 0 < self._position == self._size
 
@@ -251,7 +253,7 @@ def key_of(line: bytes) -> bytes:
 
 def is_keepable(skill: ScannedSkill) -> bool:
     """Whether the times of all its files can be trusted next time."""
-    return UNSETTLED not in skill.stamps
+    return UNSETTLED not in skill.stamps and skill.entry.draft is None
 
 
 def line_of(skill: ScannedSkill, roots: Sequence[Root]) -> bytes:
@@ -270,6 +272,7 @@ def line_of(skill: ScannedSkill, roots: Sequence[Root]) -> bytes:
             skill.empty_directories,
             dict(skill.links),
             skill.entry.frontmatter,
+            [[issue.rule, issue.message, issue.fix, issue.file, issue.line or 0] for issue in skill.warnings],
         ),
     )
 
@@ -279,7 +282,7 @@ def skill_of(uri: SkillUri, line: bytes, roots: Sequence[Root]) -> ScannedSkill 
     values = unsealed(uri, line)
     if values is None or [*map(type, values)] != _TYPES:
         return None
-    number, below, names, sizes, digests, stamps, empty, links, frontmatter = values
+    number, below, names, sizes, digests, stamps, empty, links, frontmatter, warnings = values
     count = len(names)
     if (
         number not in range(len(roots))
@@ -288,6 +291,7 @@ def skill_of(uri: SkillUri, line: bytes, roots: Sequence[Root]) -> ScannedSkill 
         or not _all_are(str, [*names, *empty, *links.values()])
         or not _DIGITS.fullmatch(digests)
         or not _DIGITS.fullmatch(stamps)
+        or any(type(warning) is not list or [*map(type, warning)] != _WARNING_TYPES for warning in warnings)
     ):
         return None
     root = roots[int(number)]
@@ -308,7 +312,12 @@ def skill_of(uri: SkillUri, line: bytes, roots: Sequence[Root]) -> ScannedSkill 
         bytes.fromhex(stamps),
         tuple(empty),
         links or NO_LINKS,
+        tuple([_warning(*warning) for warning in warnings]),
     )
+
+
+def _warning(rule: str, message: str, fix: str, file: str, line: int) -> Issue:
+    return Issue(rule=rule, message=message, fix=fix, file=file, line=line or None, severity=Severity.WARNING)
 
 
 def _sum(head: bytes, body: bytes) -> int:

@@ -15,8 +15,9 @@ from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill.digests import Digest
 from skillwire.skill.lint import lint_skill
 from skillwire.skill.uris import SKILL_FILE
-from skillwire.sources.directory.roots import parse_root
-from skillwire.sources.directory.source import scan
+from skillwire.sources.directory.builder import Rules
+from skillwire.sources.directory.roots import find_reach, parse_root
+from skillwire.sources.directory.scan import scan
 from skillwire.trust.oms import MAX_BUNDLE_BYTES, SIGNATURE_FILE, statement_of
 from skillwire.trust.signatures import Publisher, SignatureVerdict, check_signature, sign_files, skill_files
 
@@ -39,7 +40,8 @@ class SkillFolder:
 def read_folder(path: Path) -> SkillFolder:
     """The skill in a folder, or a `FormatError` with everything that `lint` refuses about it."""
     directory = path.parent if path.name == SKILL_FILE else path
-    snapshot = scan([parse_root(directory)], limits=DEFAULT_LIMITS)
+    root = parse_root(directory)
+    snapshot = scan([root], limits=DEFAULT_LIMITS, reach=find_reach([root]), rules=Rules(strict=True))
     real = str(directory.resolve())
     skill = next(
         (one for one in snapshot.skills.values() if str(Path(one.directory).resolve()) == real), None
@@ -55,7 +57,7 @@ def read_folder(path: Path) -> SkillFolder:
     errors = [
         issue
         for issue in lint_skill(data, directory=directory.resolve().name, files=sizes)
-        if issue.severity is Severity.ERROR
+        if issue.severity is not Severity.ADVICE
     ]
     if errors:
         raise FormatError(errors)

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Final
 from urllib.parse import unquote
 
+from skillwire.issues import Issue
 from skillwire.skill.entries import SkillEntry, SkillResource
 from skillwire.skill.uris import SKILL_FILE, SkillUri
 from skillwire.sources.base import DirectoryChild, Problem
@@ -33,6 +34,14 @@ class ScannedSkill:
     stamps: bytes
     empty_directories: tuple[SkillUri, ...]
     links: Mapping[SkillUri, str]
+    warnings: tuple[Issue, ...] = ()
+    origin: ScannedSkill | None = None
+    """The skill as it lies on disk, when it is served under another URI: its name is not its directory's."""
+
+    @property
+    def walked(self) -> ScannedSkill:
+        """The skill under the URI of its directory."""
+        return self if self.origin is None else self.origin
 
     @property
     def resources(self) -> tuple[SkillResource, ...]:
@@ -117,7 +126,18 @@ class Snapshot:
     When the entries are those of the snapshot `before`, they are the very same object.
     """
 
-    __slots__ = ("_paths", "empty", "entries", "files", "has_outer_links", "linked", "problems", "skills")
+    __slots__ = (
+        "_paths",
+        "empty",
+        "entries",
+        "files",
+        "has_outer_links",
+        "linked",
+        "outside",
+        "problems",
+        "renamed",
+        "skills",
+    )
 
     def __init__(
         self,
@@ -126,7 +146,9 @@ class Snapshot:
         *,
         before: Snapshot | None = None,
         has_outer_links: bool = False,
+        outside: frozenset[str] = frozenset(),
     ) -> None:
+        self.outside = outside
         self.problems = tuple(sorted(problems, key=lambda problem: problem.place))
         self.has_outer_links = has_outer_links
         self.skills = {skill.entry.uri: skill for skill in sorted(skills, key=lambda skill: skill.entry.uri)}
@@ -134,7 +156,9 @@ class Snapshot:
             # Nothing is held twice: at most a few problems came or went.
             self.skills, self.entries, self.files = before.skills, before.entries, before.files
             self.linked, self.empty, self._paths = before.linked, before.empty, before._paths
+            self.renamed = before.renamed
             return
+        self.renamed = _renamed_in(self.skills.values())
         entries = tuple(skill.entry for skill in self.skills.values())
         self.entries = before.entries if before is not None and before.entries == entries else entries
         self.files = Files({file.uri: skill for skill in self.skills.values() for file in skill.resources})
@@ -175,6 +199,7 @@ class Snapshot:
         after.files = self.files.replacing(kept.values(), fresh.values())
         after.problems = tuple(sorted(problems, key=lambda problem: problem.place))
         after.has_outer_links = has_outer_links
+        after.outside, after.renamed = self.outside, self.renamed
         after.linked = (self.linked - kept.keys()) | {uri for uri, s in fresh.items() if s.has_links}
         old_tree = {uri for skill in kept.values() for uri in skill.tree}
         new_tree = {uri for skill in fresh.values() for uri in skill.tree}
@@ -188,6 +213,11 @@ class Snapshot:
                 left = (path for path in self._paths if path not in lost)
                 after._paths = sorted([*left, *(new_tree - old_tree)])
         return after
+
+    def get(self, uri: SkillUri, /) -> ScannedSkill | None:
+        """The skill whose directory has this URI, as it was walked; it may be served under another one."""
+        skill = self.renamed.get(uri) or self.skills.get(uri)
+        return None if skill is None or skill.walked.entry.uri != uri else skill.walked
 
     def says_the_same(self, other: Snapshot) -> bool:
         """Whether a client could tell this snapshot from another one."""
@@ -242,6 +272,11 @@ class Snapshot:
 def _are_the_same(skills: Mapping[SkillUri, ScannedSkill], before: Mapping[SkillUri, ScannedSkill]) -> bool:
     """Whether these are the very objects, in the same places."""
     return len(skills) == len(before) and all(before.get(uri) is skill for uri, skill in skills.items())
+
+
+def _renamed_in(skills: Iterable[ScannedSkill]) -> Mapping[SkillUri, ScannedSkill]:
+    """The skills that are not served under the URI of their directory, by that URI."""
+    return {skill.origin.entry.uri: skill for skill in skills if skill.origin is not None}
 
 
 def _uri_of(resource: SkillResource) -> SkillUri:

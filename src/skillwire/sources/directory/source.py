@@ -10,32 +10,32 @@ import logging
 import math
 import os
 import threading
-from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.to_thread
 
 from skillwire.errors import LimitExceeded, SkillNotFound, SourceError
-from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.entries import SkillEntry
-from skillwire.skill.membership import belongs_to_skill
+from skillwire.skill.files import belongs_to_skill
 from skillwire.skill.uris import SkillUri, is_inside, path_below, shown_uri, skill_root
 from skillwire.sources.base import Change, DirectoryChild, Problem, Read, Source, changes_between
-from skillwire.sources.conflicts import Conflict, resolve_conflicts
 from skillwire.sources.directory.files import FileRecord, FileValidator, hash_file, is_passing, validator_for
-from skillwire.sources.directory.gc_pause import collector_paused
-from skillwire.sources.directory.rescan import Start, concerns_skills, start_of, starts_for
-from skillwire.sources.directory.roots import Root, parse_root
+from skillwire.sources.directory.rescan import Start, concerns_skills, is_below, start_of, starts_for
+from skillwire.sources.directory.roots import Reach, Root, find_reach, parse_root
+from skillwire.sources.directory.scan import URI_TAKEN, is_misnamed, scan
 from skillwire.sources.directory.scan_cache import ScanCache
 from skillwire.sources.directory.snapshot import ScannedSkill, Snapshot
-from skillwire.sources.directory.walk import Known, Walk
+from skillwire.sources.directory.walk import Known, Rules, Walk
 
-# A thread costs more than reading a small file does.
+if TYPE_CHECKING:
+    from skillwire.sources.directory.watch import Take
+
 _READ_INLINE: Final = 256 * 1024
 # A file that changes on every read is reported, not chased for ever.
 _READ_ATTEMPTS: Final = 3
@@ -43,7 +43,6 @@ _READ_ATTEMPTS: Final = 3
 _PROBLEMS_LOGGED: Final = 20
 # Beyond this, one walk over everything costs less than many small ones.
 _MANY_STARTS: Final = 1000
-_TAKEN: Final = "uri-taken"
 # Long enough for a client's first questions, short enough that hardly any server ends before.
 _SAVE_AFTER_SECONDS: Final = 2
 
@@ -55,8 +54,13 @@ _log = logging.getLogger(__name__)
 class DirectorySource(Source):
     """Skills found at any depth below one or more directories.
 
-    With `index`, a folder, what the scan finds is kept there for the next start, by `save_index`, and a start
-    reads only what has changed since. An index is a hint: without it, or with a damaged one, all is the same.
+    A skill that stretches the format is served with a warning; `strict` leaves it out. `local` is for a
+    user's own folders, where a missing name or description is filled in: such entries are not for a server.
+    Links lead no further than the given directories, the user's skill folders and the repository or project
+    around a directory, unless `follow_links` is set.
+
+    With `index`, a folder, what the scan finds is kept there for the next start, which then reads only what
+    has changed since. Without the index, or with a damaged one, the result is the same.
     """
 
     def __init__(
@@ -65,12 +69,17 @@ class DirectorySource(Source):
         *,
         limits: Limits = DEFAULT_LIMITS,
         allow_oversize: bool = False,
+        strict: bool = False,
+        local: bool = False,
+        follow_links: bool = False,
         index: str | Path | None = None,
     ) -> None:
         self._given = tuple(roots)
         self._roots: tuple[Root, ...] = ()
         self._limits = limits
-        self._allow_oversize = allow_oversize
+        self._rules = Rules(allow_oversize=allow_oversize, strict=strict, local=local)
+        self._follow_links = follow_links
+        self._reach = Reach(())
         self._scanning = anyio.Lock()
         self._missing: dict[SkillUri, ScannedSkill] = {}
         self._saving = threading.Lock()
@@ -109,8 +118,9 @@ class DirectorySource(Source):
     def scan(self) -> None:
         """Open the source from code that runs in no event loop."""
         self._roots = tuple(parse_root(root) for root in self._given)
+        self._reach = find_reach(self._roots, everywhere=self._follow_links)
         if self._index is None:
-            self._snapshot = scan(self._roots, limits=self._limits, allow_oversize=self._allow_oversize)
+            self._snapshot = self._scan_all(None)
         else:
             self._snapshot = self._scan_with(ScanCache(self._index, self._roots, limits=self._limits))
         self._is_open = True
@@ -167,10 +177,10 @@ class DirectorySource(Source):
             record = self.snapshot.files.get(uri)
             if record is None:
                 raise SkillNotFound(f"No file is served at {shown_uri(uri)}", uri=uri)
-            data = await _read_if_unchanged(record)
+            data = await self._read_if_unchanged(record)
             if data is not None:
                 return Read(data, self._validator(record))
-            await self._mend(record)
+            await self._rescan_around(record)
         raise SourceError(f"{shown_uri(uri)} changes faster than it can be read; try again")
 
     def current_entries(self) -> Sequence[SkillEntry] | None:
@@ -208,8 +218,6 @@ class DirectorySource(Source):
 
     async def changes(self) -> AsyncGenerator[Change]:
         """Follow what happens on disk. What has to be left out from now on is logged as a warning."""
-        from skillwire.sources.directory.watch import watch_directories
-
         await self.list_entries()
         reported = self.snapshot
         send, receive = anyio.create_memory_object_stream[Snapshot](math.inf)
@@ -223,11 +231,12 @@ class DirectorySource(Source):
             await send.send(self.snapshot)
             return True
 
-        def concerns(path: str) -> bool:
-            return concerns_skills(path, self._roots)
+        async def watch() -> None:
+            while True:
+                await self._watch_until_links_change(take)
 
         async with anyio.create_task_group() as tasks, send, receive:
-            tasks.start_soon(partial(watch_directories, cares=concerns), [r.path for r in self._roots], take)
+            tasks.start_soon(watch)
             try:
                 async for found in receive:
                     # A read may have seen the change first, so this scan need not be the one that found it.
@@ -242,7 +251,42 @@ class DirectorySource(Source):
             finally:
                 tasks.cancel_scope.cancel()
 
-    async def _mend(self, stale: FileRecord) -> None:
+    async def _watch_until_links_change(self, take: Take) -> None:
+        """Watch the roots, and what links lead to outside of them, until a link leads to another place."""
+        from skillwire.sources.directory.watch import watch_directories
+
+        outside = self.snapshot.outside
+
+        async def take_here(paths: frozenset[str] | None) -> bool:
+            is_taken = await take(paths)
+            if self.snapshot.outside != outside:
+                scope.cancel()
+            return is_taken
+
+        def concerns(path: str) -> bool:
+            return concerns_skills(path, self._roots) or is_below(path, outside)
+
+        with anyio.CancelScope() as scope:
+            directories = [*(root.path for root in self._roots), *map(Path, sorted(outside))]
+            await watch_directories(directories, take_here, cares=concerns)
+
+    async def _read_if_unchanged(self, record: FileRecord) -> bytes | None:
+        """The bytes of a file when they are still those of its record, else `None`."""
+        expected = record.resource
+        base = self._reach.base_of(record.path)
+        if base is None:
+            return None
+        read = partial(hash_file, record.path, keep=True, at_most=expected.size, base=base)
+        try:
+            # A thread costs more than reading a small file does.
+            hashed = read() if expected.size <= _READ_INLINE else await anyio.to_thread.run_sync(read)
+        except OSError as error:
+            if is_passing(error):
+                raise SourceError(f"{shown_uri(expected.uri)} cannot be read now: {error.strerror}") from None
+            return None
+        return hashed.data if hashed.digest == expected.digest else None
+
+    async def _rescan_around(self, stale: FileRecord) -> None:
         """Walk again what holds this file, unless somebody else has done so since it was read."""
         async with self._scanning:
             uri = stale.resource.uri
@@ -287,89 +331,64 @@ class DirectorySource(Source):
     def _scan_with(self, index: ScanCache) -> Snapshot:
         """The first snapshot, where nothing is read that the index knows."""
         try:
-            known = Known(index)
-            found = scan(self._roots, limits=self._limits, allow_oversize=self._allow_oversize, known=known)
+            found = self._scan_all(None, Known(index))
         finally:
             index.close()
         if not index.is_current(found):
             self._unsaved = index
         return found
 
-    def _scan_all(self, before: Snapshot) -> Snapshot:
+    def _scan_all(self, before: Snapshot | None, known: Known | None = None) -> Snapshot:
+        if before is not None:
+            known = Known(before, before.files)
         return scan(
             self._roots,
             limits=self._limits,
-            allow_oversize=self._allow_oversize,
-            known=Known(before.skills, before.files),
+            reach=self._reach,
+            rules=self._rules,
+            known=known,
             before=before,
         )
 
     def _scan_from(self, before: Snapshot, starts: Sequence[Start], distrusted: str = "") -> Snapshot:
         """The next snapshot after walking directories that no skill encloses, and nothing else."""
-        known = Known(before.skills, before.files, distrusted)
+        known = Known(before, before.files, distrusted)
         gone: dict[SkillUri, ScannedSkill] = {}
         come: list[ScannedSkill] = []
         problems = before.problems
         has_outer_links = before.has_outer_links
+        if any(place.startswith(f"{start.uri}/") for start in starts for place in before.renamed):
+            return self._scan_all(before)
         for start in starts:
-            walk = Walk(start.root, limits=self._limits, allow_oversize=self._allow_oversize, known=known)
+            walk = Walk(start.root, limits=self._limits, reach=self._reach, rules=self._rules, known=known)
             walk.run_below(start.directory, start.uri)
             gone.update((s.entry.uri, s) for s in before.skills_below(start.uri) if s.root == start.root)
             come += walk.skills
             inside = os.path.join(start.directory, "")
             kept = [p for p in problems if not os.path.join(p.place, "").startswith(inside)]
-            problems = (*kept, *walk.problems)
+            warnings = [Problem(skill.directory, skill.warnings) for skill in walk.skills if skill.warnings]
+            problems = (*kept, *walk.problems, *warnings)
             has_outer_links = has_outer_links or walk.has_outer_links
-        if len(self._roots) > 1 and (
-            gone.keys() != {skill.entry.uri for skill in come}
-            or any(issue.rule == _TAKEN for problem in problems for issue in problem.issues)
-        ):
-            # Who serves what is settled among all roots together.
+            if walk.outside - before.outside:
+                return self._scan_all(before)
+        if self._concerns_others(before, gone, come, problems):
             return self._scan_all(before)
         return before.replacing(gone, come, problems, has_outer_links=has_outer_links)
 
-
-def scan(
-    roots: Sequence[Root],
-    *,
-    limits: Limits,
-    allow_oversize: bool = False,
-    known: Known | None = None,
-    before: Snapshot | None = None,
-) -> Snapshot:
-    """Walk every root and publish what they hold together.
-
-    A root that was there `before` and is gone holds nothing until it is back.
-    """
-    with collector_paused():
-        return _scan(roots, limits, allow_oversize, known, before)
-
-
-def _scan(
-    roots: Sequence[Root], limits: Limits, allow_oversize: bool, known: Known | None, before: Snapshot | None
-) -> Snapshot:
-    walks = [Walk(root, limits=limits, allow_oversize=allow_oversize, known=known) for root in roots]
-    problems: list[Problem] = []
-    for root, walk in zip(roots, walks, strict=True):
-        if before is not None and not os.path.isdir(root.path):
-            problems.append(_gone(root))
-            continue
-        walk.run()
-        problems += walk.problems
-    has_outer_links = any(walk.has_outer_links for walk in walks)
-    if len(walks) == 1:
-        return Snapshot(walks[0].skills, problems, before=before, has_outer_links=has_outer_links)
-    claimed = {(skill.entry.uri, number): skill for number, walk in enumerate(walks) for skill in walk.skills}
-    settled = resolve_conflicts(claimed)
-    for lost in settled.lost:
-        skill = claimed.pop((lost.uri, lost.owner))
-        problems.append(_collision(skill, claimed[lost.winner, lost.winning_owner], lost))
-    return Snapshot(claimed.values(), problems, before=before, has_outer_links=has_outer_links)
-
-
-def _gone(root: Root) -> Problem:
-    issue = Issue(rule="root-gone", message="the directory is gone", fix="put it back")
-    return Problem(str(root.path), (issue,))
+    def _concerns_others(
+        self,
+        before: Snapshot,
+        gone: Mapping[SkillUri, ScannedSkill],
+        come: Sequence[ScannedSkill],
+        problems: Sequence[Problem],
+    ) -> bool:
+        """Whether the places of other skills, too, have to be decided again."""
+        if any(map(is_misnamed, come)) or any(skill.origin is not None for skill in gone.values()):
+            return True
+        has_conflict = any(issue.rule == URI_TAKEN for problem in problems for issue in problem.issues)
+        if set(gone) == {skill.entry.uri for skill in come}:
+            return has_conflict
+        return has_conflict or len(self._roots) > 1 or bool(before.renamed)
 
 
 def _report(problems: Sequence[Problem], before: Sequence[Problem]) -> None:
@@ -381,36 +400,9 @@ def _report(problems: Sequence[Problem], before: Sequence[Problem]) -> None:
         _log.warning("left out: %d more; skillwire lint shows them all", len(fresh) - _PROBLEMS_LOGGED)
 
 
-def _collision(skill: ScannedSkill, winner: ScannedSkill, lost: Conflict) -> Problem:
-    place = shown_uri(winner.directory)
-    if lost.uri == lost.winner:
-        message = f"{shown_uri(lost.uri)} is already served from {place}"
-    else:
-        message = f"{shown_uri(lost.uri)} lies inside {shown_uri(lost.winner)}, served from {place}"
-    fix = "give one of the directories a prefix, as in acme=./skills"
-    return Problem(skill.directory, (Issue(rule=_TAKEN, message=message, fix=fix),))
-
-
 def _lies_in(skill: ScannedSkill, uri: SkillUri) -> bool:
     """Whether there is something on disk where a URI points to, by the rules of what belongs to a skill."""
     segments = path_below(uri, skill_root(skill.entry.uri))
     if not all(belongs_to_skill(segment) for segment in segments):
         return False
     return os.path.lexists(os.path.join(skill.directory, *segments))
-
-
-async def _read_if_unchanged(record: FileRecord) -> bytes | None:
-    """The bytes of a file when they are still those of its record, else `None`."""
-    expected = record.resource
-    try:
-        if expected.size <= _READ_INLINE:
-            hashed = hash_file(record.path, keep=True, at_most=expected.size)
-        else:
-            hashed = await anyio.to_thread.run_sync(
-                lambda: hash_file(record.path, keep=True, at_most=expected.size)
-            )
-    except OSError as error:
-        if is_passing(error):
-            raise SourceError(f"{shown_uri(expected.uri)} cannot be read now: {error.strerror}") from None
-        return None
-    return hashed.data if hashed.digest == expected.digest else None

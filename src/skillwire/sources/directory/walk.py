@@ -1,11 +1,13 @@
 """One walk over a directory of skills: what is there, hashed as it is read.
 
-Links inside the root are followed and cycles cut; a link that leaves the root is refused, a dangling one
-reported; devices and pipes are passed over. A file that cannot be read costs its skill alone.
+A link is followed when it leads to a place within reach (`Reach`), and cycles are cut; any other link is
+reported with its target. Devices and pipes are skipped. Credentials are never part of a skill. A file that
+cannot be read costs its skill alone.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable
@@ -15,18 +17,20 @@ from typing import Final, NamedTuple
 from skillwire.errors import FormatError, LimitExceeded, SourceError
 from skillwire.issues import Issue
 from skillwire.limits import Limits
-from skillwire.skill.membership import belongs_to_skill
+from skillwire.skill.files import belongs_to_skill, is_credential_name
 from skillwire.skill.uris import SKILL_FILE, SkillUri, child_uri, make_uri, shown_uri
 from skillwire.sources.base import Problem
-from skillwire.sources.directory.builder import Bench, FoundFile, FoundSkill, Known, SkillBuilder
-from skillwire.sources.directory.files import is_passing
-from skillwire.sources.directory.roots import Root
+from skillwire.sources.directory.builder import Bench, FoundFile, FoundSkill, Known, Rules, SkillBuilder
+from skillwire.sources.directory.files import OpenDirectory, is_passing, relative_path
+from skillwire.sources.directory.roots import Reach, Root
 from skillwire.sources.directory.snapshot import ScannedSkill
 
-__all__ = ["FoundSkill", "Known", "Walk"]
+__all__ = ["FoundSkill", "Known", "Rules", "Walk"]
 
 _SKILL_FILE_LOWER: Final = SKILL_FILE.lower()
 _name_of: Final = attrgetter("name")
+# A directory that is no directory any more when it is opened was deleted or replaced in between.
+_REPLACED: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
 
 class _Item(NamedTuple):
@@ -46,14 +50,14 @@ class _Item(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where the walk stands: a directory, its URI and its depth.
+    """Where the walk is: an open directory, the path that led there, its URI and its depth.
 
     Once a link has been followed, `trail` has the identities of the directories that led here. Without a link
     there is no cycle.
     """
 
     walked: str
-    path: str
+    opened: OpenDirectory
     uri: SkillUri | None
     depth: int
     trail: tuple[tuple[int, int], ...] | None
@@ -70,7 +74,8 @@ class Walk:
     """Walks one root, or one directory of it, and keeps what it finds in `skills` and `problems`.
 
     `has_outer_links` says that a link outside every skill was followed: then a skill has more than one place.
-    With `on_skill` the walk judges no skill: it hands each one over, and keeps only what lies outside them.
+    `outside` has the real paths outside the root that links led to. With `on_skill` no skill is validated:
+    each one is handed over, and only problems outside of skills are kept.
     """
 
     def __init__(
@@ -78,17 +83,20 @@ class Walk:
         root: Root,
         *,
         limits: Limits,
-        allow_oversize: bool = False,
+        reach: Reach | None = None,
+        rules: Rules = Rules(),  # noqa: B008 - frozen
         known: Known | None = None,
         on_skill: Callable[[FoundSkill], None] | None = None,
     ) -> None:
         self.skills: list[ScannedSkill] = []
         self.problems: list[Problem] = []
         self.has_outer_links = False
+        self.outside: set[str] = set()
         self._root = root
         self._inside = os.path.join(root.path, "")
         self._limits = limits
-        self._bench = Bench(root, limits=limits, allow_oversize=allow_oversize, known=known or Known())
+        self._reach = Reach((str(root.path),)) if reach is None else reach
+        self._bench = Bench(root, limits=limits, reach=self._reach, rules=rules, known=known or Known())
         self._on_skill = on_skill
         self._directories = 0
 
@@ -96,31 +104,44 @@ class Walk:
         """Walk the whole root; a `SourceError` when it cannot be read."""
         directory, prefix = str(self._root.path), self._root.prefix
         try:
-            os.scandir(directory).close()
-            place = self._starting_place(directory, make_uri(prefix) if prefix else None)
+            opened = OpenDirectory.open(directory, listed=True)
+            opened.children()
         except OSError as error:
             raise SourceError(f"{shown_uri(directory)} cannot be read: {error.strerror}") from None
-        self._visit(place, (), may_be_named=True)
+        with opened:
+            place = _Place(directory, opened, make_uri(prefix) if prefix else None, 1, None)
+            self._visit(place, (), may_be_named=True)
         return self
 
     def run_below(self, directory: str, uri: SkillUri) -> Walk:
         """Walk one directory of the root, which no skill encloses. When it is gone, nothing is found."""
         try:
-            place = self._starting_place(directory, uri)
+            path = os.path.realpath(directory, strict=True)
+            trail = self._trail(directory)
+            # A link that was good when it was last seen may lead elsewhere now.
+            if not (self._is_inside(path) or self._reach.allows(path)):
+                return self
+            opened = self._open(path)
         except OSError as error:
             if is_passing(error):
                 raise _not_now(directory, error) from None
             return self
-        # A link that was good when it was last seen may lead elsewhere now.
-        if self._is_inside(place.path):
-            self._visit(place, ())
+        if not self._is_inside(path):
+            self.outside.add(path)
+        with opened:
+            is_plain = path == directory
+            self._visit(_Place(directory, opened, uri, len(trail), None if is_plain else trail), ())
         return self
 
-    def _starting_place(self, directory: str, uri: SkillUri | None) -> _Place:
-        """Where to begin, as a walk from the root would have come there."""
-        path = os.path.realpath(directory, strict=True)
-        trail = self._trail(directory)
-        return _Place(directory, path, uri, len(trail), None if path == directory else trail)
+    def _open(self, path: str) -> OpenDirectory:
+        """A directory by its real path, which must be within reach."""
+        base = self._reach.base_of(path)
+        if base is None:
+            raise OSError(errno.EXDEV, "out of reach", path)
+        if path == base:
+            return OpenDirectory.open(base, listed=True)
+        with OpenDirectory.open(base) as opened:
+            return opened.below(relative_path(path, base))
 
     def _trail(self, directory: str) -> tuple[tuple[int, int], ...]:
         """The identities of the directories from the root down to this one."""
@@ -133,7 +154,7 @@ class Walk:
         return tuple(trail)
 
     def _visit(self, place: _Place, owners: tuple[SkillBuilder, ...], *, may_be_named: bool = False) -> bool:
-        """Take in a directory; false when it is gone. `owners` are the skills around it, outermost first."""
+        """Add a directory; false when it is gone. `owners` are the skills around it, outermost first."""
         self._directories += 1
         if self._directories > self._limits.directories_per_root:
             raise LimitExceeded(
@@ -141,31 +162,33 @@ class Walk:
                 "serve a directory that holds skills and little else"
             )
         try:
-            with os.scandir(place.path) as entries:
-                found = [entry for entry in entries if belongs_to_skill(entry.name)]
+            children = place.opened.children()
         except FileNotFoundError:
             return False  # Deleted since the directory around it was listed.
         except OSError as error:
             self._unreadable(owners, place.walked, error)
             return True
+        found = [entry for entry in children if belongs_to_skill(entry.name)]
         found.sort(key=_name_of)
         # 1. Look at every child, links resolved.
         items: list[_Item] = []
         failed: list[tuple[str, OSError]] = []
-        is_real = place.walked == place.path
         is_skill = False
+        walked_here, path_here = os.path.join(place.walked, ""), os.path.join(place.opened.path, "")
         for entry in found:
-            name, path = entry.name, entry.path
-            walked = path if is_real else os.path.join(place.walked, name)
+            name = entry.name
+            walked, path = walked_here + name, path_here + name
             try:
                 if entry.is_dir(follow_symlinks=False):
                     items.append(_Item(name, walked, path, None))
                     continue
                 if entry.is_symlink():
-                    path = self._resolve(path, walked)
-                    if path is None:
+                    linked = self._follow(path, walked)
+                    if linked is None:
                         continue
-                item = _Item(name, walked, path, os.stat(path, follow_symlinks=False))
+                    item = _Item(name, walked, *linked)
+                else:
+                    item = _Item(name, walked, path, place.opened.status(name))
             except FileNotFoundError:
                 continue  # Deleted since the directory was listed.
             except OSError as error:
@@ -181,21 +204,26 @@ class Walk:
                 place = self._named_root(place)
             if place.uri is not None:
                 mine = SkillBuilder(
-                    SkillUri(f"{place.uri}/{SKILL_FILE}"), place.walked, is_nested=bool(owners)
+                    SkillUri(f"{place.uri}/{SKILL_FILE}"),
+                    place.walked,
+                    place.opened,
+                    is_nested=bool(owners),
                 )
                 owners = (*owners, mine)
         elif not owners:
-            self._remark_misspelt(items)
-        # 3. Take them in (FMT-8). What is empty is known only afterwards: some are passed over.
+            self._report_misspelt(items)
+        if owners and len(found) < len(children):
+            self._report_credentials(place, children)
+        # 3. Add them (FMT-8). What is empty is known only afterwards: some are skipped.
         for walked, error in failed:
             self._unreadable(owners, walked, error)
-        kept = [item for item in items if self._take(item, place, owners)]
-        if not kept and not failed and place.uri is not None:
+        added = [item for item in items if self._add(item, place, owners)]
+        if not added and not failed and place.uri is not None:
             for owner in owners:
                 owner.empty.append(place.uri)
         for owner in owners:
             if self._bench.is_oversize(owner):
-                owner.forget_files()  # Counted on for the report; none of it will be read.
+                owner.forget_files()  # Still counted for the report; none of it will be read.
         # 4. All of it is known now.
         if mine is not None:
             self._finish(mine)
@@ -206,27 +234,43 @@ class Walk:
         try:
             return place._replace(uri=place.uri_of(self._root.path.name, self._limits))
         except FormatError as error:
-            self._remark(place.walked, "file-name", error.issues[0].message, error.issues[0].fix)
+            self._report(place.walked, "file-name", error.issues[0].message, error.issues[0].fix)
             return place._replace(uri=None)
 
-    def _resolve(self, path: str, walked: str) -> str | None:
-        """What a link leads to; `None` and a remark when that is nothing, or lies outside the root."""
+    def _follow(self, path: str, walked: str) -> tuple[str, os.stat_result] | None:
+        """What a link leads to; `None`, and a problem that names the target, when it is not followed."""
         try:
-            path = os.path.realpath(path, strict=True)
+            real = os.path.realpath(path, strict=True)
         except OSError:
-            self._remark(walked, "link-dangling", "is a link that leads nowhere", "mend or remove it")
+            message = f"is a link to {_target(path)}, which does not exist"
+            self._report(walked, "link-dangling", message, "fix or remove the link")
             return None
-        if not self._is_inside(path):
-            message = "is a link that leaves the directory served"
-            self._remark(walked, "link-leaves-root", message, "copy the file in")
+        if not self._reach.allows(real):
+            if self._reach.base_of(real) is None:
+                message = f"is a link to {shown_uri(real)}, outside the directories served"
+                fix = "serve that directory too, copy it in, or add --follow-links"
+            else:
+                message = f"is a link to {shown_uri(real)}, which may hold credentials"
+                fix = "remove the link"
+            self._report(walked, "link-leaves-root", message, fix)
             return None
-        return path
+        if not self._is_inside(real):
+            self.outside.add(real)
+        # S4: whatever has happened since, the way to the target is free of links.
+        if real in self._reach.bases:
+            with OpenDirectory.open(real) as opened:
+                return real, opened.status()
+        with self._open(os.path.dirname(real)) as parent:
+            status = parent.status(os.path.basename(real))
+        if stat.S_ISLNK(status.st_mode):
+            return None  # Replaced since it was resolved.
+        return real, status
 
     def _is_inside(self, path: str) -> bool:
         return path == str(self._root.path) or path.startswith(self._inside)
 
-    def _take(self, item: _Item, place: _Place, owners: tuple[SkillBuilder, ...]) -> bool:
-        """Take in one child of a directory; false when it is no part of what is served."""
+    def _add(self, item: _Item, place: _Place, owners: tuple[SkillBuilder, ...]) -> bool:
+        """Add one child of a directory; false when it is no part of what is served."""
         status = item.status
         is_directory = status is None or stat.S_ISDIR(status.st_mode)
         if not is_directory and not (owners and item.is_file):
@@ -245,47 +289,63 @@ class Walk:
         return True
 
     def _enter(self, item: _Item, uri: SkillUri, place: _Place, owners: tuple[SkillBuilder, ...]) -> bool:
-        trail = place.trail
-        if item.status is not None or trail is not None:
-            try:
-                trail = self._trail(place.walked) if trail is None else trail
-                identity = _identity(item.status or os.stat(item.path, follow_symlinks=False))
-            except FileNotFoundError:
-                return False  # Deleted since the directory was listed.
-            except OSError as error:
-                self._unreadable(owners, item.walked, error)
-                return True
-            if identity in trail:
-                return False  # a cycle of links
-            trail = (*trail, identity)
         if place.depth > self._limits.directory_depth:
             self._blame(owners, item.walked, "too-deep", "lies too deep", "move it nearer to the top")
             return False
-        if item.status is not None and not owners:
-            self.has_outer_links = True
-        return self._visit(_Place(item.walked, item.path, uri, place.depth + 1, trail), owners)
+        trail = place.trail
+        try:
+            opened = place.opened.child(item.name) if item.status is None else self._open(item.path)
+        except OSError as error:
+            if error.errno in _REPLACED:
+                return False  # Deleted or replaced since the directory was listed.
+            self._unreadable(owners, item.walked, error)
+            return True
+        with opened:
+            if item.status is not None or trail is not None:
+                try:
+                    trail = self._trail(place.walked) if trail is None else trail
+                    identity = _identity(opened.status())
+                except FileNotFoundError:
+                    return False  # Deleted since the directory was listed.
+                except OSError as error:
+                    self._unreadable(owners, item.walked, error)
+                    return True
+                if identity in trail:
+                    return False  # a cycle of links
+                trail = (*trail, identity)
+            if item.status is not None and not owners:
+                self.has_outer_links = True
+            return self._visit(_Place(item.walked, opened, uri, place.depth + 1, trail), owners)
 
-    def _finish(self, gathering: SkillBuilder) -> None:
+    def _finish(self, builder: SkillBuilder) -> None:
         if self._on_skill is not None:
-            self._on_skill(self._bench.measure(gathering))
-            return
-        match self._bench.finish(gathering):
-            case Problem() as problem:
-                self.problems.append(problem)
-            case skill:
-                self.skills.append(skill)
+            self._on_skill(self._bench.measure(builder))
+        else:
+            match self._bench.finish(builder):
+                case Problem() as problem:
+                    self.problems.append(problem)
+                case skill:
+                    self.skills.append(skill)
+        known = {problem.place for problem in self.problems} if builder.credentials else ()
+        for walked in builder.credentials:
+            if walked not in known:
+                self.problems.append(credential_problem(walked))
 
-    def _remark_misspelt(self, items: list[_Item]) -> None:
+    def _report_credentials(self, place: _Place, children: list[os.DirEntry[str]]) -> None:
+        for name in sorted(entry.name for entry in children if is_credential_name(entry.name)):
+            self.problems.append(credential_problem(os.path.join(place.walked, name)))
+
+    def _report_misspelt(self, items: list[_Item]) -> None:
         for item in items:
             if item.name.lower() == _SKILL_FILE_LOWER and item.is_file:
-                self._remark(item.walked, "skill-md-case", "is not spelt SKILL.md", "rename it to SKILL.md")
+                self._report(item.walked, "skill-md-case", "is not spelled SKILL.md", "rename it to SKILL.md")
 
     def _unreadable(self, owners: tuple[SkillBuilder, ...], walked: str, error: OSError) -> None:
         if is_passing(error):
             raise _not_now(walked, error) from None
         self._blame(owners, walked, "unreadable", f"cannot be read: {error.strerror}", "grant read access")
 
-    def _remark(self, walked: str, rule: str, message: str, fix: str) -> None:
+    def _report(self, walked: str, rule: str, message: str, fix: str) -> None:
         """A problem that costs nothing but the thing itself."""
         self.problems.append(Problem(walked, (Issue(rule=rule, message=message, fix=fix),)))
 
@@ -294,9 +354,26 @@ class Walk:
     ) -> None:
         """A problem that costs every skill it lies in."""
         if not owners:
-            self._remark(walked, rule, message, fix)
+            self._report(walked, rule, message, fix)
         for owner in owners:
             owner.blame(walked, rule, message, fix)
+
+
+def credential_problem(walked: str) -> Problem:
+    """A file that is left out of its skill because it holds credentials (C1)."""
+    issue = Issue(
+        rule="credential-file",
+        message="looks like credentials and is never served",
+        fix="keep secrets outside of the skill's directory, for example in environment variables",
+    )
+    return Problem(walked, (issue,))
+
+
+def _target(path: str) -> str:
+    try:
+        return shown_uri(os.readlink(path))
+    except OSError:
+        return "a place"
 
 
 def _not_now(path: str, error: OSError) -> SourceError:

@@ -1,0 +1,98 @@
+"""Repairs of a `SKILL.md` that need no guessing: what `skillwire lint --fix` writes.
+
+1. Line ends are LF, and neither a byte order mark nor blank lines stand before the frontmatter.
+2. One-line values that are not valid YAML get quotes.
+3. The name is that of the directory, when that is a valid name.
+4. A block of text as the last field ends with the text (`|-`), since readers differ about its last newline.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+
+from skillwire.errors import FormatError
+from skillwire.skill.frontmatter import parse_skill_md, quote_fields, split_skill_md
+from skillwire.skill.names import name_issues
+from skillwire.skill.uris import SKILL_FILE
+
+_NAME_LINE = re.compile(r"^name[ ]*:.*$", re.MULTILINE)
+_BEFORE = re.compile(rb"\A(?:\xef\xbb\xbf)?(?:[ \t]*\n)*(?=---[ \t]*\n)")
+LAST_BLOCK = re.compile(
+    r"(?P<head>:[ ]+)(?P<sign>[|>])(?P<digit>[1-9]?)(?P<keep>\+?)(?P<after>[ \t]*(?:#.*)?)$"
+)
+"""The end of a field's first line whose text follows on the next lines and keeps its last newline."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A `SKILL.md` after its repairs; `repairs` says in words what was done, and is empty for none."""
+
+    data: bytes
+    repairs: tuple[str, ...]
+
+
+def fix_skill_md(data: bytes, *, directory: str) -> Fixed:
+    """The file with everything repaired that can be without guessing. `directory` is the directory's name."""
+    repairs: list[str] = []
+    fixed = data
+    # 1. The text before anything is parsed.
+    if b"\r" in fixed:
+        fixed = fixed.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        repairs.append("line endings")
+    start = _BEFORE.match(fixed)
+    if start is not None and start.end():
+        fixed = fixed[start.end() :]
+        repairs.append("nothing before the frontmatter")
+    try:
+        block, _, _ = split_skill_md(fixed, SKILL_FILE)
+    except FormatError:
+        return Fixed(fixed, tuple(repairs))
+    # 2. Quotes.
+    changed = quote_fields(block)
+    if changed != block:
+        repairs.append("quotes around values")
+    # 3. The name.
+    named = _with_name(changed, directory)
+    if named != changed:
+        repairs.append(f"name: {directory}")
+    # 4. The last block.
+    ended = _with_ended_block(named)
+    if ended != named:
+        repairs.append("the end of the last block")
+    if ended != block:
+        head, _, rest = fixed.partition(block.encode())
+        fixed = head + ended.encode() + rest
+    return Fixed(fixed, tuple(repairs))
+
+
+def unified_diff(before: bytes, after: bytes, *, file: str) -> str:
+    """What a repair changes, as a unified diff. The text in it is the author's."""
+    old, new = (data.decode("utf-8", "replace").splitlines(keepends=True) for data in (before, after))
+    lines = difflib.unified_diff(old, new, f"a/{file}", f"b/{file}", n=1)
+    return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+
+
+def _with_name(block: str, directory: str) -> str:
+    if name_issues(directory):
+        return block
+    try:
+        name = parse_skill_md(f"---\n{block}---\n".encode()).frontmatter.get("name")
+    except FormatError:
+        return block
+    if name == directory:
+        return block
+    if _NAME_LINE.search(block):
+        return _NAME_LINE.sub(f"name: {directory}", block, count=1)
+    return f"name: {directory}\n{block}"
+
+
+def _with_ended_block(block: str) -> str:
+    lines = block.split("\n")
+    for number in range(len(lines) - 1, -1, -1):
+        line = lines[number]
+        if line.strip() and not line.startswith((" ", "\t", "#")):
+            lines[number] = LAST_BLOCK.sub(r"\g<head>\g<sign>\g<digit>-\g<after>", line)
+            break
+    return "\n".join(lines)

@@ -1,0 +1,230 @@
+"""Reports of the linter: grouped text, JSON, annotations of GitHub Actions, and SARIF."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from skillwire.issues import Issue, Severity, shown
+from skillwire.json_types import JsonObject
+from skillwire.skill.lint import NO_TOKENS, Tokens
+from skillwire.version import VERSION
+
+JSON_VERSION: Final = 1
+PLACES_SHOWN: Final = 10
+"""So many places of one rule are listed unless all are asked for."""
+_SITE: Final = "https://agentskills.io/specification"
+_LINE: Final = 400
+
+HEADLINES: Final = {
+    Severity.ERROR: "Errors: no server serves these, and no host loads them",
+    Severity.WARNING: "Warnings: served, and some hosts refuse them",
+    Severity.ADVICE: "Advice: valid, and could be better",
+}
+
+# Who refuses what, as far as their code and documentation say.
+REFUSED_BY: Final = {
+    "name-missing": "every host but Claude Code, which takes the directory's name",
+    "name-characters": "servers of the extension, VS Code, skills-ref; other hosts load it",
+    "name-too-long": "servers of the extension, Codex, VS Code, skills-ref",
+    "name-not-directory": "VS Code and skills-ref; Codex, Gemini CLI and Claude Code load it",
+    "description-missing": "every host but Claude Code, which takes the first paragraph",
+    "description-too-long": "Codex and skills-ref; Gemini CLI and Claude Code load it",
+    "yaml-unquoted-colon": "hosts with a strict YAML parser, such as Codex; others repair it",
+    "yaml-special": "hosts with a strict YAML parser, such as Codex; others repair it",
+    "yaml-last-block": "hosts that compare the frontmatter with another parser's",
+    "too-many-files": "hosts may decline it from the listing alone",
+    "too-many-bytes": "hosts may decline it from the listing alone",
+    "credential-file": "nobody gets this file",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Linted:
+    """A skill by its directory, as the user wrote it; `skill` is `None` for what lies between skills."""
+
+    skill: str | None
+    issues: tuple[Issue, ...]
+    tokens: Tokens = NO_TOKENS
+
+
+def without(linted: Iterable[Linted], rules: Collection[str], *, errors_only: bool = False) -> list[Linted]:
+    """The same without the issues of some rules; with `errors_only`, with nothing but errors."""
+    return [
+        replace(
+            one,
+            issues=tuple(
+                issue
+                for issue in one.issues
+                if issue.rule not in rules and (not errors_only or issue.severity is Severity.ERROR)
+            ),
+        )
+        for one in linted
+    ]
+
+
+def issues_of(linted: Iterable[Linted], severity: Severity | None = None) -> list[Issue]:
+    """All issues, or those of one severity."""
+    return [issue for one in linted for issue in one.issues if severity in (None, issue.severity)]
+
+
+def as_text(linted: Sequence[Linted], *, show_all: bool = False, clean: Callable[[str], str] = shown) -> str:
+    """Issues grouped by severity and rule, with counts. `clean` makes foreign text safe for the terminal."""
+    lines: list[str] = []
+    for severity, headline in HEADLINES.items():
+        issues = issues_of(linted, severity)
+        if issues:
+            lines += [headline, ""]
+            for rule, group in _by_rule(issues).items():
+                lines += [*_group(rule, group, show_all, clean), ""]
+    return "\n".join([*lines, _summary(linted)])
+
+
+def as_json(linted: Sequence[Linted]) -> str:
+    """One document, of a shape that stays: a field may be added, none changes its meaning."""
+    counts = {severity: len(issues_of(linted, severity)) for severity in Severity}
+    document = {
+        "version": JSON_VERSION,
+        "skills": [one.skill for one in linted if one.skill is not None],
+        "issues": [
+            {
+                "severity": issue.severity.value,
+                "rule": issue.rule,
+                "skill": one.skill,
+                "file": issue.file,
+                "line": issue.line,
+                "message": issue.message,
+                "fix": issue.fix,
+            }
+            for one in linted
+            for issue in one.issues
+        ],
+        "errors": counts[Severity.ERROR],
+        "warnings": counts[Severity.WARNING],
+        "advice": counts[Severity.ADVICE],
+        "rules": {rule: len(group) for rule, group in sorted(_by_rule(issues_of(linted)).items())},
+        "estimated_tokens": {
+            one.skill: {"description": one.tokens.description, "body": one.tokens.body}
+            for one in linted
+            if one.skill is not None
+        },
+    }
+    # ASCII only: foreign text reaches a terminal as escapes.
+    return json.dumps(document, indent=2, ensure_ascii=True)
+
+
+def as_github(linted: Sequence[Linted]) -> str:
+    """Annotations for a workflow of GitHub Actions, one a line."""
+    kinds = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.ADVICE: "notice"}
+    lines: list[str] = []
+    for issue in issues_of(linted):
+        place = f"file={_escaped(issue.file, more=':,')}" + (f",line={issue.line}" if issue.line else "")
+        text = f"{issue.message} ({issue.fix})" if issue.fix else issue.message
+        title = _escaped(f"skillwire {issue.rule}", more=":,")
+        lines.append(f"::{kinds[issue.severity]} {place},title={title}::{_escaped(text)}")
+    return "\n".join([*lines, _summary(linted)])
+
+
+def as_sarif(linted: Sequence[Linted]) -> str:
+    """A SARIF 2.1.0 log, for code scanning."""
+    levels = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.ADVICE: "note"}
+    issues = issues_of(linted)
+    rules = sorted({issue.rule for issue in issues})
+    results: list[JsonObject] = []
+    for issue in issues:
+        location: JsonObject = {"artifactLocation": {"uri": issue.file.replace("\\", "/")}}
+        if issue.line:
+            location["region"] = {"startLine": issue.line}
+        results.append(
+            {
+                "ruleId": issue.rule,
+                "ruleIndex": rules.index(issue.rule),
+                "level": levels[issue.severity],
+                "message": {"text": f"{issue.message} ({issue.fix})" if issue.fix else issue.message},
+                "locations": [{"physicalLocation": location}],
+            }
+        )
+    driver = {
+        "name": "skillwire lint",
+        "version": VERSION,
+        "informationUri": _SITE,
+        "rules": [{"id": rule, "helpUri": _SITE} for rule in rules],
+    }
+    log = {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "results": results}],
+    }
+    return json.dumps(log, indent=2, ensure_ascii=True)
+
+
+REPORTS: Final[dict[str, Callable[[Sequence[Linted]], str]]] = {
+    "json": as_json,
+    "github": as_github,
+    "sarif": as_sarif,
+}
+"""The formats beside text, by name."""
+
+
+def _by_rule(issues: Iterable[Issue]) -> dict[str, list[Issue]]:
+    groups: dict[str, list[Issue]] = {}
+    for issue in issues:
+        groups.setdefault(issue.rule, []).append(issue)
+    # The most frequent first; of equals, in the order in which they were found.
+    return dict(sorted(groups.items(), key=lambda group: -len(group[1])))
+
+
+def _group(rule: str, issues: list[Issue], show_all: bool, clean: Callable[[str], str]) -> list[str]:
+    fixes = {issue.fix for issue in issues}
+    lines = [f"  {rule}" + (f" ({len(issues):,})" if len(issues) > 1 else "")]
+    if rule in REFUSED_BY:
+        lines.append(f"      refused by: {REFUSED_BY[rule]}")
+    if len(fixes) == 1 and (fix := fixes.pop()):
+        lines.append(f"      fix: {_one_line(fix, clean)}")
+    for issue in issues if show_all else issues[:PLACES_SHOWN]:
+        place = issue.file if issue.line is None else f"{issue.file}:{issue.line}"
+        lines.append(f"    {_one_line(f'{place}: {issue.message}', clean)}")
+        if fixes and issue.fix:
+            lines.append(f"      fix: {_one_line(issue.fix, clean)}")
+    if not show_all and len(issues) > PLACES_SHOWN:
+        lines.append(f"    ... and {len(issues) - PLACES_SHOWN:,} more; --all lists them all")
+    return lines
+
+
+def _one_line(text: str, clean: Callable[[str], str]) -> str:
+    return clean(text if len(text) <= _LINE else f"{text[:_LINE]}…")
+
+
+def _summary(linted: Sequence[Linted]) -> str:
+    skills = [one for one in linted if one.skill is not None]
+    found = ", ".join(
+        text
+        for severity, none, word in (
+            (Severity.ERROR, "no errors", "error"),
+            (Severity.WARNING, "", "warning"),
+            (Severity.ADVICE, "no advice", "piece of advice"),
+        )
+        if (text := _counted(len(issues_of(linted, severity)), none, word))
+    )
+    text = f"{_counted(len(skills), 'no skills', 'skill')} checked: {found}"
+    if skills:
+        descriptions = sum(one.tokens.description for one in skills)
+        bodies = sum(one.tokens.body for one in skills)
+        text += f" (estimate: {descriptions:,} tokens of descriptions, {bodies:,} of bodies)"
+    return text
+
+
+def _counted(number: int, none: str, word: str) -> str:
+    if not number:
+        return none
+    plural = word.replace("piece", "pieces") if "piece" in word else f"{word}s"
+    return f"{number:,} {word if number == 1 else plural}"
+
+
+def _escaped(text: str, *, more: str = "") -> str:
+    """Text for a workflow command, which ends at a newline, and at `:` or `,` in a property."""
+    for char in f"%\r\n{more}":
+        text = text.replace(char, f"%{ord(char):02X}")
+    return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)

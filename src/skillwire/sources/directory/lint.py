@@ -1,0 +1,123 @@
+"""Linting of what lies on disk, by the rules that a server serves by, and the writing of repairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeAlias
+
+from skillwire.errors import SourceError
+from skillwire.files import write_atomic
+from skillwire.limits import DEFAULT_LIMITS
+from skillwire.skill.fix import Fixed, fix_skill_md, unified_diff
+from skillwire.skill.lint import estimate_tokens, lint_skill
+from skillwire.skill.lint_report import Linted
+from skillwire.skill.uris import SKILL_FILE
+from skillwire.sources.directory.roots import Root, find_reach, parse_root
+from skillwire.sources.directory.walk import FoundSkill, Rules, Walk
+
+_Place: TypeAlias = tuple[str, tuple[str, ...]]
+"""A skill's directory; or a path between skills, with the rules that it broke."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileFix:
+    """A `SKILL.md` that `--fix` repairs: its path as the user wrote it, its bytes, and those after it."""
+
+    path: Path
+    before: bytes
+    fixed: Fixed
+
+    @property
+    def diff(self) -> str:
+        return unified_diff(self.before, self.fixed.data, file=self.path.as_posix())
+
+    def write(self) -> None:
+        """Replace the file in one step; its mode stays. A `SourceError` when that cannot be done."""
+        try:
+            mode = self.path.stat().st_mode & 0o777
+            write_atomic(self.path, self.fixed.data, mode=mode)
+        except OSError as error:
+            raise SourceError(f"{self.path} cannot be written: {error.strerror}") from None
+
+
+def lint_paths(paths: Iterable[Path]) -> list[Linted]:
+    """Lint what the paths hold, each place once, however often it was named."""
+    places: dict[_Place, Linted] = {}
+    for path in paths:
+        given = path.parent if _is_skill_md(path) else path
+        found = dict(_lint_root(parse_root(given), given))
+        if not found:
+            # A check that looked at nothing must not pass.
+            raise SourceError(
+                f"no skills in {given}: a skill is a directory with a {SKILL_FILE}; "
+                f"skillwire new {given / 'my-skill'} makes one"
+            )
+        for place in sorted(found):
+            places.setdefault(place, found[place])
+    return list(places.values())
+
+
+def find_fixes(paths: Iterable[Path]) -> list[FileFix]:
+    """The repairs of every skill that the paths hold; nothing is written yet."""
+    fixes: dict[Path, FileFix] = {}
+    for path in paths:
+        given = path.parent if _is_skill_md(path) else path
+        for skill, directory in _skills(parse_root(given), given)[1]:
+            if skill.skill_md is not None:
+                fixed = fix_skill_md(skill.skill_md, directory=Path(skill.directory).name)
+                if fixed.data != skill.skill_md:
+                    file = Path(skill.directory) / SKILL_FILE
+                    fixes.setdefault(file, FileFix(directory / SKILL_FILE, skill.skill_md, fixed))
+    return list(fixes.values())
+
+
+def _is_skill_md(path: Path) -> bool:
+    try:
+        return path.name.lower() == SKILL_FILE.lower() and path.is_file()
+    except OSError:
+        return False  # Whoever opens it as a directory says what is wrong.
+
+
+def _skills(root: Root, given: Path) -> tuple[Walk, list[tuple[FoundSkill, Path]]]:
+    """Walk by the server's own rules, so that both agree on what a skill is and what belongs to it."""
+    found: list[tuple[FoundSkill, Path]] = []
+
+    def take(skill: FoundSkill) -> None:
+        found.append((skill, given / Path(skill.directory).relative_to(root.path)))
+
+    # However large a skill is, all of its files must be known before a reference can be called missing.
+    walk = Walk(
+        root,
+        limits=DEFAULT_LIMITS,
+        reach=find_reach([root]),
+        rules=Rules(allow_oversize=True),
+        on_skill=take,
+    ).run()
+    return walk, found
+
+
+def _lint_root(root: Root, given: Path) -> Iterator[tuple[_Place, Linted]]:
+    walk, skills = _skills(root, given)
+    for skill, directory in skills:
+        yield (skill.directory, ()), _lint(skill, directory)
+    for problem in walk.problems:
+        place = Path(problem.place)
+        file = given / place.relative_to(root.path) if place.is_relative_to(root.path) else place
+        rules = tuple(issue.rule for issue in problem.issues)
+        issues = tuple(replace(issue, file=str(file)) for issue in problem.issues)
+        yield (problem.place, rules), Linted(None, issues)
+
+
+def _lint(skill: FoundSkill, directory: Path) -> Linted:
+    issues = [replace(issue, file=str(directory / issue.file)) for issue in skill.issues]
+    if skill.skill_md is None:
+        return Linted(str(directory), tuple(issues))
+    issues += lint_skill(
+        skill.skill_md,
+        directory=Path(skill.directory).name,
+        files=skill.files,
+        file=str(directory / SKILL_FILE),
+    )
+    return Linted(str(directory), tuple(issues), estimate_tokens(skill.skill_md))
