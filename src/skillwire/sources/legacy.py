@@ -1,14 +1,15 @@
-"""Discovery in the older dialects, for servers that do not declare the extension.
+"""Discovery in the dialects before the final extension.
 
 The order is from the most that a dialect says to the least: the index (D4, D3, D2), then resources with
-manifests (D1), then, only where the user turned it on, whatever looks like a skill (D0). What was found in
-the first that has an answer is all.
+manifests (D1), then `SKILL.md` resources that nobody describes (D0). What was found in the first that has an
+answer is all, apart from resources that only look like skills: these are taken where the user or the style turned
+the bare scan on, and named otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import anyio
@@ -18,14 +19,22 @@ from skillwire.issues import Issue, shown
 from skillwire.limits import Limits
 from skillwire.skill.drafts import Dialect
 from skillwire.skill.entries import SkillEntry
-from skillwire.skill.uris import SkillUri, skill_root
+from skillwire.skill.uris import SKILL_FILE, SkillUri, skill_root
 from skillwire.wire.index import INDEX_URI, parse_index
 from skillwire.wire.legacy import LegacyListing, left_out, reason
 from skillwire.wire.manifest import bind_to_manifest
 from skillwire.wire.paging import PageLimits, Stop
-from skillwire.wire.scan import ListedResource, bare_skills, resource_page, scanned_entry, with_manifests
+from skillwire.wire.scan import (
+    ListedResource,
+    bare_resources,
+    bare_skills,
+    resource_page,
+    scanned_entry,
+    with_manifests,
+)
 
 _SIDE_BY_SIDE: Final = 8
+_NAMED: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,25 +47,54 @@ class Asker:
 
 async def list_legacy(asker: Asker, *, bare_scan: bool, limits: Limits) -> LegacyListing:
     """The skills of a server in the newest dialect that it has an answer in."""
-    index, issues = await _index(asker)
-    if index is not None:
-        return index
-    resources = await _resources(asker, limits)
-    manifests = with_manifests(resources)
-    if manifests:
-        found = await _with_manifests(asker, manifests)
-        return replace(found, issues=(*issues, *found.issues))
-    if bare_scan:
-        found = bare_skills(resources)
-        return replace(found, issues=(*issues, *found.issues))
-    return LegacyListing((), issues)
-
-
-async def _index(asker: Asker) -> tuple[LegacyListing | None, tuple[Issue, ...]]:
+    found, issues = await _index(asker, limits)
     try:
-        return parse_index(await asker.read(INDEX_URI)), ()
+        resources = await _resources(asker, limits)
+    except (RequestRefused, FormatError):
+        if found is None:
+            raise
+        resources = []  # An index is enough.
+    if found is None:
+        manifests = with_manifests(resources)
+        found = await _with_manifests(asker, manifests) if manifests else LegacyListing()
+    known = {skill_root(entry.uri) for entry in found.entries}
+    rest = [resource for resource in bare_resources(resources) if not _is_of(resource.uri, known)]
+    if not bare_scan:
+        # R7: a SKILL.md is a skill that nobody confirmed, where nothing else says what the skills are.
+        taken = [one for one in rest if one.uri.endswith(f"/{SKILL_FILE}")] if not found.entries else []
+        issues = (*issues, *_left_alone([one for one in rest if one not in taken]))
+        rest = taken
+    bare = bare_skills(rest)
+    entries = {entry.uri: entry for entry in (*bare.entries, *found.entries)}
+    return LegacyListing(
+        tuple(entries[uri] for uri in sorted(entries)),
+        (*issues, *found.issues, *bare.issues),
+        bare.spellings | found.spellings,
+        found.templates,
+        tuple(resource.uri for resource in resources),
+    )
+
+
+def _is_of(text: str, roots: Collection[SkillUri]) -> bool:
+    """Whether a resource is one of these skills or a file of it."""
+    return any(text.rstrip("/") == root or text.startswith(f"{root}/") for root in roots)
+
+
+def _left_alone(resources: Sequence[ListedResource]) -> Iterable[Issue]:
+    if resources:
+        names = ", ".join(shown(resource.uri) for resource in resources[:_NAMED])
+        more = f" and {len(resources) - _NAMED:,} more" if len(resources) > _NAMED else ""
+        message = f"look like skills, and no index or manifest says that they are: {names}{more}"
+        yield left_out("resources", message, "set bare_scan = true for this server to use them")
+
+
+async def _index(asker: Asker, limits: Limits) -> tuple[LegacyListing | None, tuple[Issue, ...]]:
+    try:
+        return parse_index(await asker.read(INDEX_URI), limits=limits), ()
     except (RequestRefused, SkillNotFound):
         return None, ()  # Most servers have none.
+    except LimitExceeded as error:
+        return None, (left_out(INDEX_URI, str(error), "ask its operator for a shorter one"),)
     except FormatError as error:
         return None, (left_out(INDEX_URI, reason(error), error.issues[0].fix),)
 

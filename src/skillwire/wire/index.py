@@ -14,11 +14,13 @@ from typing import Final, cast
 from skillwire.errors import FormatError
 from skillwire.issues import Issue, shown
 from skillwire.json_types import JsonObject, JsonValue, is_list, is_object
+from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.digests import Digest, parse_digest
 from skillwire.skill.drafts import Dialect, Draft
 from skillwire.skill.entries import DYNAMIC, NO_SIZE, SkillEntry, SkillResource
-from skillwire.skill.uris import SkillUri, child_uri, shown_uri, skill_root
+from skillwire.skill.uris import SkillUri, child_uri, shown_uri, skill_name_in, skill_root
 from skillwire.wire.legacy import LegacyListing, left_out, reason, skill_md_uri
+from skillwire.wire.templates import SkillTemplate, parse_template
 
 INDEX_URI: Final = "skill://index.json"
 FILE_DIGESTS: Final = "io.modelcontextprotocol.skills/file-digests"
@@ -26,7 +28,7 @@ _SKILL_TYPE: Final = "skill-md"
 _NAMED: Final = frozenset({"name", "description"})
 
 
-def parse_index(data: bytes) -> LegacyListing:
+def parse_index(data: bytes, *, limits: Limits = DEFAULT_LIMITS) -> LegacyListing:
     """The skills of an index, or a `FormatError` when it is none. A bad entry costs itself alone."""
     try:
         index = json.loads(data)
@@ -38,9 +40,20 @@ def parse_index(data: bytes) -> LegacyListing:
     entries: dict[SkillUri, SkillEntry] = {}
     issues: list[Issue] = []
     spellings: dict[SkillUri, str] = {}
+    templates: dict[str, SkillTemplate] = {}
     for number, item in enumerate(items):
         place = f"skills[{number}]"
+        if number >= limits.entries_per_server:
+            more = len(items) - number
+            issues.append(
+                left_out(place, f"{more:,} more entries were passed over", "ask for a shorter index")
+            )
+            break
         try:
+            if is_object(item) and item.get("type") == "mcp-resource-template":
+                template = parse_template(item.get("url"), item.get("description"))
+                templates[template.template] = template
+                continue
             entry = _entry(item, place)
         except FormatError as error:
             issues.append(left_out(place, reason(error), error.issues[0].fix))
@@ -49,7 +62,7 @@ def parse_index(data: bytes) -> LegacyListing:
             issues.append(left_out(place, f"{shown_uri(entry.uri)} is listed twice", "the first one is used"))
         elif entry.draft is not None and entry.draft.spelling != entry.uri:
             spellings[entry.uri] = entry.draft.spelling
-    return LegacyListing(tuple(entries.values()), tuple(issues), spellings)
+    return LegacyListing(tuple(entries.values()), tuple(issues), spellings, tuple(templates.values()))
 
 
 def _entry(item: object, place: str) -> SkillEntry:
@@ -62,10 +75,6 @@ def _entry(item: object, place: str) -> SkillEntry:
             pass
         case "archive":
             raise _refused("it comes only as an archive, which is not loaded", "ask for it as single files")
-        case "mcp-resource-template":
-            raise _refused(
-                "it is a template for skills, which is not filled in by guessing", "load it by its URI"
-            )
         case _:
             raise _refused(f"its type {shown(str(kind))!r} is not known", "nothing to do: it was skipped")
     if not isinstance(url, str):
@@ -82,7 +91,9 @@ def _entry(item: object, place: str) -> SkillEntry:
         fields = cast(
             "JsonObject", {key: item[key] for key in sorted(_NAMED) if isinstance(item.get(key), str)}
         )
-        carried = _NAMED
+        carried = frozenset(fields)
+        # What an entry leaves out is not compared: the name is that of the directory then.
+        fields.setdefault("name", skill_name_in(uri))
     files = _files(uri, digest, item.get("_meta"))
     draft = Draft(
         dialect=dialect,

@@ -8,6 +8,7 @@ from skillwire.errors import FormatError
 from skillwire.issues import Issue
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SKILL_FILE, SkillUri, child_uri, parse_uri
+from skillwire.wire.templates import SkillTemplate
 
 AUXILIARY = frozenset({"index.json", "_manifest", "prompt-xml"})
 """Last segments of resources that tell of skills and are none."""
@@ -20,6 +21,9 @@ class LegacyListing:
     entries: tuple[SkillEntry, ...] = ()
     issues: tuple[Issue, ...] = ()
     spellings: dict[SkillUri, str] = field(default_factory=dict[SkillUri, str])
+    templates: tuple[SkillTemplate, ...] = ()
+    resources: tuple[str, ...] = ()
+    """The URIs of `resources/list`, where it was asked for: a skill's supporting files are among them."""
 
 
 def skill_md_uri(text: str) -> SkillUri:

@@ -69,15 +69,19 @@ def with_manifests(resources: Sequence[ListedResource]) -> dict[str, ListedResou
     return found
 
 
+def bare_resources(resources: Sequence[ListedResource]) -> list[ListedResource]:
+    """Every resource whose URI looks like a skill's, or a file's of one."""
+    return [one for one in resources if one.uri.startswith(_PREFIX) and not is_legacy_resource(one.uri)]
+
+
 def bare_skills(resources: Sequence[ListedResource]) -> LegacyListing:
     """Every resource whose URI looks like a skill's (D0). Which of them are skills, nobody has said."""
     entries: dict[SkillUri, SkillEntry] = {}
     issues: list[Issue] = []
     spellings: dict[SkillUri, str] = {}
     # A proper SKILL.md comes first, so that `skill://demo` is not taken for it.
-    for resource in sorted(resources, key=lambda resource: not resource.uri.endswith(f"/{SKILL_FILE}")):
-        if not resource.uri.startswith(_PREFIX) or is_legacy_resource(resource.uri):
-            continue
+    listed = bare_resources(resources)
+    for resource in sorted(listed, key=lambda resource: not resource.uri.endswith(f"/{SKILL_FILE}")):
         try:
             entry = scanned_entry(resource, Dialect.BARE_SCAN)
         except FormatError as error:

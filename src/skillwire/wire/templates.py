@@ -1,0 +1,72 @@
+"""SkillTemplate: an index entry that stands for many skills, one for each value of its arguments (D2).
+
+`skill://docs/{product}/SKILL.md` is a skill for every product. Its URI is made by filling the arguments in
+(RFC 6570, simple and reserved expansion of one name each); nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from skillwire.errors import FormatError
+from skillwire.issues import Issue, shown
+from skillwire.skill.uris import SKILL_FILE, SkillUri, parse_uri
+
+_EXPRESSION: Final = re.compile(r"\{(\+?)([A-Za-z_][A-Za-z0-9_.]*)\}")
+_MOST_ARGUMENTS: Final = 8
+_MOST_CHARS: Final = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class SkillTemplate:
+    """A template with what its server says about it. `arguments` are in the order of the URI."""
+
+    template: str
+    description: str
+    arguments: tuple[str, ...]
+
+    def expand(self, values: Mapping[str, str]) -> SkillUri:
+        """The URI of the skill for these values; a `FormatError` names what is missing, unknown or unfit."""
+        missing = [name for name in self.arguments if not values.get(name)]
+        unknown = [name for name in values if name not in self.arguments]
+        if missing or unknown:
+            wrong = f"needs {', '.join(missing)}" if missing else f"has no argument {shown(unknown[0])}"
+            raise _refused(f"{shown(self.template)} {wrong}", f"give {', '.join(self.arguments)}")
+
+        def fill(match: re.Match[str]) -> str:
+            value = values[match[2]]
+            return (
+                "/".join(quote(part, safe="") for part in value.split("/"))
+                if match[1]
+                else quote(value, safe="")
+            )
+
+        return parse_uri(_EXPRESSION.sub(fill, self.template))
+
+
+def parse_template(template: object, description: object) -> SkillTemplate:
+    """A template as an index writes it, or a `FormatError`."""
+    if not isinstance(template, str) or len(template) > _MOST_CHARS:
+        raise _refused("it has no url", "tell the server's operator")
+    arguments = [match[2] for match in _EXPRESSION.finditer(template)]
+    rest = _EXPRESSION.sub("", template)
+    if not arguments or "{" in rest or "}" in rest or len(arguments) > _MOST_ARGUMENTS:
+        raise _refused(
+            f"its template {shown(template)!r} cannot be filled in",
+            "write skill://PATH/{argument}/SKILL.md with each argument in braces",
+        )
+    if not template.endswith(f"/{SKILL_FILE}"):
+        raise _refused(f"its template {shown(template)!r} does not end in /{SKILL_FILE}", "end it so")
+    if len(set(arguments)) != len(arguments):
+        raise _refused(f"its template {shown(template)!r} has an argument twice", "name each once")
+    made = SkillTemplate(template, description if isinstance(description, str) else "", tuple(arguments))
+    made.expand(dict.fromkeys(arguments, "x"))  # A template that never gives a URI is refused now.
+    return made
+
+
+def _refused(message: str, fix: str) -> FormatError:
+    return FormatError(Issue(rule="template", message=message, fix=fix))
