@@ -177,10 +177,20 @@ class Inventory:
         return ServerPlace(origin, source, config, connection, is_cached=cached is not None)
 
     def _peek(self, config: ServerConfig) -> Callable[[SkillEntry], bool] | None:
-        """Of which skills the style may read the frontmatter early: of a server with policy `never`, none."""
-        if not self._style.peek or config.approval is Policy.NEVER:
+        """Of which skills the frontmatter is read early: of a server with policy `never`, none (VER-5)."""
+        if config.approval is Policy.NEVER:
             return None
-        return config.selection.admits
+
+        def wanted(entry: SkillEntry) -> bool:
+            if not config.selection.admits(entry):
+                return False
+            if entry.dialect is Dialect.BARE_SCAN:
+                return True  # Nothing else says what it is.
+            if entry.dialect is Dialect.MANIFEST:
+                return self._style.peek
+            return self._style.peek_index or (self._style.peek and not entry.description)
+
+        return wanted
 
     async def _open_place(self, place: Place) -> None:
         try:

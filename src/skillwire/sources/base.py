@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -168,15 +168,22 @@ def changes_between(before: Sequence[SkillEntry], after: Sequence[SkillEntry]) -
 
 def listed_directory(entries: Sequence[SkillEntry], uri: SkillUri) -> tuple[DirectoryChild, ...]:
     """The direct children of a directory according to the entries; empty where there is no directory."""
-    children: dict[SkillUri, DirectoryChild] = {}
+    files: list[tuple[SkillUri, int]] = []
     for entry in entries:
-        files = [(entry.uri, NO_SIZE)]
-        if entry.resources is not DYNAMIC:
-            files = [(file.uri, file.size) for file in entry.resources]
-        for file, size in files:
-            if is_inside(file, uri):
-                name, *deeper = path_below(file, uri)
-                child = child_uri(uri, name)
-                known = None if deeper or size == NO_SIZE else size
-                children[child] = DirectoryChild(child, name, bool(deeper), known)
+        if entry.resources is DYNAMIC:
+            files.append((entry.uri, NO_SIZE))
+        else:
+            files += [(file.uri, file.size) for file in entry.resources]
+    return children_among(files, uri)
+
+
+def children_among(files: Iterable[tuple[SkillUri, int]], uri: SkillUri) -> tuple[DirectoryChild, ...]:
+    """The direct children of a directory among these files, each with its size or `NO_SIZE`."""
+    children: dict[SkillUri, DirectoryChild] = {}
+    for file, size in files:
+        if is_inside(file, uri):
+            name, *deeper = path_below(file, uri)
+            child = child_uri(uri, name)
+            known = None if deeper or size == NO_SIZE else size
+            children[child] = DirectoryChild(child, name, bool(deeper), known)
     return tuple(children[child] for child in sorted(children))

@@ -2,8 +2,8 @@
 
 The order is from the most that a dialect says to the least: the index (D4, D3, D2), then resources with
 manifests (D1), then `SKILL.md` resources that nobody describes (D0). What was found in the first that has an
-answer is all, apart from resources that only look like skills: these are taken where the user or the style turned
-the bare scan on, and named otherwise.
+answer is all, apart from resources that only look like skills: these are taken where the user or the style
+turned the bare scan on, and named otherwise.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -24,17 +24,19 @@ from skillwire.errors import (
 )
 from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill.entries import SkillEntry
+from skillwire.skill.entries import NO_SIZE, SkillEntry
 from skillwire.skill.uris import SKILL_FILE, SkillUri, is_inside, parse_uri, shown_uri
-from skillwire.sources.base import Change, DirectoryChild, Problem, Read, Source
+from skillwire.sources.base import Change, DirectoryChild, Problem, Read, Source, children_among
 from skillwire.sources.legacy import Asker, list_legacy
-from skillwire.sources.peek import with_peeks
+from skillwire.sources.peek import unlisted_entry, with_peeks
 from skillwire.wire.declaration import Declaration
 from skillwire.wire.paging import PageLimits, Stop
 from skillwire.wire.responses import WireChild, directory_page, extent, file_bytes, list_page, single_entry
+from skillwire.wire.templates import SkillTemplate, completed_values
 from skillwire.wire.v1 import METHOD_GET, METHOD_LIST, METHOD_READ_DIRECTORY
 
 INVALID_PARAMS: Final = -32602
+METHOD_NOT_FOUND: Final = -32601
 INCOMPLETE: Final = "listing-incomplete"
 """The rule of an issue that says that a listing holds only a part of the skills."""
 
@@ -118,10 +120,46 @@ class McpSource(Source):
         self._arrived: dict[SkillUri, SkillEntry] = {}
         self._spellings: Mapping[SkillUri, str] = {}
         self._asked_for: set[SkillUri] = set()
+        self._resources: tuple[str, ...] = ()
+        self._templates: tuple[SkillTemplate, ...] = ()
+        # Whether a server that declares the extension does not know its methods: an earlier draft did not
+        # have them.
+        self._is_draft = False
         self._asking = anyio.Lock()
         self._retrieved = 0
         self.pages = 0
         """How many pages of listings have arrived: a slow listing that goes on is told from a silent one."""
+
+    @property
+    def is_legacy(self) -> bool:
+        """Whether the server is asked in the dialects before the final extension."""
+        return self._peer.declaration is None or self._is_draft
+
+    @property
+    def explanation(self) -> str:
+        """Why the server is asked in the dialect that it is asked in, for a person."""
+        if self._is_draft:
+            return "it declares the extension, but does not know skills/list, as servers of the April draft"
+        if self._peer.declaration is not None:
+            return "it declares the extension and answers skills/list"
+        if self._peer.serves_resources:
+            return "it does not declare the extension, but it has resources"
+        return "it declares neither the extension nor resources"
+
+    @property
+    def templates(self) -> tuple[SkillTemplate, ...]:
+        """Entries of its index that stand for many skills."""
+        return self._templates
+
+    async def complete(self, template: SkillTemplate, argument: str, prefix: str = "") -> tuple[str, ...]:
+        """The values of an argument that the server suggests; none when it does not complete."""
+        ref = {"type": "ref/resource", "uri": template.template}
+        params = {"ref": ref, "argument": {"name": argument, "value": prefix}}
+        try:
+            answer = await self._peer.request("completion/complete", params)
+        except RequestRefused:
+            return ()
+        return completed_values(answer)
 
     @property
     def listing(self) -> Listing | None:
@@ -160,7 +198,7 @@ class McpSource(Source):
         async with aclosing(self._peer.changes()) as batches:
             async for batch in batches:
                 skills = {uri: self._skill_at(uri) for uri in batch if uri is not None}
-                is_listing = None in batch or self._peer.declaration is None or None in skills.values()
+                is_listing = None in batch or self.is_legacy or None in skills.values()
                 if is_listing:
                     self._listing = None
                     yield Change()
@@ -173,11 +211,14 @@ class McpSource(Source):
     async def get_entry(self, uri: SkillUri) -> SkillEntry:
         """The entry of one skill, listed or not, as it is now (GET-1)."""
         await self._peer.settled()
-        if self._peer.declaration is None:
+        if self.is_legacy:
             return await self._listed_again(uri)
         try:
             answer = await self._peer.request(METHOD_GET, {"uri": self._spelling(uri)})
         except RequestRefused as error:
+            if error.code == METHOD_NOT_FOUND:
+                self._is_draft = True
+                return await self._listed_again(uri)
             if error.code == INVALID_PARAMS:
                 raise SkillNotFound(f"{self._label} has no skill at {shown_uri(uri)}", uri=uri) from None
             raise
@@ -209,6 +250,8 @@ class McpSource(Source):
     async def read_directory(self, uri: SkillUri) -> Sequence[DirectoryChild]:
         """What the server says lies in a directory. The held entry decides what may be shown (VER-4)."""
         await self._peer.settled()
+        if self.is_legacy:
+            return self._listed_below(uri)
         declaration = self._require_declaration()
         if not declaration.directory_read:
             # CAP-3: never asked of a server that did not offer it.
@@ -235,19 +278,25 @@ class McpSource(Source):
     async def _ask_for_all(self) -> Listing:
         await self._peer.settled()
         if self._peer.declaration is not None:
-            return await self._ask_by_extension()
-        if not self._peer.serves_resources and not self._ask_everyone:
+            try:
+                self._is_draft = False
+                return await self._ask_by_extension()
+            except RequestRefused as error:
+                if error.code != METHOD_NOT_FOUND:
+                    raise
+                self._is_draft = True
+        elif not self._peer.serves_resources and not self._ask_everyone:
             return self._made({}, [], None, {})
         asker = Asker(page=self._resource_page, read=lambda uri: self._read(parse_uri(uri), uri))
         try:
             found = await list_legacy(asker, bare_scan=self._bare_scan, limits=self._limits)
         except RequestRefused:
-            if self._peer.serves_resources:
+            if self._peer.serves_resources or self._is_draft:
                 raise
             return self._made({}, [], None, {})  # It never said that it would answer.
-        if self._peek is not None:
-            found = await with_peeks(found, asker.read, wanted=self._peek, limits=self._limits)
+        found = await with_peeks(found, asker.read, wanted=self._peek or _none, limits=self._limits)
         entries = {entry.uri: entry for entry in found.entries}
+        self._templates, self._resources = found.templates, found.resources
         return self._made(entries, list(found.issues), None, found.spellings)
 
     async def _ask_by_extension(self) -> Listing:
@@ -336,12 +385,32 @@ class McpSource(Source):
         return await self._peer.request("resources/list", {} if cursor is None else {"cursor": cursor})
 
     async def _listed_again(self, uri: SkillUri) -> SkillEntry:
-        """An older dialect has no way to ask for one skill: its whole listing is read again."""
+        """Earlier dialects cannot ask for one skill: the whole listing is read again.
+
+        A skill that is in no listing is one when its `SKILL.md` can be read and has frontmatter (LST-3). What
+        it says is unconfirmed, and approved as it was seen.
+        """
         await self.refresh()
         for entry in await self.list_entries():
             if entry.uri == uri:
                 return entry
-        raise SkillNotFound(f"{self._label} has no skill at {shown_uri(uri)}", uri=uri)
+        try:
+            entry = unlisted_entry(uri, await self._read(uri, uri), limits=self._limits)
+        except (RequestRefused, FormatError):
+            raise SkillNotFound(f"{self._label} has no skill at {shown_uri(uri)}", uri=uri) from None
+        self._asked_for.add(uri)
+        return entry
+
+    def _listed_below(self, uri: SkillUri) -> Sequence[DirectoryChild]:
+        """What `resources/list` has below a directory: the supporting files of an index skill."""
+        files: list[tuple[SkillUri, int]] = []
+        for text in self._resources:
+            with suppress(FormatError):
+                files.append((parse_uri(text), NO_SIZE))
+        children = children_among(files, uri)
+        if not children:
+            raise SkillNotFound(f"{self._label} lists nothing below {shown_uri(uri)}", uri=uri)
+        return children
 
     def _spelling(self, uri: SkillUri) -> str:
         """A URI as the server writes it, which is the only way that it is sure to know it by."""
@@ -403,6 +472,10 @@ def mentioned_skills(instructions: str, limits: Limits) -> list[str]:
         if text.endswith(f"/{SKILL_FILE}") and "://" in text and len(text) <= limits.uri_bytes:
             found[text] = None
     return list(found)[: limits.linked_skills]
+
+
+def _none(entry: SkillEntry) -> bool:
+    return False
 
 
 def _child(child: WireChild) -> DirectoryChild:

@@ -14,11 +14,13 @@ from urllib.parse import quote
 
 from skillwire.errors import FormatError
 from skillwire.issues import Issue, shown
+from skillwire.json_types import is_list, is_object
 from skillwire.skill.uris import SKILL_FILE, SkillUri, parse_uri
 
 _EXPRESSION: Final = re.compile(r"\{(\+?)([A-Za-z_][A-Za-z0-9_.]*)\}")
 _MOST_ARGUMENTS: Final = 8
 _MOST_CHARS: Final = 2048
+_MOST_VALUES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,15 @@ def parse_template(template: object, description: object) -> SkillTemplate:
     made = SkillTemplate(template, description if isinstance(description, str) else "", tuple(arguments))
     made.expand(dict.fromkeys(arguments, "x"))  # A template that never gives a URI is refused now.
     return made
+
+
+def completed_values(answer: object) -> tuple[str, ...]:
+    """The values of a `completion/complete` answer; what is no text is passed over."""
+    completion = answer.get("completion") if is_object(answer) else None
+    values = completion.get("values") if is_object(completion) else None
+    return (
+        tuple(value for value in values if isinstance(value, str))[:_MOST_VALUES] if is_list(values) else ()
+    )
 
 
 def _refused(message: str, fix: str) -> FormatError:

@@ -149,6 +149,8 @@ class Style:
     """Whether `skill://` resources that no server calls skills are taken for some (D0)."""
     peek: bool = False
     """Whether frontmatter is read early where a dialect has no metadata of its own (VER-5: D0 and D1)."""
+    peek_index: bool = False
+    """Whether the frontmatter of index skills is read early, too: the file is authoritative then (C3)."""
     asks_everyone: bool = False
     """Whether servers that declare neither the extension nor resources are asked for an index, too."""
     command_folders: tuple[str, ...] = ()

@@ -124,6 +124,7 @@ STYLE: Final = Style(
     name="codex",
     summary="One block for files and servers, exact calls for what the user mentions as $name.",
     peek=True,
+    peek_index=True,
     call_seconds=10,
     caps=(("uri_bytes", 2048), ("catalog_chars", 8000)),
     plain_uris=True,
