@@ -82,7 +82,7 @@ async def test_a_listing_is_read_to_the_last_page_and_sorted() -> None:
 @pytest.mark.parametrize("declaration", [None, Declaration()])
 async def test_a_directory_is_not_asked_for_unless_it_was_offered(declaration: Declaration | None) -> None:
     peer = TablePeer({}, declaration)
-    with pytest.raises(SourceError, match="does not"):
+    with pytest.raises((SourceError, SkillNotFound), match=r"does not|lists nothing"):
         await McpSource("shop", peer).read_directory(parse_uri("skill://refunds"))
     assert peer.requests == []
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from simulator import Simulator, make_host, opened
-from skillwire.errors import FrontmatterMismatch
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.events import EventKind
 from skillwire.host.styles.codex import STYLE, mentions
@@ -66,7 +65,7 @@ async def test_c2_what_is_refused_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("VER-2")
-async def test_c3_the_file_decides_and_the_index_that_differs_is_not_believed(tmp_path: Path) -> None:
+async def test_c3_the_file_decides_and_the_index_is_advisory(tmp_path: Path) -> None:
     sim = Simulator(declare=None)
     listed = {
         "type": "skill-md",
@@ -77,11 +76,7 @@ async def test_c3_the_file_decides_and_the_index_that_differs_is_not_believed(tm
     sim.resources["skill://index.json"] = json.dumps({"skills": [listed]}).encode()
     sim.resources["skill://refunds/SKILL.md"] = b"---\nname: refunds\ndescription: In the file.\n---\nBody.\n"
     async with opened(tmp_path, host_options=CODEX, demo=sim) as host:
-        with pytest.raises(FrontmatterMismatch):
-            await host.load("refunds")
-        listed["description"] = "In the file."
-        sim.resources["skill://index.json"] = json.dumps({"skills": [listed]}).encode()
-        await host.refresh()
+        assert [skill.entry.description for skill in host.skills()] == ["In the file."]
         text = (await host.load("refunds")).text
     assert "name: refunds\ndescription: In the file.\n" in text
 

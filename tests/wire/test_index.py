@@ -106,7 +106,12 @@ def test_any_scheme_and_spelling_is_read_and_the_server_is_asked_in_its_own(url:
     [
         ({"type": "archive", "url": "skill://a.zip", "digest": DIGEST}, "only as an archive"),
         ({key: value for key, value in D4.items() if key != "url"}, "only as an archive"),
-        ({"type": "mcp-resource-template", "url": "skill://docs/{product}/SKILL.md"}, "a template"),
+        ({"type": "mcp-resource-template", "url": "skill://docs/{product/SKILL.md"}, "cannot be filled in"),
+        ({"type": "mcp-resource-template", "url": "skill://docs/SKILL.md"}, "cannot be filled in"),
+        ({"type": "mcp-resource-template", "url": "skill://docs/{a}/{a}/SKILL.md"}, "an argument twice"),
+        ({"type": "mcp-resource-template", "url": "skill://docs/{a}"}, "does not end in /SKILL.md"),
+        ({"type": "mcp-resource-template", "url": "file:///{a}/SKILL.md"}, "file: URI"),
+        ({"type": "mcp-resource-template", "url": 7}, "has no url"),
         ({"type": "hologram", "url": "skill://a/SKILL.md"}, "'hologram' is not known"),
         ({"type": 7, "url": "skill://a/SKILL.md"}, "'7' is not known"),
         ({"name": "a"}, "has no url"),

@@ -54,6 +54,8 @@ async def with_peeks(
                 del entries[entry.uri]
                 issues.append(left_out(shown_uri(entry.uri), reason(error), error.issues[0].fix))
             except SkillwireError as error:
+                if entry.dialect in _INDEX and entry.description:
+                    return  # What the index says is enough to list it.
                 del entries[entry.uri]
                 issues.append(left_out(shown_uri(entry.uri), shown(str(error), 300), "ask again later"))
 

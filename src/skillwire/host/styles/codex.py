@@ -125,6 +125,7 @@ STYLE: Final = Style(
     summary="One block for files and servers, exact calls for what the user mentions as $name.",
     peek=True,
     peek_index=True,
+    asks_everyone=True,
     call_seconds=10,
     caps=(("uri_bytes", 2048), ("catalog_chars", 8000)),
     plain_uris=True,
