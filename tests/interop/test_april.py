@@ -50,11 +50,11 @@ def server(request: pytest.FixtureRequest) -> dict[str, Any]:
             return python_server()
         case ["typescript", "stdio"]:
             return {"command": tuple(request.getfixturevalue("typescript"))}
-        case [language, _]:
-            return {"url": request.getfixturevalue("urls")[language]}
+        case words:
+            return {"url": request.getfixturevalue("urls")[words[0]]}
 
 
-def host_with(tmp_path: Path, place: dict[str, Any], *, revision: str = "auto", **options: Any) -> SkillHost:
+def host_with(tmp_path: Path, place: dict[str, Any], *, revision: Any = "auto", **options: Any) -> SkillHost:
     config = ServerConfig(**place, era=revision, connect_seconds=60, call_seconds=60)
     return make_host(tmp_path, servers={"april": config}, ask=agree, **options)
 
