@@ -47,8 +47,8 @@ class Limits:
     """A walk over more directories than this is given up: links can make a small tree endless."""
     directory_depth: int = 64
     """A directory deeper than this below its root is left out."""
-    manifest_file_bytes: int = MIB
-    """A skill with a larger file has no `_manifest`: readers of that dialect stop there."""
+    prompt_xml_chars: int = 100_000
+    """`skill://prompt-xml` is not longer than this; what does not fit is counted in it."""
     subscriptions_per_client: int = 1000
     """A connection that asks for more is refused; one subscription to a directory hears of all below it."""
     subscriptions: int = 100_000

@@ -93,7 +93,9 @@ async def test_our_own_server_is_read_in_each_dialect_alone(
         Dialect.INDEX_WITH_FRONTMATTER: lambda: only(LegacyFeatures(**off, index="d4"), skills),
         Dialect.INDEX_WITH_DIGESTS: lambda: only(LegacyFeatures(**off, index="d3"), skills),
         Dialect.INDEX: lambda: only(LegacyFeatures(**off, index="d2"), skills),
-        Dialect.MANIFEST: lambda: only(LegacyFeatures(**{**off, "manifests": True}, index="off"), skills),
+        Dialect.MANIFEST: lambda: only(
+            LegacyFeatures(**{**off, "manifests": True, "listed": True}, index="off"), skills
+        ),
         Dialect.BARE_SCAN: lambda: only(ALL_OFF, skills),
     }[dialect]()
     config = ServerConfig(instance=server, era=era, bare_scan=True)

@@ -16,7 +16,7 @@ from fastmcp import Client as FastMCPClient
 from fastmcp.utilities.skills import download_skill, get_skill_manifest, list_skills, sync_skills
 
 from clients import both_eras, call, connected, refusal
-from skillwire import FunctionSource, LegacyFeatures, SkillServer
+from skillwire import FunctionSource, LegacyFeatures, Limits, SkillServer
 from skillwire.server.http.server import Address, HttpServer
 from skillwire.server.legacy.features import ALL_OFF
 from skillwire.server.options import ServerOptions
@@ -78,12 +78,19 @@ async def test_fastmcps_own_utilities_list_and_download_skills(folder: Path, tmp
         assert (place / "refs/checklist.md").read_text("utf-8").startswith("naïve")
 
 
-async def test_fastmcp_can_sync_a_folder_whose_skills_all_go_by_their_name(
+async def test_fastmcp_can_sync_a_folder_with_nested_skills_and_prefixes(
     folder: Path, tmp_path: Path
 ) -> None:
-    async with fast_mcp(SkillServer(folder, options=ServerOptions(unlisted=("team/*",)))) as client:
-        places = await sync_skills(client, tmp_path / "got")
-        assert sorted(place.name for place in places) == ["code-review", "git-commit-review"]
+    write_skill(tmp_path / "outer", {"big.bin": bytes(2**20 + 1)})
+    write_skill(tmp_path / "outer/inner")
+    got = tmp_path / "got"
+    async with fast_mcp(SkillServer(folder, f"acme={tmp_path}/outer")) as client:
+        places = [place.relative_to(got).as_posix() for place in await sync_skills(client, got)]
+    # FastMCP takes the nested skill along with the outer one, and then finds its folder there.
+    assert sorted(places) == ["acme/outer", "code-review", "git-commit-review", "team/release-notes"]
+    for path in ("acme/outer/big.bin", "acme/outer/inner/SKILL.md", "team/release-notes/SKILL.md"):
+        assert (got / path).is_file()
+    assert (got / "code-review/logo.png").read_bytes() == (folder / "code-review/logo.png").read_bytes()
 
 
 @both_eras
@@ -91,6 +98,9 @@ async def test_skills_and_manifests_are_listed_and_supporting_files_are_a_templa
     folder: Path, version: str
 ) -> None:
     async with connected(SkillServer(folder).low_level, version) as client:
+        assert all(uri.endswith("/SKILL.md") for uri in await uris_of(client)), "no clutter in pickers"
+    listed = ServerOptions(legacy_features=LegacyFeatures(listed=True))
+    async with connected(SkillServer(folder, options=listed).low_level, version) as client:
         answer = await call(client, "resources/list")
         media = {resource["uri"]: resource["mimeType"] for resource in answer["resources"]}
         assert media == {
@@ -101,6 +111,7 @@ async def test_skills_and_manifests_are_listed_and_supporting_files_are_a_templa
             "skill://index.json": "application/json",
             "skill://prompt-xml": "application/xml",
             "skill://team/release-notes/SKILL.md": "text/markdown",
+            "skill://team/release-notes/_manifest": "application/json",
         }
         templates = (await client.list_resource_templates()).resource_templates
         assert [template.uri_template for template in templates] == [
@@ -109,7 +120,11 @@ async def test_skills_and_manifests_are_listed_and_supporting_files_are_a_templa
         ]
         # Our own reading of that dialect binds every file.
         found = with_manifests(resource_page(answer).resources)
-        assert sorted(found) == ["skill://code-review/_manifest", "skill://git-commit-review/_manifest"]
+        assert sorted(found) == [
+            "skill://code-review/_manifest",
+            "skill://git-commit-review/_manifest",
+            "skill://team/release-notes/_manifest",
+        ]
         for uri, resource in found.items():
             _, manifest = await text_at(client, uri)
             bound: Any = bind_to_manifest(scanned_entry(resource, Dialect.MANIFEST), manifest.encode())
@@ -170,8 +185,8 @@ async def test_what_is_really_there_has_its_uri_for_itself(tmp_path: Path) -> No
             "skill://b/SKILL.md",
             "skill://index.json/tool/SKILL.md",
             "skill://prompt-xml/SKILL.md",
-            "skill://prompt-xml/_manifest",
         ]
+        assert json.loads((await text_at(client, "skill://prompt-xml/_manifest"))[1])["skill"] == "prompt-xml"
         assert (await text_at(client, "skill://a/_manifest"))[1] == "mine"
         for uri in ("skill://prompt-xml", "skill://index.json", "skill://b/_manifest"):
             error = await refusal(client, "resources/read", uri=uri)
@@ -179,14 +194,16 @@ async def test_what_is_really_there_has_its_uri_for_itself(tmp_path: Path) -> No
             assert (await call(client, "resources/directory/read", uri=uri))["resources"]
 
 
-async def test_a_large_file_costs_the_manifest_and_nothing_else(tmp_path: Path) -> None:
-    write_skill(tmp_path / "large", {"big.bin": bytes(2**20 + 1)})
-    write_skill(tmp_path / "fits", {"big.bin": bytes(2**20)})
-    async with connected(SkillServer(tmp_path).low_level, "2026-07-28") as client:
-        assert [uri for uri in await uris_of(client) if "_manifest" in uri] == ["skill://fits/_manifest"]
-        error = await refusal(client, "resources/read", uri="skill://large/_manifest")
-        assert error.code == types.INVALID_PARAMS
-        assert (await client.read_resource("skill://large/big.bin")).contents
+async def test_the_catalog_for_a_prompt_is_bounded(tmp_path: Path) -> None:
+    for number in range(50):
+        write_skill(tmp_path / f"skill-{number:02}")
+    options = ServerOptions(limits=Limits(prompt_xml_chars=2000))
+    async with connected(SkillServer(tmp_path, options=options).low_level, "2026-07-28") as client:
+        _, text = await text_at(client, "skill://prompt-xml")
+    shown = text.count("<skill>")
+    assert 5 < shown < 50
+    assert len(text) < 2200
+    assert f"<!-- {50 - shown} more skills are not shown -->" in text
 
 
 async def test_a_skill_that_lists_no_files_is_in_the_index_and_has_no_manifest() -> None:
@@ -197,7 +214,9 @@ async def test_a_skill_that_lists_no_files_is_in_the_index_and_has_no_manifest()
         return skill_md("live").decode()
 
     async with connected(SkillServer(made).low_level, "2026-07-28") as client:
-        assert "skill://live/_manifest" not in await uris_of(client)
+        assert (
+            await refusal(client, "resources/read", uri="skill://live/_manifest")
+        ).code == types.INVALID_PARAMS
         [entry] = parse_index((await text_at(client, "skill://index.json"))[1].encode()).entries
         assert entry.uri == "skill://live/SKILL.md"
 
@@ -220,7 +239,10 @@ async def test_an_edit_is_in_all_of_it_at_the_next_read(folder: Path, version: s
 
 async def test_pages_hold_skills_and_what_tells_of_them_alike(folder: Path) -> None:
     async with connected(
-        SkillServer(folder, options=ServerOptions(page_size=2)).low_level, "2026-07-28"
+        SkillServer(
+            folder, options=ServerOptions(page_size=2, legacy_features=LegacyFeatures(listed=True))
+        ).low_level,
+        "2026-07-28",
     ) as client:
         uris: list[str] = []
         cursor: str | None = None

@@ -62,6 +62,7 @@ class ServeOptions:
     prompt_xml: bool
     tools: ToolsMode
     prompts: bool
+    list_legacy: bool
 
 
 def run(**given: Any) -> None:
@@ -118,6 +119,7 @@ def serve(options: ServeOptions) -> None:
                 prompt_xml=options.prompt_xml,
                 tools=options.tools,
                 prompts=options.prompts,
+                listed=options.list_legacy,
             ),
             watch=options.watch,
             limits=limits,

@@ -12,9 +12,22 @@ from skillwire.text import clean_line, escape_xml
 PROMPT_XML_URI: Final = "skill://prompt-xml"
 
 
-def write_prompt_xml(entries: Iterable[SkillEntry]) -> bytes:
-    """The skills as `<available_skills>`. What XML cannot hold and what hides is taken out (SEC-11)."""
-    skills = [_skill(entry.name, entry.description, entry.uri) for entry in entries]
+def write_prompt_xml(entries: Iterable[SkillEntry], *, limit: int = 100_000) -> bytes:
+    """The skills as `<available_skills>`, up to `limit` characters; the rest is counted in a comment.
+
+    Characters that XML cannot hold and hidden ones are removed (SEC-11).
+    """
+    skills: list[str] = []
+    left_out = 0
+    for entry in entries:
+        skill = _skill(entry.name, entry.description, entry.uri)
+        limit -= len(skill) + 1
+        if limit >= 0 and not left_out:
+            skills.append(skill)
+        else:
+            left_out += 1
+    if left_out:
+        skills.append(f"<!-- {left_out} more skills are not shown -->")
     return "\n".join(["<available_skills>", *skills, "</available_skills>", ""]).encode("utf-8")
 
 

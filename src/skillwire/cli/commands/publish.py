@@ -101,6 +101,7 @@ COMMANDS: Final = (
             ),
             flag("--manifests", help="Serve skill://NAME/_manifest, for FastMCP clients.", default=True),
             flag("--prompt-xml", help="Serve the catalog at skill://prompt-xml.", default=True),
+            flag("--list-legacy", help="List the index, the manifests and the catalog among the resources."),
             choice(
                 "--tools",
                 choices=("auto", "always", "never"),

@@ -14,7 +14,8 @@ class LegacyFeatures:
     """What is served to clients that do not know the extension; `docs/clients.md` says which uses what.
 
     `index` is the format of `skill://index.json`. With `tools="auto"`, the tools are hidden from clients that
-    know the extension.
+    know the extension. `listed` puts the index, the manifests and the XML into `resources/list`, for clients
+    that look for them there.
     """
 
     index: IndexShape = "d2"
@@ -22,6 +23,7 @@ class LegacyFeatures:
     prompt_xml: bool = True
     tools: ToolsMode = "auto"
     prompts: bool = True
+    listed: bool = False
 
 
 ALL_OFF = LegacyFeatures(index="off", manifests=False, prompt_xml=False, tools="never", prompts=False)

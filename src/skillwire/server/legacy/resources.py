@@ -76,7 +76,7 @@ class LegacyResources:
         if uri in (INDEX_URI, PROMPT_XML_URI):
             return self._whole(catalog, uri) if self._has(catalog, uri) else None
         entry = catalog.by_uri.get(SkillUri(f"{uri.removesuffix(MANIFEST)}{SKILL_FILE}"))
-        if entry is None or manifest_uri(entry) != uri or not self._has_manifest(entry):
+        if entry is None or not self._has_manifest(entry):
             return None
         return write_manifest(entry)
 
@@ -88,6 +88,9 @@ class LegacyResources:
         return self._features.manifests
 
     def _resources(self, catalog: Catalog) -> Iterator[LegacyResource]:
+        # Their readers know the URIs. Listed, they would be clutter in every picker of resources.
+        if not self._features.listed:
+            return
         if self._has(catalog, INDEX_URI):
             yield LegacyResource(
                 SkillUri(INDEX_URI), "index.json", "The skills of this server, as one index.", JSON
@@ -97,24 +100,20 @@ class LegacyResources:
                 SkillUri(PROMPT_XML_URI), "prompt-xml", "The skills of this server, for a system prompt.", XML
             )
         for entry in catalog.listed:
-            uri = manifest_uri(entry)
-            if uri is not None and self._has_manifest(entry):
+            if self._has_manifest(entry):
                 description = f"The files of the skill {entry.name}, with sizes and hashes."
-                yield LegacyResource(uri, f"{entry.name}/{MANIFEST}", description, JSON)
+                yield LegacyResource(manifest_uri(entry), f"{entry.name}/{MANIFEST}", description, JSON)
 
     def _has(self, catalog: Catalog, uri: str) -> bool:
         is_on = self._features.index != "off" if uri == INDEX_URI else self._features.prompt_xml
         return is_on and not catalog.has_directory(uri)
 
     def _has_manifest(self, entry: SkillEntry) -> bool:
-        """Whether a skill has a manifest that tells all: every file, none beyond what that dialect reads."""
+        """Whether a skill lists its files, and none of them has the URI of the manifest."""
         uri = manifest_uri(entry)
-        if not self._features.manifests or uri is None or entry.resources is DYNAMIC:
+        if not self._features.manifests or entry.resources is DYNAMIC:
             return False
-        return not any(
-            file.size > self._limits.manifest_file_bytes or file.uri == uri or file.uri.startswith(f"{uri}/")
-            for file in entry.resources
-        )
+        return not any(file.uri == uri or file.uri.startswith(f"{uri}/") for file in entry.resources)
 
     def _whole(self, catalog: Catalog, uri: str) -> bytes:
         if self._made is None:
@@ -129,14 +128,13 @@ class LegacyResources:
             if uri == INDEX_URI:
                 made[uri] = write_index(catalog.listed, _SHAPES[self._features.index])
             else:
-                made[uri] = write_prompt_xml(catalog.listed)
+                made[uri] = write_prompt_xml(catalog.listed, limit=self._limits.prompt_xml_chars)
         return made[uri]
 
     def _has_digests(self, uri: str) -> bool:
         return uri == INDEX_URI and self._features.index != "d2"
 
 
-def manifest_uri(entry: SkillEntry) -> SkillUri | None:
-    """Where the manifest of a skill would be; `None` for a skill whose path is more than its name."""
-    root = skill_root(entry.uri)
-    return None if "/" in root.partition("://")[2] else SkillUri(f"{root}/{MANIFEST}")
+def manifest_uri(entry: SkillEntry) -> SkillUri:
+    """Where the manifest of a skill is. FastMCP asks for it by the path of the skill."""
+    return SkillUri(f"{skill_root(entry.uri)}/{MANIFEST}")
