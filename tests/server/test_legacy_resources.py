@@ -253,4 +253,4 @@ async def test_pages_hold_skills_and_what_tells_of_them_alike(folder: Path) -> N
             if (cursor := page.next_cursor) is None:
                 break
         assert uris == sorted(set(uris))
-        assert len(uris) == 7
+        assert len(uris) == 8

@@ -29,7 +29,7 @@ from skillwire.server.fastpath.parse import (
 )
 from skillwire.server.legacy.features import LegacyFeatures
 from skillwire.server.results import SkillResults
-from skillwire.skill.entries import SkillEntry
+from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.sources.base import Validator
 from skillwire.wire.v1 import DIRECTORY_READ_SETTING, EXTENSION_ID, METHOD_GET, entry_to_wire
 
@@ -175,9 +175,34 @@ class FastPath:
             return cached[1]
         if len(self._entries) >= _CACHED_ENTRIES:
             self._entries.clear()
-        made = _encode(entry_to_wire(entry))
+        made = _encode_entry(entry)
         self._entries[entry.uri] = (entry, made)
         return made
+
+
+def _encode_entry(entry: SkillEntry) -> bytes:
+    """An entry as in a listing. Its files are most of it, so they are encoded directly."""
+    if entry.resources is DYNAMIC or entry.meta or entry.draft:
+        return _encode(entry_to_wire(entry))
+    quote = encode_basestring
+    files = ",".join(
+        [
+            f'{{"uri":{quote(file.uri)},"digest":{quote(file.digest)},"size":{file.size}}}'
+            for file in entry.resources
+        ]
+    )
+    frontmatter = _text(dict(entry.frontmatter))
+    return f'{{"uri":{quote(entry.uri)},"frontmatter":{frontmatter},"resources":[{files}]}}'.encode()
+
+
+def _text(value: JsonValue) -> str:
+    """A value as JSON. Almost all frontmatter is text, for which an encoder costs more than the text."""
+    if isinstance(value, str):
+        return encode_basestring(value)
+    if isinstance(value, dict):
+        members = [f"{encode_basestring(key)}:{_text(member)}" for key, member in value.items()]
+        return f"{{{','.join(members)}}}"
+    return _compact.encode(value)
 
 
 def _content(content: JsonObject) -> bytes:

@@ -18,6 +18,8 @@ _CHUNK: Final = 1 << 16
 _READ_AHEAD: Final = 4
 # What POSIX promises that a pipe takes whole when it is ready.
 _PIPE_BUF: Final = getattr(select, "PIPE_BUF", 0)
+# The size of a pipe for responses, where it can be set: what every user may have on Linux.
+_PIPE_BYTES: Final = 1 << 20
 # `select` does not support larger descriptors.
 _SELECTABLE: Final = 1024
 
@@ -192,6 +194,9 @@ class _PipeRoom:
         if sys.platform == "linux":
             import fcntl
 
+            # A page of a listing is larger than a pipe is by default.
+            with suppress(OSError):
+                fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
             with suppress(OSError):
                 self._capacity = fcntl.fcntl(descriptor, fcntl.F_GETPIPE_SZ)
 
