@@ -218,9 +218,19 @@ def test_an_approval_for_a_session_ends_when_the_skill_lists_its_files() -> None
         require(decision, ENTRY.uri, DEMO)
 
 
-def test_local_skills_need_no_approval() -> None:
+def test_the_users_own_skills_need_no_approval_and_are_granted_nothing_by_themselves() -> None:
     for policy, nested, entry in product(Policy, (False, True), (ENTRY, DYNAMIC_ENTRY)):
-        assert decide(entry, LOCAL, policy, None, nested=nested) == Allowed(ALL_GRANTS)
+        assert decide(entry, LOCAL, policy, None, nested=nested) == Allowed(NO_GRANTS)
+    granted = approve(ENTRY, LOCAL, grants=ALL_GRANTS)
+    assert decide(ENTRY, LOCAL, Policy.PROMPT, granted, nested=False) == Allowed(ALL_GRANTS)
+    assert decide(CHANGED, LOCAL, Policy.PROMPT, granted, nested=False) == Allowed(NO_GRANTS)
+
+
+def test_skills_of_a_project_need_approval_like_a_servers() -> None:
+    project = Origin.project()
+    assert decide(ENTRY, project, Policy.PROMPT, None, nested=False) == Ask(Reason.NEW)
+    approval = approve(ENTRY, project)
+    assert decide(ENTRY, project, Policy.PROMPT, approval, nested=False) == Allowed(NO_GRANTS)
 
 
 @pytest.mark.requirement("SEC-4", "SEC-5", "SEC-6")

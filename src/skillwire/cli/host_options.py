@@ -97,7 +97,7 @@ def with_host(
 
     config = settings or options.settings()
     servers = _needed(config.servers, name, on) if options.style is None else config.servers
-    directories = (*config.directories, *options.given_directories())
+    directories = (*config.local_directories, *options.given_directories())
     _check_style(options.style)
 
     async def run() -> Result:

@@ -136,8 +136,12 @@ def remove(
     cached = approved = 0
     if len(having) == 1:
         origin = Origin.mcp(name)
-        cached = SkillCache(places.cache).remove_server(origin)
-        approved = asyncio.run(ApprovalStore(places.approvals).remove_server(origin))
+        cache, approvals = SkillCache(places.cache), ApprovalStore(places.approvals)
+        if identity := _identity(configs[file], name, file == project_file()):
+            cache.bind({origin: identity})
+            approvals.bind({origin: identity})
+        cached = cache.remove_server(origin)
+        approved = asyncio.run(approvals.remove_server(origin))
     if as_json:
         show_json({"removed": {"label": name, "file": str(file), "files": cached, "approvals": approved}})
         return
@@ -243,6 +247,17 @@ def _text(config: ConfigText | None) -> str:
 
 def _servers(config: ConfigText | None) -> list[str]:
     return list(config.servers) if config is not None else []
+
+
+def _identity(config: ConfigText | None, name: str, of_project: bool) -> str:
+    """What its approvals go by; empty when it cannot be told, as a variable of its place is not set."""
+    import os
+
+    from skillwire.host.config.merge import combine
+
+    files = (None, config) if of_project else (config, None)
+    server = combine(*files, environment=os.environ, trusted=True).servers.get(name)
+    return server.identity if server is not None else ""
 
 
 def _refuse_twin(name: str, file: Path, other: Path) -> None:

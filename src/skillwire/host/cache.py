@@ -1,16 +1,18 @@
 """SkillCache: verified files on disk, by server and URI (ENT-4, SEC-8).
 
-A file lies at `SERVER/URI`, both encoded so that the path gives them back. It is written to a file beside it
-and moved into place, and its digest is computed anew on every access: what differs from the entry is not
+A file lies at `SERVER~MARK/URI`, encoded so that the path gives both back. It is written to a file beside
+it and moved into place, and its digest is computed anew on every access: what differs from the entry is not
 used. The directory is the user's alone. No file in it is called `SKILL.md`, so that nothing that looks for
 skills finds one here.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,7 +21,7 @@ from urllib.parse import quote, unquote
 import anyio.to_thread
 
 from skillwire.errors import FormatError, SourceError
-from skillwire.files import write_atomic
+from skillwire.files import read_regular, write_atomic
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.digests import Digest, digest_of
 from skillwire.skill.uris import SkillUri, parse_uri
@@ -31,6 +33,8 @@ from skillwire.trust.verify import VerifiedFile
 _NAME_LENGTH: Final = 200
 _MORE: Final = "+"
 _LAST: Final = "="
+_MARK: Final = "~"
+_PROJECT: Final = "~~"
 _AGENTS: Final = (".agents", ".claude")
 
 
@@ -50,7 +54,29 @@ class SkillCache:
     def __init__(self, directory: Path, *, limits: Limits = DEFAULT_LIMITS) -> None:
         self.directory = directory
         self._limits = limits
+        self._identities: Mapping[Origin, str] = {}
         self._watchers: list[Callable[[Origin, SkillUri], None]] = []
+
+    def bind(self, identities: Mapping[Origin, str]) -> None:
+        """Say what identifies each origin: two servers of one label share no files."""
+        self._identities = identities
+
+    def adopt(self) -> None:
+        """Take over the directories of version 0.1, which have a label alone. Digests are checked anyway."""
+        for origin in self._identities:
+            old, new = self.directory / quote(origin.label, safe=""), self._folder(origin)
+            if not origin.is_local and old != new and old.is_dir() and not new.exists():
+                with suppress(OSError):
+                    old.rename(new)
+
+    def _folder(self, origin: Origin) -> Path:
+        """The directory of an origin: its label for people, and a mark against others of that label."""
+        label = quote(origin.label, safe="")
+        identity = self._identities.get(origin, "")
+        if not identity:
+            return self.directory / label
+        mark = hashlib.sha256(identity.encode()).hexdigest()[:16]
+        return self.directory / f"{label}{_PROJECT if origin.is_local else _MARK}{mark}"
 
     def watch(self, tell: Callable[[Origin, SkillUri], None]) -> None:
         """Tell of every file that is kept or removed from now on."""
@@ -63,9 +89,8 @@ class SkillCache:
         """
         path = self.path_of(origin, uri)
         try:
-            with path.open("rb") as stream:
-                # One byte more than a skill may have tells that the file is not what was kept.
-                data = stream.read(self._limits.bytes_per_skill + 1)
+            # One byte more than a skill may have tells that the file is not what was kept.
+            data = read_regular(path, self._limits.bytes_per_skill + 1)
         except OSError:
             return None
         return data if digest_of(data) == digest else None
@@ -96,7 +121,7 @@ class SkillCache:
         return stored
 
     def _put(self, file: VerifiedFile) -> bool:
-        if not file.bound or file.origin.is_local:
+        if not file.bound or file.origin.is_own:
             return False
         path = self.path_of(file.origin, file.uri)
         try:
@@ -117,12 +142,12 @@ class SkillCache:
 
     def _remove_server(self, origin: Origin) -> tuple[CachedFile, ...]:
         removed = tuple(self.files(origin))
-        shutil.rmtree(self.directory / quote(origin.label, safe=""), ignore_errors=True)
+        shutil.rmtree(self._folder(origin), ignore_errors=True)
         return removed
 
     def files(self, origin: Origin | None = None) -> Iterator[CachedFile]:
         """Every file, or those of one server."""
-        start = self.directory / quote(origin.label, safe="") if origin else self.directory
+        start = self._folder(origin) if origin else self.directory
         for folder, _, names in os.walk(start):
             for name in sorted(names):
                 path = Path(folder) / name
@@ -135,7 +160,7 @@ class SkillCache:
         text = quote(uri, safe="")
         pieces = [text[at : at + _NAME_LENGTH] for at in range(0, len(text), _NAME_LENGTH)]
         folders = [piece + _MORE for piece in pieces[:-1]]
-        return self.directory.joinpath(quote(origin.label, safe=""), *folders, pieces[-1] + _LAST)
+        return self._folder(origin).joinpath(*folders, pieces[-1] + _LAST)
 
     def refuse_inside(self, directories: Iterable[Path]) -> None:
         """Raise when the cache lies where skills are sought: cached text never passes as local (SEC-8)."""
@@ -154,11 +179,14 @@ class SkillCache:
             tell(origin, uri)
 
     def _read_path(self, path: Path) -> CachedFile | None:
-        label, *pieces = path.relative_to(self.directory).parts
+        folder, *pieces = path.relative_to(self.directory).parts
+        label, is_project, _ = folder.partition(_PROJECT)
+        label = unquote(label.partition(_MARK)[0])
         if not pieces or not pieces[-1].endswith(_LAST):
             return None
         text = "".join(piece[:-1] for piece in pieces)
         try:
-            return CachedFile(Origin.mcp(unquote(label)), parse_uri(unquote(text)), path, path.stat().st_size)
+            origin = Origin.project(label) if is_project else Origin.mcp(label)
+            return CachedFile(origin, parse_uri(unquote(text)), path, path.stat().st_size)
         except (FormatError, OSError):
             return None  # a file that is being written, or none of ours

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import platformdirs
 
 from skillwire.catalog.naming import clean_handle
+from skillwire.host.config.server import ServerConfig
 from skillwire.host.styles.ranks import Layer
 from skillwire.trust.origin import LOCAL_LABEL, Origin
 
 _APP = "skillwire"
-_USUAL = ((".agents/skills", ""), (".claude/skills", "-claude"))
+_USUAL = (
+    (".agents/skills", ""),
+    (".claude/skills", "-claude"),
+    (".codex/skills", "-codex"),
+    (".cursor/skills", "-cursor"),
+    (".gemini/skills", "-gemini"),
+    (".github/skills", "-github"),
+    (".opencode/skills", "-opencode"),
+    (".opencode/skill", "-opencode"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class LocalDirectory:
-    """A directory of the user's own skills, under the label that it is shown with."""
+    """A directory of skills, under the label that it is shown with: the user's own, or a project's."""
 
     origin: Origin
     path: Path
@@ -67,8 +77,10 @@ def label_directories(
     directories: list[LocalDirectory] = []
     labels = {label.casefold() for label in taken}
     paths: set[Path] = set()
-    wanted = [LocalDirectory(Origin.local(label), path, _usual_layer(label)) for label, path in usual]
+    wanted = [LocalDirectory(_usual_origin(label), path, _usual_layer(label)) for label, path in usual]
     wanted += [path if isinstance(path, LocalDirectory) else _named_by_path(path) for path in given]
+    # What the user names, and what lies in their home, is theirs, also when it is the project's directory.
+    own = {directory.path.resolve() for directory in wanted if directory.origin.is_own}
     for directory in wanted:
         wish, path = directory.origin.label, directory.path
         real = path.resolve()
@@ -80,14 +92,25 @@ def label_directories(
             label = f"{wish}-{number}"
         labels.add(label.casefold())
         paths.add(real)
-        directories.append(LocalDirectory(Origin.local(label), path, directory.layer))
+        origin = Origin.local(label) if real in own else Origin.project(label)
+        directories.append(LocalDirectory(origin, path, directory.layer))
     return directories
+
+
+def origin_identities(
+    servers: Mapping[Origin, ServerConfig], directories: Iterable[LocalDirectory]
+) -> dict[Origin, str]:
+    """What identifies each origin, whatever it is called: the place of a server, the path of a directory."""
+    identities = {origin: config.identity for origin, config in servers.items() if config.identity}
+    return identities | {
+        directory.origin: f"directory:{directory.path.resolve()}" for directory in directories
+    }
 
 
 def command_directories(project: Path, home: Path, folders: Iterable[str]) -> list[LocalDirectory]:
     """The folders of flat command files, of the project and of the user, those that are there."""
     return [
-        LocalDirectory(Origin.local(f"{label}-commands"), base / folder, Layer.COMMANDS)
+        LocalDirectory(_usual_origin(f"{label}-commands"), base / folder, Layer.COMMANDS)
         for label, base in (("project", project), ("user", home))
         for folder in folders
         if (base / folder).is_dir()
@@ -96,6 +119,16 @@ def command_directories(project: Path, home: Path, folders: Iterable[str]) -> li
 
 def _usual_layer(label: str) -> Layer:
     return Layer.PROJECT if label.startswith("project") else Layer.USER
+
+
+def _usual_origin(label: str) -> Origin:
+    """Whose files they are: a working directory may be a repository of somebody else (S3)."""
+    return Origin.project(label) if label.startswith("project") else Origin.local(label)
+
+
+def project_directory(path: Path) -> LocalDirectory:
+    """A directory that a project's file names."""
+    return LocalDirectory(Origin.project(_label(path)), path)
 
 
 def _named_by_path(path: str | Path) -> LocalDirectory:

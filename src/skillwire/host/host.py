@@ -23,7 +23,7 @@ from skillwire.host.admin import HostAdmin
 from skillwire.host.approvals.approver import ApprovalCallback, Approver
 from skillwire.host.approvals.store import ApprovalStore
 from skillwire.host.cache import SkillCache
-from skillwire.host.config.file import load_config
+from skillwire.host.config.file import identities_by_label, load_config
 from skillwire.host.config.server import ServerConfig, parse_server
 from skillwire.host.config.trust import UntrustedServer
 from skillwire.host.directories import (
@@ -31,6 +31,7 @@ from skillwire.host.directories import (
     command_directories,
     default_directories,
     label_directories,
+    origin_identities,
     state_places,
 )
 from skillwire.host.events import Event, EventKind, EventLog, Failure, LeftOut
@@ -138,6 +139,9 @@ class SkillHost:
         ranks |= {origin: Rank(Layer.MCP, number) for number, origin in enumerate(origins)}
         naming = self.style.naming(ranks)
         self._registry = Registry(naming)
+        identities = origin_identities(origins, local)
+        self._cache.bind(identities)
+        self._approvals.bind(identities, identities_by_label)
         self._inventory = Inventory(
             servers=origins,
             sources=all_sources,
@@ -231,7 +235,7 @@ class SkillHost:
         config = load_config(directory, file=file, profile=profile, unsafe_trust_project=unsafe_trust_project)
         return cls(
             servers=config.servers,
-            directories=config.directories,
+            directories=config.local_directories,
             default_directories=default_directories and config.usual,
             disabled=config.disabled,
             untrusted=config.skipped,
@@ -252,6 +256,7 @@ class SkillHost:
             stack.callback(tasks.cancel_scope.cancel)
             stack.push_async_callback(self._inventory.aclose)
             try:
+                await anyio.to_thread.run_sync(self._cache.adopt)
                 await self._approvals.open()
             except SkillwireError as error:
                 # Nothing is approved then; local skills, and what needs no approval, work all the same.

@@ -9,7 +9,7 @@
 
    A skill that gets here is listed. To be loaded it takes the remaining steps.
 
-5. Own files: the files of the user need no approval (`Policy.ALWAYS` on a local origin is that promise).
+5. Own files: the files of the user need no approval. Those of a project do: they may be somebody else's.
 6. Policy `never`: nothing of that server, approved or not.
 7. Approval: one of exactly these files of this skill of this origin counts, with its grants (ENT-4, SEC-6).
 8. Policy `always`: without grants, and not for a skill inside another one (SEC-2, SEC-4, SEC-5).
@@ -29,7 +29,6 @@ from skillwire.errors import ApprovalRequired
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri, shown_uri
 from skillwire.trust.approval import (
-    ALL_GRANTS,
     NO_GRANTS,
     Approval,
     ChangeKind,
@@ -124,14 +123,15 @@ def admit(skill: Candidate, act: Act) -> Decision:
         return Denied(skill.policy, Reason.DENIED, message="is disabled: enable it to use it")
     if act is Act.LIST:
         return Allowed()
-    # 5. Own files.
-    if skill.origin.is_local:
-        return Allowed(ALL_GRANTS)
+    covered = coverage(skill.approval, skill.origin, skill.entry, skill.seen)
+    # 5. Own files. S3: they need no approval; what is granted to them is said by one.
+    if skill.origin.is_own:
+        is_granted = skill.approval is not None and covered is Coverage.EQUAL
+        return Allowed(skill.approval.grants if skill.approval is not None and is_granted else NO_GRANTS)
     # 6. Policy `never`.
     if skill.policy is Policy.NEVER:
         return Denied(skill.policy, Reason.DENIED)
     # 7. Approval.
-    covered = coverage(skill.approval, skill.origin, skill.entry, skill.seen)
     if skill.approval is not None and covered is Coverage.EQUAL:
         return Allowed(skill.approval.grants)
     # 8. Policy `always`: SEC-2, SEC-4: it grants nothing; SEC-5: and never covers a nested skill.

@@ -85,25 +85,26 @@ def may_execute(tool: str, held: Iterable[HeldSkill], *, safe_tools: Collection[
     if tool in safe_tools:
         return Execution()
     return Execution(
-        tuple(skill for skill in held if not skill.origin.is_local and not skill.grants.execute_code)
+        tuple(skill for skill in held if not skill.origin.is_own and not skill.grants.execute_code)
     )
 
 
 def granted_tools(held: Iterable[HeldSkill]) -> frozenset[str]:
     """The `allowed-tools` patterns that may be called without asking, while these skills are held (SEC-4).
 
-    What a local skill asks for counts. While skills of servers are held, a pattern counts only if every one
-    of them asks for it and has the grant: otherwise one skill's text could use what another was granted.
+    What a skill asks for counts with the user's grant alone. While skills of servers or projects are held, a
+    pattern counts only if every one of them asks for it and has the grant: otherwise one skill's text could
+    use what another was granted.
     """
     skills = tuple(held)
     patterns = frozenset(
         pattern
         for skill in skills
-        if skill.origin.is_local or skill.grants.allowed_tools
+        if skill.grants.allowed_tools
         for pattern in requested_tools(skill.entry.frontmatter.get("allowed-tools"))
     )
     for skill in skills:
-        if not skill.origin.is_local:
+        if not skill.origin.is_own:
             asked = requested_tools(skill.entry.frontmatter.get("allowed-tools"))
             patterns &= frozenset(asked if skill.grants.allowed_tools else ())
     return patterns

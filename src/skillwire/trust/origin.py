@@ -14,9 +14,11 @@ LOCAL_LABEL = "local"
 
 
 class OriginKind(StrEnum):
-    """Whose text it is: the user's own files, or an MCP server's."""
+    """Whose text it is: the user's own files, a project's, or an MCP server's."""
 
     LOCAL = "local"
+    PROJECT = "project"
+    """Files of a project, which may come from somebody else, with a repository."""
     MCP = "mcp"
 
 
@@ -47,12 +49,23 @@ class Origin:
         return cls(OriginKind.LOCAL, label)
 
     @classmethod
+    def project(cls, label: str = "project") -> Origin:
+        """A directory of a project on this machine. Its skills need approval like a server's."""
+        return cls(OriginKind.PROJECT, label)
+
+    @classmethod
     def mcp(cls, label: str) -> Origin:
         """An MCP server."""
         return cls(OriginKind.MCP, label)
 
     @property
     def is_local(self) -> bool:
+        """Whether it is a directory on this machine, the user's own or a project's."""
+        return self.kind is not OriginKind.MCP
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the files are the user's own, which need no approval."""
         return self.kind is OriginKind.LOCAL
 
     @property
@@ -61,7 +74,8 @@ class Origin:
         return self.label.casefold()
 
     def __str__(self) -> str:
-        return f"local directory {self.label}" if self.is_local else f"MCP server {self.label}"
+        kinds = {OriginKind.LOCAL: "local directory", OriginKind.PROJECT: "project directory"}
+        return f"{kinds.get(self.kind, 'MCP server')} {self.label}"
 
 
 def _label_fault(kind: OriginKind, label: str) -> str:

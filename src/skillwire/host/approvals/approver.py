@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from skillwire.catalog.naming import SkillKey
 from skillwire.catalog.registry import RegisteredSkill, Registry
-from skillwire.errors import ApprovalRequired
+from skillwire.errors import ApprovalRequired, SkillwireError
 from skillwire.host.approvals.status import ApprovalStatus, status_of
 from skillwire.host.approvals.store import ApprovalStore
 from skillwire.host.cache import SkillCache
@@ -210,7 +210,7 @@ class Approver:
     async def revoke(self, key: SkillKey) -> bool:
         """Take the user's yes back; false when there was none."""
         seen = self._of_seen.pop(key, None) is not None
-        return (not key.origin.is_local and await self._approvals.remove(key.origin, key.uri)) or seen
+        return await self._approvals.remove(key.origin, key.uri) or seen
 
     async def forget_server(self, origin: Origin) -> int:
         """Take back everything that was approved of a server; how many skills that were."""
@@ -258,17 +258,20 @@ class Approver:
 
     async def _read(self, skill: RegisteredSkill) -> None:
         """Learn what other processes approved and revoked since."""
-        if not skill.origin.is_local:
+        try:
             await self._approvals.fetch(skill.origin, skill.uri)
+        except SkillwireError:
+            if not skill.origin.is_own:  # The user's own files need none.
+                raise
 
     def _nested(self, skill: RegisteredSkill) -> bool:
         return is_nested(skill.uri, self._registry.uris(skill.origin))
 
     def _kept(self, skill: RegisteredSkill) -> Approval | None:
-        return None if skill.origin.is_local else self._approvals.get(skill.origin, skill.uri)
+        return self._approvals.get(skill.origin, skill.uri)
 
     def _withdrawn(self, skill: RegisteredSkill) -> Approval | None:
-        return None if skill.origin.is_local else self._approvals.withdrawn(skill.origin, skill.uri)
+        return self._approvals.withdrawn(skill.origin, skill.uri)
 
 
 def changed_meanwhile(

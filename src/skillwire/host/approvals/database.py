@@ -127,6 +127,26 @@ class ApprovalDatabase:
             )
         )
 
+    def claim(self, old: str, new: str | None) -> int:
+        """Give the rows of one server to another identity; without one, they stay and are no longer current.
+
+        The number of approvals that were current.
+        """
+
+        def change(database: sqlite3.Connection) -> int:
+            count = "SELECT count(*) FROM skill_approvals WHERE server = ? AND is_current = 1"
+            (current,) = database.execute(count, (old,)).fetchone()
+            if new is None:
+                database.execute("UPDATE skill_approvals SET is_current = 0 WHERE server = ?", (old,))
+            else:
+                # One that was given since is newer than what version 0.1 left.
+                database.execute(
+                    "UPDATE OR IGNORE skill_approvals SET server = ? WHERE server = ?", (new, old)
+                )
+            return int(current)
+
+        return self._write(change)
+
     def remove(self, server: str, uri: str) -> bool:
         """Delete a row; false when there was no current one."""
         return self._remove("server = ? AND uri = ?", (server, uri)) > 0

@@ -56,7 +56,7 @@ class ApprovalStatus:
 
 def status_of(candidate: Candidate, *, limits: Limits) -> ApprovalStatus:
     """What a load would meet with, found out without loading."""
-    local = candidate.origin.is_local
+    local = candidate.origin.is_own
     policy = Policy.ALWAYS if local else candidate.policy
     known = candidate.approval or candidate.withdrawn
     nested = candidate.nested

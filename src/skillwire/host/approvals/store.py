@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import getpass
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,6 +31,7 @@ Result = TypeVar("Result")
 Identify: TypeAlias = Callable[[Origin], str]
 """What identifies an origin in the database."""
 
+_LABEL: Final = "label:"
 DIRECTORY: Final = "directory:"
 """What the identity of a local directory starts with."""
 
@@ -43,11 +44,13 @@ class StoredApproval:
 
     approval: Approval
     entry: SkillEntry
+    row: Row
+    """How it is stored: who approved it, when and how."""
 
 
 def by_label(origin: Origin) -> str:
     """The identity of an origin of which nothing but its label is known."""
-    return f"{DIRECTORY if origin.is_local else 'label:'}{origin.label}"
+    return f"{DIRECTORY if origin.is_local else _LABEL}{origin.label}"
 
 
 class ApprovalStore:
@@ -60,6 +63,9 @@ class ApprovalStore:
         self.path = path
         self._database = ApprovalDatabase(path)
         self._identify = identify
+        self._labels: Mapping[str, str] = {}
+        self._known: Callable[[], Mapping[str, frozenset[str]]] = dict
+        self._remarks: list[str] = []
         self._on_problem = on_problem or _ignore
         self._rows: dict[tuple[str, str], Row] = {}
         self._parsed: dict[Row, StoredApproval | None] = {}
@@ -72,12 +78,50 @@ class ApprovalStore:
     @property
     def remark(self) -> str:
         """What the user should know about the file: that it was damaged, or taken over from version 0.1."""
-        return self._database.remark
+        return "; ".join(filter(None, (self._database.remark, *self._remarks)))
+
+    def bind(
+        self,
+        identities: Mapping[Origin, str],
+        known: Callable[[], Mapping[str, frozenset[str]]] | None = None,
+    ) -> None:
+        """Say what identifies each origin, whatever it is called.
+
+        Approvals of version 0.1 have nothing but a label. Each is taken over once, for the server of that
+        label, unless `known` has other servers of the same label: then nobody can tell whose it was.
+        """
+
+        def identify(origin: Origin) -> str:
+            return identities.get(origin) or by_label(origin)
+
+        self._identify = identify
+        self._labels = {
+            origin.label: identity for origin, identity in identities.items() if not origin.is_local
+        }
+        self._known = known or dict
 
     async def open(self) -> None:
         """Read all approvals. Nothing is created; a file that cannot be read is a `SourceError`."""
-        rows = await self._in_thread(self._database.open)
+        rows = await self._in_thread(self._open)
         self._rows = {(row.server, row.uri): row for row in rows}
+
+    def _open(self) -> list[Row]:
+        rows = self._database.open()
+        old = {row.server: row.label for row in rows if row.server.startswith(_LABEL)}
+        claimed = {key: label for key, label in old.items() if self._labels.get(label, "") not in ("", key)}
+        if not claimed:
+            return rows
+        known = self._known()
+        for key, label in claimed.items():
+            identity = self._labels[label]
+            others = known.get(label, frozenset()) - {identity}
+            count = self._database.claim(key, None if others else identity)
+            if others and count:
+                self._remarks.append(
+                    f"{count} approvals of version 0.1 for {label} may be of another server of that name: "
+                    "review and approve its skills again"
+                )
+        return self._database.rows()
 
     async def run(self) -> None:
         """Write what `withdraw` noted, as it comes. Ends only by cancellation."""
@@ -169,6 +213,17 @@ class ApprovalStore:
         self._forget(key)
         return removed
 
+    async def remove_stored(self, stored: StoredApproval) -> None:
+        """Take back one of `all()`, whatever its server is called now."""
+        key = (stored.row.server, stored.row.uri)
+        await self._in_thread(lambda: self._database.remove(*key))
+        self._forget(key)
+
+    async def import_rows(self, rows: Sequence[Row]) -> None:
+        """Keep approvals that were exported elsewhere, all or none."""
+        await self._in_thread(lambda: self._database.put(*rows))
+        self._rows |= {(row.server, row.uri): row for row in rows}
+
     async def remove_server(self, origin: Origin) -> int:
         """Forget everything about an origin; the number of approvals that it had."""
         server = self._identify(origin)
@@ -206,12 +261,12 @@ def _parse(row: Row) -> StoredApproval | None:
     try:
         pairs = cast("list[list[str]]", json.loads(row.resources))
         approval = Approval(
-            origin=Origin.local(row.label) if row.server.startswith(DIRECTORY) else Origin.mcp(row.label),
+            origin=Origin.project(row.label) if row.server.startswith(DIRECTORY) else Origin.mcp(row.label),
             uri=parse_uri(row.uri),
             resources=frozenset((parse_uri(file), parse_digest(digest)) for file, digest in pairs),
             grants=Grants(allowed_tools=row.allowed_tools == 1, execute_code=row.execute_code == 1),
         )
-        return StoredApproval(approval, entry_from_stored(json.loads(row.entry)))
+        return StoredApproval(approval, entry_from_stored(json.loads(row.entry)), row)
     except _UNREADABLE:
         return None
 

@@ -21,6 +21,7 @@ from skillwire.host.config.table import near
 from skillwire.host.config.text import ConfigText, Place, ProfileText, PublisherText, ServerText
 from skillwire.host.config.trust import UntrustedServer
 from skillwire.host.config.variables import Variables
+from skillwire.host.directories import LocalDirectory, project_directory
 from skillwire.issues import Issue, shown
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.trust.approval import Policy
@@ -85,6 +86,11 @@ class HostConfig:
     disabled: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
     publishers: tuple[ConfiguredPublisher, ...] = ()
+
+    @property
+    def local_directories(self) -> tuple[LocalDirectory | Path, ...]:
+        """The directories of skills, the user's own and the project's."""
+        return (*self.directories, *map(project_directory, self.project_directories))
 
     @property
     def skipped(self) -> tuple[UntrustedServer, ...]:
