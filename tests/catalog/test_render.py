@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,14 @@ from hypothesis import strategies as st
 
 from sample_entries import DEMO, LOCAL, OTHER, loaded, make_entry, read
 from skillwire.catalog.registry import RegisteredSkill, Registry
-from skillwire.catalog.render import CatalogText, render_catalog, render_file, render_found, render_skill
+from skillwire.catalog.render import (
+    CatalogText,
+    is_for_models,
+    render_catalog,
+    render_file,
+    render_found,
+    render_skill,
+)
 from skillwire.limits import Limits
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import parse_uri
@@ -55,27 +63,50 @@ def test_a_catalogue_of_nothing_is_nothing_and_one_of_local_skills_speaks_of_no_
     assert "server" not in render_catalog(registered(2, LOCAL)).text
 
 
+HINT = "search_skills finds skills by what they are for"
+
+
 @pytest.mark.requirement("SEC-9")
-@pytest.mark.parametrize(("room", "shown"), [(16_000, 30), (2_000, None), (600, None), (100, 0), (0, 0)])
-def test_what_does_not_fit_is_counted_and_said(room: int, shown: int | None) -> None:
-    catalog = render_catalog(registered(30), limits=Limits(catalog_chars=room))
+@pytest.mark.parametrize("room", [16_000, 4_500, 3_000, 1_500, 900, 600, 450, 100, 0])
+def test_a_catalogue_keeps_its_room_and_names_as_many_as_it_can(room: int) -> None:
+    skills = registered(30, description="Pays money back to customers who ask for it. " * 2)
+    catalog = render_catalog(skills, limits=Limits(catalog_chars=room))
     assert len(catalog.text) <= room
     assert len(catalog.shown) + catalog.omitted == 30
-    if shown is None:
-        assert 0 < len(catalog.shown) < 30
-        assert f"Not shown for lack of room: {catalog.omitted} more skills." in catalog.text
-    else:
-        assert len(catalog.shown) == shown
-    assert catalog == render_catalog(registered(30), limits=Limits(catalog_chars=room))
+    assert catalog.is_whole == (room == 16_000)
+    assert (HINT in catalog.text) == (len(catalog.text) > 0 and room < 16_000)
+    if room >= 600:
+        assert catalog.shown == tuple(skill.handle for skill in skills)
+    for handle in catalog.shown:
+        assert re.search(rf"\b{handle}\b", catalog.text)
+    assert catalog == render_catalog(skills, limits=Limits(catalog_chars=room))
 
 
-def test_a_catalogue_that_just_fits_is_shown_whole_and_one_less_leaves_out_one() -> None:
-    skills = registered(9)
-    whole = len(render_catalog(skills).text)
-    assert render_catalog(skills, limits=Limits(catalog_chars=whole)).omitted == 0
-    less = render_catalog(skills, limits=Limits(catalog_chars=whole - 1))
-    assert less.omitted == 1
-    assert "1 more skill." in less.text
+def test_descriptions_are_shortened_before_names_stand_alone() -> None:
+    skills = registered(20, description="Pays money back to customers who ask for it. " * 10)
+    shorter = render_catalog(skills, limits=Limits(catalog_chars=5_000))
+    assert shorter.text.count("<description>Pays money back") == 20
+    assert (shorter.omitted, shorter.shortened) == (0, 20)
+    alone = render_catalog(skills, limits=Limits(catalog_chars=700))
+    assert "<description>" not in alone.text
+    assert '<names server="demo">s000, s001, ' in alone.text
+    assert (alone.omitted, alone.shortened) == (0, 20)
+
+
+def test_the_way_to_the_rest_stands_at_the_top() -> None:
+    lines = render_catalog(registered(9), limits=Limits(catalog_chars=800)).text.splitlines()
+    assert HINT in lines[2]
+
+
+@pytest.mark.requirement("SEC-9")
+def test_names_that_do_not_fit_are_counted_in_groups() -> None:
+    registry = Registry()
+    entries = [make_entry(f"skill://{'ab'[n % 2]}{n % 2}/s{n:04}/SKILL.md") for n in range(2_000)]
+    registry.replace(DEMO, entries)
+    catalog = render_catalog(registry.skills(), limits=Limits(catalog_chars=3_000))
+    assert "of 2,000 skills: a0 (1,000), b1 (1,000)" in catalog.text
+    assert 100 < len(catalog.shown) < 2_000
+    assert len(catalog.shown) + catalog.omitted == 2_000
 
 
 @pytest.mark.requirement("SEC-9")
@@ -84,20 +115,21 @@ def test_a_server_with_many_skills_cannot_crowd_out_the_others() -> None:
         return [make_entry(f"skill://{name}/SKILL.md", description="x" * 900) for name in names]
 
     registry = Registry()
-    registry.replace(Origin.mcp("aaa"), skills(*(f"a{number}" for number in range(50))))
+    registry.replace(Origin.mcp("aaa"), skills(*(f"a{number}" for number in range(5_000))))
     registry.replace(OTHER, skills("honest", "second"))
     registry.replace(LOCAL, skills("mine"))
-    catalog = render_catalog(registry.skills(), limits=Limits(catalog_chars=5_500))
-    assert catalog.shown == ("mine", "a0", "a1", "honest", "second")
-    assert catalog.omitted == 48
+    catalog = render_catalog(registry.skills(), limits=Limits(catalog_chars=8_000))
+    assert {"mine", "honest", "second", "a0"} <= set(catalog.shown)
+    assert catalog.text.count("x" * 900) == 3
+    assert '<names server="aaa">' in catalog.text
 
 
-def test_a_catalogue_that_leaves_skills_out_says_how_to_find_them() -> None:
-    skills = registered(9)
-    assert "search_skills" not in render_catalog(skills).text
-    assert "more skills. search_skills finds them by words." in (
-        render_catalog(skills, limits=Limits(catalog_chars=800)).text
-    )
+@pytest.mark.parametrize(("value", "told"), [("true", False), ("false", True)])
+def test_a_skill_that_is_for_users_alone_is_known_by_its_frontmatter(value: str, told: bool) -> None:
+    entry = make_entry("skill://deploy/SKILL.md")
+    marked = replace(entry, frontmatter={**entry.frontmatter, "disable-model-invocation": value == "true"})
+    assert is_for_models(marked) is told
+    assert is_for_models(entry)
 
 
 @pytest.mark.requirement("SEC-9")

@@ -87,7 +87,9 @@ async def test_a_catalogue_shows_skills_with_their_origin_within_its_budget(tmp_
         assert "<server>shop</server>" in catalog
         assert "<uri>skill://refunds/SKILL.md</uri>" in catalog
         small = host.catalog(budget=len(catalog) - 10)
-        assert "1 more skill" in small
+        assert "search_skills finds skills by what they are for" in small
+        assert "notes" in small
+        assert "refunds" in small
         assert len(small) <= len(catalog) - 10
 
 

@@ -406,7 +406,7 @@ class SkillHost:
         `search_skills` is among them when the last catalog, or one of the default size if none was requested,
         has no room for every description.
         """
-        searching = self._catalog.current().omitted > 0
+        searching = not self._catalog.current().is_whole
         return make_tools(self._actions, self.style.tools, searching=searching, limits=self._limits)
 
     def may_execute(self, tool: str, arguments: Mapping[str, object] | None = None) -> Execution:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
 from skillwire.catalog.registry import RegisteredSkill, Registry
-from skillwire.catalog.render import SEARCH_TOOL, CatalogText, render_found
+from skillwire.catalog.render import SEARCH_TOOL, CatalogText, is_for_models, render_found
 from skillwire.catalog.tokenize import parse_query
 from skillwire.errors import (
     ApprovalRequired,
@@ -92,7 +92,7 @@ class CatalogCache:
         skills = self._registry.skills()
         if skills is not self._skills:  # The registry gives the same tuple while nothing has changed.
             limits = replace(self._context.limits, catalog_chars=self._budget)
-            awake = self._style.awake(skills, self._working)
+            awake = self._style.awake([one for one in skills if is_for_models(one.entry)], self._working)
             self._text = self._style.catalog(awake, replace(self._context, limits=limits))
             self._skills = skills
         return self._text
@@ -119,6 +119,7 @@ def _search_tool(host: ToolHost, limits: Limits) -> Tool:
         if not parse_query(query, limits=limits):
             raise SkillNotFound(f"{SEARCH_TOOL}: query has no words: say what the task is about")
         found = await host.search(query, server=arguments.get("server") or None)
+        found = [one for one in found if is_for_models(one.skill.entry)]
         # SEC-1: descriptions alone. A passage of a body is skill text, which takes the way of loading.
         return render_found(
             [one.skill for one in found if not one.partial],
