@@ -110,8 +110,8 @@ class HttpApp:
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         if len(hosts) != 1:
             return False
-        name, colon, port = hosts[0].rpartition(b":")
-        return hosts[0] in self._hosts or (bool(colon) and name in self._hosts and port.isdigit())
+        name, _, port = hosts[0].rpartition(b":")
+        return (name in self._hosts and port.isdigit()) or hosts[0] in self._hosts
 
     async def _refuse_host(self, scope: Scope, send: Send) -> None:
         given = next((value for name, value in scope["headers"] if name == b"host"), b"").decode("latin-1")

@@ -7,8 +7,7 @@ Authentication and the check of `Host` come before this.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from skillwire.server.fastpath.answer import FastPath
 from skillwire.server.fastpath.parse import ERA
@@ -53,8 +52,7 @@ _KNOWN: Final = _HARMLESS | _CHECKED
 _VERSION: Final = ERA.encode("ascii")
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHead:
+class RequestHead(NamedTuple):
     """What the headers of an eligible request say about its body."""
 
     length: int

@@ -73,8 +73,7 @@ class Telemetry:
     def finish(self, scope: Scope, request: Request) -> None:
         """Count a request that has been served, and log it."""
         seconds = time.perf_counter() - request.started
-        given = next((value for name, value in scope["headers"] if name == b"mcp-method"), b"")
-        method = given.decode("latin-1")
+        method = dict(scope["headers"]).get(b"mcp-method", b"").decode("latin-1")
         self._requests[method if method in _METHODS else "other", request.status] += 1
         self._buckets[bisect_left(_BUCKETS, seconds)] += 1
         self._seconds += seconds
