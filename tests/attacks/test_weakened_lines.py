@@ -12,10 +12,15 @@ import pytest
 
 from fast_path_calls import HEADERS, META, SKILL, aged, folder, running
 from simulator import Simulator, agree, call, opened
-from skillwire.errors import FormatError
+from skillwire.errors import DigestMismatch, FormatError
 from skillwire.host.http.client import CappedClient
+from skillwire.json_types import JsonObject
+from skillwire.skill.digests import Digest, digest_of
+from skillwire.skill.entries import SkillEntry, SkillResource
 from skillwire.skill.uris import SkillUri
 from skillwire.sources.directory.files import FileValidator, hash_file
+from skillwire.trust.origin import Origin
+from skillwire.trust.verify import check_entry, verify_file
 from skillwire.wire.responses import file_bytes
 
 __all__ = ["aged", "folder"]
@@ -133,3 +138,17 @@ async def test_a_second_equal_id_does_not_make_a_request_answerable_by_its_first
                 f"http://127.0.0.1:{port}/mcp", content=body, headers={**headers, "Host": f"127.0.0.1:{port}"}
             )
             assert reply.json().get("id") in (1, None)
+
+
+@pytest.mark.requirement("VER-1")
+@pytest.mark.parametrize("at", [7, 20, 40, 70])
+def test_a_digest_that_differs_in_one_character_is_another(at: int) -> None:
+    data = b"---\nname: pdf\ndescription: Reads.\n---\n"
+    digest = digest_of(data)
+    other = Digest(digest[:at] + ("0" if digest[at] != "0" else "1") + digest[at + 1 :])
+    uri = SkillUri("skill://pdf/SKILL.md")
+    listed = SkillResource(uri, other, len(data))
+    frontmatter: JsonObject = {"name": "pdf", "description": "Reads."}
+    entry = check_entry(SkillEntry(uri=uri, frontmatter=frontmatter, resources=(listed,)))
+    with pytest.raises(DigestMismatch):
+        verify_file(entry, uri, data, Origin.mcp("evil"))

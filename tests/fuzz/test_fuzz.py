@@ -1,0 +1,222 @@
+"""Whatever bytes arrive, a parser returns a value or raises an error of ours, soon.
+
+Each input is a seed with some changes. A run takes a few hundred; `FUZZ_SECONDS=600 make fuzz` goes on for
+that long in all, and prints the number and the bytes of an input that fails.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path, PurePath
+from typing import Any
+
+import pytest
+
+from fuzz import corpus
+from skillwire.errors import SkillwireError
+from skillwire.host.config.text import parse_config
+from skillwire.host.importers import parse as importers
+from skillwire.host.importers.jsonc import parse_jsonc
+from skillwire.install.foreign_locks import parse_foreign_lock
+from skillwire.install.lock import format_lock, parse_lock
+from skillwire.server.app import SkillServer
+from skillwire.skill.frontmatter import parse_skill_md
+from skillwire.skill.lint import lint_skill
+from skillwire.skill.uris import SkillUri, parse_uri
+from skillwire.sources.archive import read_archive, safe_path
+from skillwire.sources.reference import parse_reference
+from skillwire.sources.wellknown import parse_site_index
+from skillwire.trust.oms import InvalidSignatureFile, parse_bundle
+from skillwire.wire.declaration import declaration_in
+from skillwire.wire.index import parse_index
+from skillwire.wire.responses import directory_page, file_bytes, list_page, single_entry
+from skillwire.wire.scan import resource_page
+from skillwire.wire.v1 import entry_from_wire, entry_to_wire
+
+RUNS = 300
+SLOWEST_SECONDS = 10
+SKILL = SkillUri("skill://pdf/SKILL.md")
+
+
+def mutate(seeds: Sequence[bytes], rng: random.Random) -> bytes:
+    """A seed with up to eight changes: bytes, pieces, known troublemakers, parts of another seed."""
+    data = bytearray(rng.choice(seeds))
+    for _ in range(rng.choice((0, 1, 1, 2, 3, 8))):
+        at = rng.randrange(len(data) + 1)
+        match rng.randrange(7):
+            case 0 if data:
+                data[at % len(data)] ^= 1 << rng.randrange(8)
+            case 1:
+                data[at:at] = rng.choice(corpus.TOKENS)
+            case 2:
+                del data[at : at + rng.randrange(1, 20)]
+            case 3:
+                data[at:at] = data[at : at + rng.randrange(1, 40)] * rng.randrange(1, 6)
+            case 4:
+                other = rng.choice(seeds)
+                data[at:] = other[rng.randrange(len(other)) :]
+            case 5:
+                data[at : at + rng.randrange(1, 12)] = rng.choice(corpus.TOKENS)
+            case _:
+                data[at:at] = rng.randbytes(rng.randrange(1, 8))
+    return bytes(data)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _json(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def read_frontmatter(data: bytes) -> None:
+    document = parse_skill_md(data)
+    json.dumps(document.frontmatter, allow_nan=False)  # what was read can be sent
+
+
+def read_uri(data: bytes) -> None:
+    uri = parse_uri(_text(data))
+    assert parse_uri(uri) == uri
+    assert "/../" not in uri
+
+
+def read_answers(data: bytes) -> None:
+    value = _json(data)
+    declaration_in(value)
+    readers: list[Callable[[], object]] = [
+        lambda: list_page(value, accept_drafts=True),
+        lambda: single_entry(value, SKILL),
+        lambda: file_bytes(value, SKILL),
+        lambda: directory_page(value),
+        lambda: resource_page(value),
+    ]
+    for read in readers:
+        try:
+            read()
+        except SkillwireError:
+            continue
+    for item in (
+        value.get("skills") or () if isinstance(value, dict) and isinstance(value.get("skills"), list) else ()
+    ):
+        try:
+            entry = entry_from_wire(item)
+        except SkillwireError:
+            continue
+        assert entry_from_wire(entry_to_wire(entry)) == entry
+
+
+def read_index(data: bytes) -> None:
+    for entry in parse_index(data).entries:
+        assert parse_uri(entry.uri) == entry.uri
+
+
+def read_lock(data: bytes) -> None:
+    text = _text(data)
+    for name in ("skills-lock.json", ".skill-lock.json"):
+        try:
+            parse_foreign_lock(text, PurePath(name).name)
+        except SkillwireError:
+            continue
+    lock = parse_lock(text)
+    assert parse_lock(format_lock(lock)) == lock
+
+
+def read_client_file(data: bytes) -> None:
+    try:
+        values = parse_jsonc(_text(data))
+    except (ValueError, RecursionError):
+        return
+    around = importers.Surroundings(environment={}, home=Path("/home/me"), project=Path("/x"))
+    for read in (
+        importers.read_claude,
+        importers.read_claude_code,
+        importers.read_vscode,
+        importers.read_gemini,
+        importers.read_codex,
+        importers.read_goose,
+    ):
+        list(read(values, around))
+
+
+def read_archive_safely(data: bytes) -> None:
+    for file in read_archive(data):
+        assert safe_path(file.path) == file.path
+        assert ".." not in file.path.split("/")
+
+
+def read_signature(data: bytes) -> None:
+    with suppress(InvalidSignatureFile):
+        parse_bundle(data)
+
+
+PARSERS: dict[str, tuple[Callable[[bytes], object], tuple[bytes, ...]]] = {
+    "frontmatter": (read_frontmatter, corpus.SKILL_MD),
+    "lint": (
+        lambda data: lint_skill(data, directory="pdf", files={"SKILL.md": len(data)}),
+        corpus.SKILL_MD,
+    ),
+    "uri": (read_uri, corpus.URIS),
+    "reference": (
+        lambda data: parse_reference(_text(data)),
+        (*corpus.URIS, b"git+https://h/r@v1#x", b"pypi:x==1"),
+    ),
+    "answers": (read_answers, corpus.ANSWERS),
+    "index": (read_index, (*corpus.INDEXES, *corpus.ANSWERS)),
+    "site index": (lambda data: parse_site_index(data, "https://h/.well-known/x"), corpus.INDEXES),
+    "configuration": (lambda data: parse_config(_text(data), Path("skillwire.toml")), corpus.CONFIGS),
+    "lock": (read_lock, corpus.LOCKS),
+    "client files": (read_client_file, corpus.CLIENT_FILES),
+    "archive": (read_archive_safely, corpus.ARCHIVES),
+    "signature": (read_signature, corpus.BUNDLES),
+}
+
+
+# The parsers share the time; `make fuzz` runs two at once.
+SECONDS = float(os.environ.get("FUZZ_SECONDS", "0")) * 2 / (len(PARSERS) + 1)
+
+
+def fuzz(parse: Callable[[bytes], object], seeds: Sequence[bytes]) -> None:
+    until = time.monotonic() + SECONDS
+    start = random.SystemRandom().randrange(1 << 40) if SECONDS else 0
+    number = start
+    while number < start + RUNS or time.monotonic() < until:
+        data = mutate(seeds, random.Random(number))
+        began = time.process_time()
+        try:
+            parse(data)
+        except SkillwireError:
+            pass
+        except Exception as error:
+            pytest.fail(f"input {number}: {type(error).__name__}: {error}\n{data!r}")
+        assert time.process_time() - began < SLOWEST_SECONDS, f"input {number} takes too long: {data!r}"
+        number += 1
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_any_bytes_are_a_value_or_an_error_of_ours(name: str) -> None:
+    fuzz(*PARSERS[name])
+
+
+def test_the_fast_path_answers_only_what_json_says(tmp_path: Path) -> None:
+    server = SkillServer(tmp_path)
+    fast_path = getattr(server, "_fast_path", None) or getattr(server, "_lane", None)
+    assert fast_path is not None
+
+    def check(data: bytes) -> None:
+        request = fast_path.match(data)
+        if request is not None:
+            value = json.loads(data)
+            assert value["method"] == request.method
+            assert json.dumps(value["id"]).encode() == request.id_json
+            assert value["params"].get("uri") == request.uri
+
+    fuzz(check, corpus.REQUESTS)

@@ -1,0 +1,433 @@
+"""Change one security line at a time and see whether a test notices: `make mutants`.
+
+Each mutation is a piece of source text and what takes its place. The tests named with its group must fail on
+the changed copy; a mutation that survives, or whose text is no longer there, ends the run with an error. Your
+checkout is not touched. `python -m tools.mutants --only cache,verify` runs a part, `--list` shows them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+
+ROOT = Path(__file__).parent.parent
+COPIED = (
+    "src",
+    "tests",
+    "tools",
+    "examples",
+    "benchmarks",
+    "docs",
+    "pyproject.toml",
+    "README.md",
+    "CHANGELOG.md",
+)
+COPIED += ("CONTRIBUTING.md", "constraints.txt", "Makefile")
+LONGEST_SECONDS = 900
+PYTEST = (
+    sys.executable,
+    "-m",
+    "pytest",
+    "-x",
+    "-q",
+    "-p",
+    "no:cacheprovider",
+    "-m",
+    "not interop and not soak",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Mutations of one file, and the tests that guard it."""
+
+    name: str
+    file: str
+    tests: str
+    changes: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    group: Group
+    number: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.group.name}-{self.number + 1}"
+
+    @property
+    def change(self) -> tuple[str, str]:
+        return self.group.changes[self.number]
+
+
+GROUPS = (
+    Group(
+        "verify",
+        "trust/verify.py",
+        "tests/attacks/test_weakened_lines.py tests/trust/test_verify.py",
+        (
+            ("if digest != listed.digest:", "if False:"),
+            ("if digest != listed.digest:", "if digest[:20] != listed.digest[:20]:"),
+            ("if listed.size != NO_SIZE and len(data) != listed.size:", "if False:"),
+            ("len(data) != listed.size:", "len(data) < listed.size:"),
+            ("        if listed is None:\n", "        if False:\n"),
+            (
+                "        if not is_inside(uri, root):\n            raise",
+                "        if False:\n            raise",
+            ),
+            ("if _known_digest(entry, uri) not in (None, digest):", "if False:"),
+            ("if retrieved + len(data) > limits.bytes_per_skill:", "if len(data) > limits.bytes_per_skill:"),
+            (
+                "    if differences:\n        raise FrontmatterMismatch",
+                "    if False:\n        raise FrontmatterMismatch",
+            ),
+            ("if len(entry.resources) > limits.files_per_skill:", "if False:"),
+            ("if entry.total_size > limits.bytes_per_skill:", "if False:"),
+            ("if entry.name != expected:", "if False:"),
+            ("if resource.uri in seen:", "if False:"),
+            ("if not is_inside(resource.uri, root):", "if False:"),
+            ("if any(parent in seen for parent in _parents(uri, root)):", "if False:"),
+            ("if entry.uri not in seen:", "if False:"),
+            ("if seal is not _SEAL:", "if seal is None:"),
+            ("bound=not entry.is_dynamic,", "bound=True,"),
+        ),
+    ),
+    Group(
+        "admission",
+        "trust/admission.py",
+        "tests/trust/test_admission.py",
+        (
+            ("if skill.switched_off:", "if False:"),
+            ("if not skill.selected:", "if False:"),
+            ("if skill.style_refusal:", "if False:"),
+            ("if skill.disabled:", "if False:"),
+            ("if skill.policy is Policy.NEVER:", "if False:"),
+            ("covered is Coverage.EQUAL:", "covered is not Coverage.NONE:"),
+            ("if skill.policy is Policy.ALWAYS and not skill.nested:", "if skill.policy is Policy.ALWAYS:"),
+            ("if skill.policy is Policy.PINNED:", "if False:"),
+            ("        return Allowed(NO_GRANTS)\n", "        return Allowed(ALL_GRANTS)\n"),
+        ),
+    ),
+    Group(
+        "approval",
+        "trust/approval.py",
+        "tests/trust/test_approval.py tests/trust/test_admission.py",
+        (
+            ("approval.resources == resource_set(entry)", "approval.resources <= resource_set(entry)"),
+            ("approval.resources == resource_set(entry)", "approval.resources >= resource_set(entry)"),
+            ("(approval.origin, approval.uri) != (origin, entry.uri)", "approval.uri != entry.uri"),
+            ("(approval.origin, approval.uri) != (origin, entry.uri)", "approval.origin != origin"),
+            (
+                "not approval.bound and bool(seen) and seen <= approval.resources",
+                "not approval.bound and bool(seen)",
+            ),
+            ("bool(seen) and seen <= approval.resources", "seen <= approval.resources"),
+            ("is_covered = approval.bound and", "is_covered ="),
+            ("bound=not entry.is_dynamic,", "bound=True,"),
+        ),
+    ),
+    Group(
+        "guards",
+        "trust/guards.py",
+        "tests/trust/test_acting.py",
+        (
+            ("not skill.grants.execute_code)", "False)"),
+            ("patterns &= frozenset(asked if skill.grants.allowed_tools else ())", "pass"),
+            ("if skill.origin.is_local or skill.grants.allowed_tools", "if True"),
+            ('if scheme is None or scheme == "file":', "if scheme is None:"),
+            ('if scheme is None or scheme == "file":', 'if scheme == "file":'),
+            ("if origin != target)", "if False)"),
+            ("match[1].lower()", "match[1]"),
+        ),
+    ),
+    Group(
+        "fence",
+        "trust/fence.py",
+        "tests/trust/test_fence.py tests/attacks/test_text.py tests/attacks/test_weakened_lines.py",
+        (
+            ("hashlib.sha256(salt + content.encode", "hashlib.sha256(content.encode"),
+            ("if boundary not in folded:", "if True:"),
+            (
+                "    inside, imitations = neutralize(cleaned.text)\n",
+                "    inside, imitations = cleaned.text, 0\n",
+            ),
+            ("    cleaned = clean_text(content)\n", "    cleaned = type(clean_text(content))(content)\n"),
+            ("escape_xml(clean_line(value).text)", "clean_line(value).text"),
+            ("_IMITATION.finditer(text.translate(_FOLD))", "_IMITATION.finditer(text)"),
+        ),
+    ),
+    Group(
+        "paths",
+        "trust/paths.py",
+        "tests/trust/test_paths.py",
+        (
+            ("        if is_inside(uri, root):\n            yield uri", "        yield uri"),
+            ("any(resource.uri == uri for resource in entry.resources):", "True:"),
+            ("any(is_inside(resource.uri, uri) for resource in entry.resources):", "True:"),
+        ),
+    ),
+    Group(
+        "directory",
+        "trust/directory.py",
+        "tests/trust/test_directory.py",
+        (
+            (
+                "direct = is_inside(uri, directory) and len(path_below(uri, directory)) == 1",
+                "direct = is_inside(uri, root)",
+            ),
+            ("if not direct or not (directory == root or is_inside(directory, root)):", "if not direct:"),
+            ("elif uri in listed and listed[uri].is_directory == child.is_directory:", "elif uri in listed:"),
+        ),
+    ),
+    Group(
+        "text",
+        "text.py",
+        "tests/trust/test_sanitize.py tests/test_text.py",
+        (
+            ('shown = _HIDDEN.sub("", _CSI.sub("", joined))', 'shown = _HIDDEN.sub("", joined)'),
+            ('shown = _HIDDEN.sub("", _CSI.sub("", joined))', 'shown = _CSI.sub("", joined)'),
+            ("        shown = _drop_idle_joiners(shown)\n", "        pass\n"),
+            ('    host = rest[:end].rpartition("@")[2]\n', "    host = rest[:end]\n"),
+            ('or "@" in bare:', "or False:"),
+            ("if _is_random(segment) or", "if False or"),
+            ('text = _USERINFO.sub(rf"\\1{_STARS}@", text)', "pass"),
+            ('text = _SECRET_PAIR.sub(rf"\\1{_STARS}", text)', "pass"),
+            (
+                '.replace("<", "&lt;").replace(">", "&gt;")\n    return escaped',
+                '.replace(">", "&gt;")\n    return escaped',
+            ),
+        ),
+    ),
+    Group(
+        "responses",
+        "wire/responses.py",
+        "tests/wire tests/attacks/test_weakened_lines.py",
+        (
+            ("base64.b64decode(blob, validate=True)", "base64.b64decode(blob)"),
+            ('item.get("uri") != (spelling or uri) and not _names(item.get("uri"), uri)', "False"),
+        ),
+    ),
+    Group(
+        "paging",
+        "wire/paging.py",
+        "tests/wire/test_paging.py",
+        (
+            ("if next_cursor in self._cursors:", "if False:"),
+            ("if self.pages >= self._limits.pages:", "if False:"),
+            ("if self.items > self._limits.entries_per_server:", "if False:"),
+        ),
+    ),
+    Group(
+        "cache",
+        "host/cache.py",
+        "tests/host/test_cache.py",
+        (
+            ("return data if digest_of(data) == digest else None", "return data"),
+            ("if not file.bound or file.origin.is_local:", "if file.origin.is_local:"),
+            ("if not file.bound or file.origin.is_local:", "if not file.bound:"),
+            ("            self.directory.chmod(0o700)\n", ""),
+            ("stream.read(self._limits.bytes_per_skill + 1)", "stream.read()"),
+        ),
+    ),
+    Group(
+        "files",
+        "sources/directory/files.py",
+        "tests/sources tests/attacks/test_weakened_lines.py",
+        (
+            ('    | getattr(os, "O_NOFOLLOW", 0)\n', ""),
+            ("if not stat.S_ISREG(status.st_mode):", "if False:"),
+            ("size == status.st_size and stamp != UNSETTLED", "stamp != UNSETTLED"),
+            (
+                "_STAMP.pack(status.st_mtime_ns, status.st_ctime_ns, status.st_ino)",
+                "_STAMP.pack(status.st_mtime_ns, 0, 0)",
+            ),
+            ("stamp = stamp_of(status) if is_settled else UNSETTLED", "stamp = stamp_of(status)"),
+        ),
+    ),
+    Group(
+        "auth",
+        "server/http/auth.py",
+        "tests/server/test_http.py",
+        (
+            (
+                'scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token)',
+                'scheme.lower() == b"bearer"',
+            ),
+            ('scheme.lower() == b"bearer" and ', ""),
+            ("if len(given) == 1 else", "if given else"),
+            ("hmac.compare_digest(token.strip(), self._token)", "self._token.startswith(token.strip())"),
+            (
+                "        if not token:\n            raise ValueError",
+                "        if False:\n            raise ValueError",
+            ),
+        ),
+    ),
+    Group(
+        "http",
+        "host/http/client.py",
+        "tests/attacks tests/host/test_connections.py",
+        (
+            ("secrets.token_hex(16)", '"0" * 32'),
+            ("follow_redirects=False", "follow_redirects=True"),
+            ("                if len(body) > self._limit:", "                if False:"),
+            ("            if taken > self._limit:", "            if False:"),
+        ),
+    ),
+    Group(
+        "tools",
+        "host/tools.py",
+        "tests/attacks tests/host/test_tools.py",
+        (
+            (
+                "return neutralize(clean_line(text, limit=_LONGEST).text)[0]",
+                "return clean_line(text, limit=_LONGEST).text",
+            ),
+            ("return neutralize(clean_line(text, limit=_LONGEST).text)[0]", "return neutralize(text)[0]"),
+        ),
+    ),
+    Group(
+        "fastpath",
+        "server/fastpath/parse.py",
+        "tests/server tests/attacks/test_weakened_lines.py",
+        (
+            ("or b'\"id\"' in key", ""),
+            ("not known.issuperset(params)", "False"),
+        ),
+    ),
+    Group(
+        "uris",
+        "skill/uris.py",
+        "tests/skill/test_uris.py",
+        (
+            ('return uri.startswith(root + "/")', "return uri.startswith(root)"),
+            ('if segment in ("", ".", ".."):', 'if segment in ("", "."):'),
+            ('if "/" in segment or "\\\\" in segment or "\\0" in segment:', 'if "/" in segment:'),
+            ('if "?" in rest or "#" in rest:', "if False:"),
+            ("if _BAD_PERCENT.search(raw):", "if False:"),
+        ),
+    ),
+)
+# They read source files or docstrings, and would fail on any change.
+IGNORED = ("--ignore=tests/test_reference.py", "--ignore=tests/test_docs.py")
+
+
+def mutants(only: set[str]) -> list[Mutant]:
+    """Every mutation, or those of some groups."""
+    unknown = only - {group.name for group in GROUPS}
+    if unknown:
+        sys.exit(f"there is no group {', '.join(sorted(unknown))}")
+    return [
+        Mutant(group, number)
+        for group in GROUPS
+        if not only or group.name in only
+        for number in range(len(group.changes))
+    ]
+
+
+def stale() -> list[str]:
+    """The mutations whose text is not in its file exactly once."""
+    found: list[str] = []
+    for mutant in mutants(set()):
+        file = ROOT / "src/skillwire" / mutant.group.file
+        count = file.read_text("utf-8").count(mutant.change[0]) if file.is_file() else 0
+        if count != 1:
+            found.append(f"{mutant.name}: {count} times in {mutant.group.file}: {mutant.change[0].strip()}")
+    return found
+
+
+def copy(target: Path) -> Path:
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, target / name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
+        elif source.exists():
+            shutil.copy(source, target / name)
+    return target
+
+
+def is_killed(mutant: Mutant, folder: Path) -> bool:
+    """Whether a test fails on the copy in `folder` with this change. The copy is put back afterwards."""
+    file = folder / "src/skillwire" / mutant.group.file
+    text = file.read_text("utf-8")
+    file.write_text(text.replace(*mutant.change), "utf-8")
+    try:
+        done = subprocess.run(
+            [*PYTEST, *IGNORED, *mutant.group.tests.split()],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(folder / "src"), "PYTHONDONTWRITEBYTECODE": "1"},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=LONGEST_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return True  # It hangs: that is noticed too.
+    finally:
+        file.write_text(text, "utf-8")
+    if done.returncode not in (0, 1, 2):
+        sys.exit(f"pytest ended with {done.returncode} for {mutant.name}: do its tests exist?")
+    return done.returncode != 0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description="Change security lines one at a time; a test must notice each."
+    )
+    parser.add_argument("--only", default="", help="groups, separated by commas")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--list", action="store_true")
+    options = parser.parse_args()
+    chosen = mutants(set(filter(None, options.only.split(","))))
+    if options.list:
+        print(
+            *(
+                f"{mutant.name}: {mutant.change[0].strip()} -> {mutant.change[1].strip()}"
+                for mutant in chosen
+            ),
+            sep="\n",
+        )
+        return
+    if problems := stale():
+        sys.exit(
+            "\n".join(["These mutations no longer apply; bring tools/mutants.py up to date:", *problems])
+        )
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="mutants-") as place:
+        folders: SimpleQueue[Path] = SimpleQueue()
+        for number in range(options.jobs):
+            folder = Path(place, str(number))
+            folder.mkdir()
+            folders.put(copy(folder))
+
+        def run(mutant: Mutant) -> bool:
+            folder = folders.get()
+            try:
+                killed = is_killed(mutant, folder)
+            finally:
+                folders.put(folder)
+            print(
+                f"{'killed  ' if killed else 'SURVIVED'} {mutant.name}: {mutant.change[0].strip()}",
+                flush=True,
+            )
+            return killed
+
+        with ThreadPoolExecutor(options.jobs) as pool:
+            results = list(pool.map(run, chosen))
+    survived = [mutant.name for mutant, killed in zip(chosen, results, strict=True) if not killed]
+    print(f"{len(chosen) - len(survived)} of {len(chosen)} killed in {time.monotonic() - started:.0f} s")
+    if survived:
+        sys.exit(f"Survived: {', '.join(survived)}")
+
+
+if __name__ == "__main__":
+    main()
