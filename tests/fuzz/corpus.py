@@ -26,6 +26,7 @@ URIS = (
     b"fastmcp+skill://h:1/x/../SKILL.md",
     "skill://café/SKILL.md".encode(),
     b"file:///etc/passwd",
+    b"fastmcp+skill://../SKILL.md",
 )
 _ENTRY: dict[str, Any] = {
     "uri": "skill://pdf/SKILL.md",
@@ -69,6 +70,7 @@ CONFIGS = (
     b'directories = ["~/skills"]\n[profiles.work]\nservers = ["docs"]\nexclude = ["a*"]\n',
     b'a.b.c.d = 1\nx = [[[[1]]]]\n"\\u0000" = 99999999999999999999\n',
     b"[servers]\ndocs = 5\n",
+    b"[servers.tool]\nargs = " + b"[" * 500,
 )
 LOCKS = (
     b'version = 1\n\n[[skill]]\nname = "pdf"\nsource = "git+https://h/r"\ndigest = "sha256:'
@@ -76,6 +78,7 @@ LOCKS = (
     + b'"\n',
     b'version = 1\n[[skill]]\nname = "x"\n[[skill.file]]\npath = "../x"\nsize = -1\n',
     b'{"version": 1, "skills": {"pdf": {"source": "a/b", "sourceType": "github", "computedHash": "00"}}}',
+    b"version = " + b"[" * 500,
 )
 CLIENT_FILES = (
     b'{"mcpServers": {"a": {"command": "npx", "args": ["x"], "env": {"K": "v"}}, "b": {"url": "https://h"}}}',

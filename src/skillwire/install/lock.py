@@ -141,6 +141,8 @@ def parse_lock(text: str, *, file: str = LOCK_NAME) -> Lock:
             table = cast("Table", tomllib.loads(text))
         except tomllib.TOMLDecodeError as error:
             raise _mistake(file, f"not TOML: {shown(str(error), 200)}") from None
+        except RecursionError:
+            raise _mistake(file, "not a lock file: its values are nested too deeply") from None
     version: object = table.get("version")
     if version is True or version != LOCK_VERSION:
         raise FormatError(

@@ -76,7 +76,7 @@ def split_uri(text: str) -> UriParts:
         authority = _decode_segment(text, raw_authority)
     else:
         authority = raw_authority
-        if not authority or _has_forbidden(authority):
+        if authority in ("", ".", "..") or _has_forbidden(authority):
             raise _refused(
                 text, "the URI's authority is empty or not plain", "name the server's own prefix first"
             )

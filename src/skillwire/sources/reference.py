@@ -55,10 +55,13 @@ def parse_reference(text: str) -> Reference:
     given = text.strip()
     if not given or any(char < " " or char == "\x7f" for char in given):
         raise _refused(text, "it is empty or has control characters")
-    if given.startswith("git+"):
-        return _git(given)
-    if given.startswith(("https://", "http://")):
-        return _site(given)
+    try:
+        if given.startswith("git+"):
+            return _git(given)
+        if given.startswith(("https://", "http://")):
+            return _site(given)
+    except ValueError:  # of `urlsplit`, as for brackets around what is no address
+        raise _refused(text, "it is not a valid URL") from None
     if "://" in given:
         raise _refused(text, "the scheme is not known")
     if given.startswith((".", "/", "~", "\\")) or re.match(r"[A-Za-z]:[\\/]", given):

@@ -214,6 +214,8 @@ def _parse_toml(text: str) -> object:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"it is not TOML: {error}") from None
+    except RecursionError:
+        raise ValueError("its values are nested too deeply") from None
 
 
 def _parse_yaml(text: str) -> object:
