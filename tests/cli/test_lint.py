@@ -6,6 +6,7 @@ import io
 import json
 import os
 import sys
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -278,3 +279,104 @@ def test_a_terminal_of_few_characters_gets_escapes(lint: Lint, monkeypatch: pyte
     lint("skills")
     terminal.seek(0)
     assert r"caf\xe9" in terminal.read()
+
+
+def test_rules_are_ignored_by_name_and_errors_can_be_reported_alone(lint: Lint) -> None:
+    plant("skills/other", name="another", more="mood: red\n")
+    plant("skills/bad", name="Bad")
+    rules = ("--ignore", "name-not-directory,unknown-field", "--ignore", "name-characters")
+    assert lint("skills", "--json", *rules).rules == []
+    assert lint("skills", *rules).code == 0
+    assert {rule for _, rule, _ in lint("skills", "--json", "--errors-only").rules} == {"name-characters"}
+
+
+def test_many_places_of_one_rule_are_counted_and_listed_on_request(lint: Lint) -> None:
+    for number in range(15):
+        plant(f"skills/s-{number:02}", name="x")
+    short, whole = lint("skills"), lint("skills", "--all")
+    assert "  name-not-directory (15)" in short.out.splitlines()
+    assert "    ... and 5 more; --all lists them all" in short.out.splitlines()
+    assert whole.out.count("is not the name of its directory") == 15
+
+
+def test_without_a_path_the_working_directory_is_checked(lint: Lint) -> None:
+    plant("skills/good")
+    assert lint("--json").document["skills"] == ["skills/good"]
+
+
+@pytest.mark.parametrize("output", ["github", "sarif"])
+def test_reports_for_machines_name_rule_file_and_line(lint: Lint, output: str) -> None:
+    plant("skills/other", name="another")
+    ended = lint("skills", "--format", output)
+    assert ended.code == 1
+    if output == "github":
+        assert ended.out.startswith(
+            "::warning file=skills/other/SKILL.md,line=2,title=skillwire name-not-directory::the name "
+        )
+        return
+    (run,) = ended.document["runs"]
+    (result,) = run["results"]
+    assert (result["ruleId"], result["level"]) == ("name-not-directory", "warning")
+    place = result["locations"][0]["physicalLocation"]
+    assert place == {"artifactLocation": {"uri": "skills/other/SKILL.md"}, "region": {"startLine": 2}}
+
+
+def test_nothing_in_a_message_forges_another_annotation(lint: Lint) -> None:
+    plant("skills/other", name='"x\\n::error file=a::b"')
+    lines = lint("skills", "--format", "github").out.splitlines()
+    assert not any(line.startswith("::error file=a") for line in lines)
+
+
+def test_fix_repairs_the_file_and_shows_the_diff(lint: Lint) -> None:
+    file = plant("skills/other", name="another") / "SKILL.md"
+    before = file.read_bytes()
+    ended = lint("skills", "--diff")
+    assert (ended.code, file.read_bytes()) == (0, before)
+    assert "-name: another" in ended.out.splitlines()
+    ended = lint("skills", "--fix")
+    assert ended.code == 0
+    assert "+name: other" in ended.out.splitlines()
+    assert b"name: other\n" in file.read_bytes()
+    assert "Repaired 1 file" in ended.err
+    assert "Nothing to repair" in lint("skills", "--fix").err
+
+
+def test_a_credential_is_an_error(lint: Lint) -> None:
+    folder = plant("skills/good")
+    (folder / ".env").write_text("TOKEN=1")
+    assert lint("skills", "--json").rules == [("error", "credential-file", None)]
+
+
+def test_a_huge_sparse_file_costs_no_memory(lint: Lint) -> None:
+    folder = plant("skills/good")
+    with (folder / "huge.bin").open("wb") as file:
+        file.truncate(3 * 1024**3)
+    with (plant("skills/large") / "SKILL.md").open("r+b") as file:
+        file.truncate(3 * 1024**3)
+    tracemalloc.start()
+    try:
+        ended = lint("skills", "--json")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert {rule for _, rule, _ in ended.rules} == {"too-many-bytes", "too-large"}
+    assert peak < 100_000_000
+
+
+def test_new_writes_a_skill_that_passes_and_never_overwrites(
+    lint: Lint, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def new(*arguments: str) -> tuple[object, str]:
+        monkeypatch.setattr(sys, "argv", ["skillwire", "new", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code, "".join(capsys.readouterr())
+
+    assert new("skills/release-notes")[0] == 0
+    assert lint("skills", "--strict").code == 0
+    written = Path("skills/release-notes/SKILL.md").read_bytes()
+    code, said = new("skills/release-notes")
+    assert (code, Path("skills/release-notes/SKILL.md").read_bytes()) == (4, written)
+    assert "already there" in said
+    assert new("skills/Bad Name")[0] == 3
+    assert not Path("skills/Bad Name").exists()

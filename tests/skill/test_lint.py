@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from skillwire.issues import Issue, Severity
 from skillwire.limits import MIB, Limits
-from skillwire.skill.lint import lint_skill
+from skillwire.skill.lint import Tokens, estimate_tokens, lint_skill
 
 HEAD = "---\nname: refunds\ndescription: Refund an order of a customer. Use when someone asks.\n---\n"
 
@@ -218,3 +218,67 @@ def test_any_body_can_be_linted(body: str) -> None:
 def test_a_body_made_to_stall_the_linter_does_not() -> None:
     for piece in ("[", "](", "](<", "`", "]((", "[a](", "](a(", "[a]: ", "```", "~~~~ ", "](a)"):
         lint(HEAD + piece * 50_000)
+
+
+def test_a_block_of_text_as_the_last_field_is_a_warning() -> None:
+    text = "---\nname: refunds\ndescription: |\n  Refund an order. Use when a customer asks.\n---\nDo it.\n"
+    (issue,) = lint(text)
+    assert (issue.rule, issue.line, issue.severity) == ("yaml-last-block", 3, Severity.WARNING)
+    assert rules(text.replace("|", "|-")) == []
+    assert rules(text.replace("---\nDo", "license: MIT\n---\nDo")) == []
+
+
+@pytest.mark.parametrize(
+    ("field", "meant"),
+    [("allowed_tools", "allowed-tools"), ("allowedTools", "allowed-tools"), ("licence", "license")],
+)
+def test_a_misspelled_field_names_the_one_that_was_meant(field: str, meant: str) -> None:
+    (issue,) = lint(head(more=f"{field}: x\n") + "Do it.\n")
+    assert issue.rule == "field-misspelled"
+    assert f"`{meant}`" in issue.message
+
+
+def test_fields_of_popular_hosts_are_known() -> None:
+    more = "version: 1.0.0\nauthor: me\ntags: [a]\ndisable-model-invocation: true\nargument-hint: file\n"
+    assert rules(head(more=more) + "Do it.\n") == []
+
+
+def test_one_mistake_does_not_hide_the_others() -> None:
+    found = lint("---\nname: Bad Name\ndescription: 'open\nlicense: a: b\n---\nDo it.\n")
+    assert {"name-characters", "yaml-quote"} <= {issue.rule for issue in found}
+    assert "description-missing" not in {issue.rule for issue in found}
+
+
+def test_a_comment_switches_rules_off() -> None:
+    text = head("Short. Use when so.") + "Do it.\n"
+    assert rules(text) == [("description-short", 3)]
+    assert rules(text + "<!-- skillwire-lint-ignore: description-short -->\n") == []
+    assert rules(text.replace("---\nDo", "# skillwire-lint-ignore: a, description-short\n---\nDo")) == []
+
+
+def test_marks_of_a_merge_are_named() -> None:
+    for text, line in (
+        (HEAD + "<<<<<<< HEAD\na\n=======\nb\n>>>>>>> x\n", 5),
+        ("---\n<<<<<<< HEAD\nname: a\n=======\nname: b\n>>>>>>> x\n---\n", 2),
+    ):
+        (issue,) = lint(text)
+        assert (issue.rule, issue.line) == ("merge-conflict", line)
+    assert rules(HEAD + "Title\n=======\n\nText\n") == []
+
+
+def test_tokens_are_estimated_from_characters() -> None:
+    assert estimate_tokens(b"---\nname: a\ndescription: abcdefgh\n---\n1234") == Tokens(2, 1)
+    assert estimate_tokens(b"nothing") == Tokens()
+
+
+@pytest.mark.parametrize(
+    "text", ["Use PROACTIVELY for reviews of large changes.", "Use immediately after an edit of code."]
+)
+def test_other_ways_to_say_when_are_understood(text: str) -> None:
+    assert "description-when" not in {issue.rule for issue in lint(head(text) + "Do it.\n")}
+
+
+@pytest.mark.parametrize("path", ["scripts/example.py", "assets/your-logo.png", "references/my-notes.md"])
+def test_an_example_path_is_not_called_missing(path: str) -> None:
+    assert rules(HEAD + f"Put files such as `scripts/run.py` there, and `{path}`.\n") == []
+    assert rules(HEAD + f"See `{path}`.\n") == []

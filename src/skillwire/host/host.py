@@ -480,4 +480,4 @@ def _local_directories(
 def _directory_source(directory: LocalDirectory, limits: Limits) -> Source:
     if directory.layer is Layer.COMMANDS:
         return CommandFiles(directory.path, limits=limits)
-    return DirectorySource([directory.path], limits=limits)
+    return DirectorySource([directory.path], limits=limits, local=True)

@@ -302,7 +302,10 @@ class Inventory:
         else:
             self._log.recover(origin)
         if origin.is_local:
-            left_out = [f"left out: {problem}" for problem in source.problems()]
+            left_out = [
+                f"{'left out' if problem.is_left_out else 'warning'}: {problem}"
+                for problem in source.problems()
+            ]
         else:
             left_out = [_unusable(origin, issue) for issue in issues if issue.rule != INCOMPLETE]
         self._take(origin, entries, left_out)

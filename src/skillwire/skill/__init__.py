@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from skillwire.skill.entries import Dynamic as Dynamic
     from skillwire.skill.entries import SkillEntry as SkillEntry
     from skillwire.skill.entries import SkillResource as SkillResource
+    from skillwire.skill.fields import HostFields as HostFields
+    from skillwire.skill.fields import host_fields as host_fields
+    from skillwire.skill.files import belongs_to_skill as belongs_to_skill
+    from skillwire.skill.files import media_type as media_type
     from skillwire.skill.frontmatter import SkillDocument as SkillDocument
     from skillwire.skill.frontmatter import parse_skill_md as parse_skill_md
     from skillwire.skill.lint import lint_skill as lint_skill
@@ -32,6 +36,8 @@ export(
         "digests": "Digest SetDigest digest_of parse_digest set_digest",
         "drafts": "Dialect Draft",
         "entries": "DYNAMIC Dynamic SkillEntry SkillResource",
+        "fields": "HostFields host_fields",
+        "files": "belongs_to_skill media_type",
         "frontmatter": "SkillDocument parse_skill_md",
         "lint": "lint_skill",
         "names": "SkillName parse_name",

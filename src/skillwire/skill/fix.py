@@ -84,8 +84,15 @@ def _with_name(block: str, directory: str) -> str:
     if name == directory:
         return block
     if _NAME_LINE.search(block):
-        return _NAME_LINE.sub(f"name: {directory}", block, count=1)
-    return f"name: {directory}\n{block}"
+        named = _NAME_LINE.sub(f"name: {directory}", block, count=1)
+    else:
+        named = f"name: {directory}\n{block}"
+    try:
+        # A name that goes on over several lines is left to its author.
+        is_right = parse_skill_md(f"---\n{named}---\n".encode()).frontmatter.get("name") == directory
+    except FormatError:
+        is_right = False
+    return named if is_right else block
 
 
 def _with_ended_block(block: str) -> str:

@@ -23,6 +23,7 @@ from skillwire.skill.entries import SkillEntry, SkillResource
 from skillwire.skill.frontmatter import parse_skill_md
 from skillwire.skill.uris import SKILL_FILE, SkillUri, make_uri, shown_uri
 from skillwire.sources.base import Problem, Read, Source
+from skillwire.sources.directory.files import hash_file
 from skillwire.wire.legacy import reason
 
 _SUFFIX: Final = ".md"
@@ -33,6 +34,7 @@ _DEEPEST: Final = 8
 class _Command:
     entry: SkillEntry
     path: Path
+    root: Path
 
 
 class CommandFiles(Source):
@@ -64,8 +66,9 @@ class CommandFiles(Source):
 
     async def read(self, uri: SkillUri) -> Read:
         await self.list_entries()
-        path = self._command(uri).path
-        return Read(await anyio.to_thread.run_sync(_read, path, self._limits.bytes_per_skill))
+        command = self._command(uri)
+        limit = self._limits.bytes_per_skill
+        return Read(await anyio.to_thread.run_sync(_read, command.path, command.root, limit))
 
     async def refresh(self) -> None:
         await anyio.to_thread.run_sync(self._scan)
@@ -92,18 +95,18 @@ class CommandFiles(Source):
             if len(parts) > _DEEPEST or path.name == SKILL_FILE or not path.is_file():
                 continue
             try:
-                if not path.resolve().is_relative_to(root):
+                real = path.resolve()
+                if not real.is_relative_to(root):
                     raise _left_out("it is a link that leaves the folder")
-                entry = _entry(
-                    (*parts[:-1], path.stem), _read(path, self._limits.bytes_per_skill), self._limits
-                )
+                data = _read(real, root, self._limits.bytes_per_skill)
+                entry = _entry((*parts[:-1], path.stem), data, self._limits)
             except FormatError as error:
                 problems.append(Problem(str(path), error.issues))
                 continue
             except SourceError as error:
                 problems.append(Problem(str(path), _left_out(str(error)).issues))
                 continue
-            commands[entry.uri] = _Command(entry, path)
+            commands[entry.uri] = _Command(entry, real, root)
         self._commands, self._problems = commands, tuple(problems)
         entries = tuple(command.entry for _, command in sorted(commands.items()))
         if entries != self._entries:
@@ -134,16 +137,16 @@ def _first_line(data: bytes) -> str:
     return ""
 
 
-def _read(path: Path, limit: int) -> bytes:
+def _read(path: Path, root: Path, limit: int) -> bytes:
     try:
-        with path.open("rb") as file:
-            data = file.read(limit + 1)
+        # S4: whatever is swapped for a link meanwhile is not followed.
+        hashed = hash_file(str(path), keep=True, at_most=limit, base=str(root))
     except OSError as error:
         raise SourceError(f"{path} cannot be read: {error.strerror}") from None
-    if len(data) > limit:
+    if hashed.data is None or hashed.size > limit:
         raise SourceError(f"{path} has more than {limit:,} bytes")
-    return data
+    return hashed.data
 
 
 def _left_out(message: str) -> FormatError:
-    return FormatError(Issue(rule="command-left-out", message=message, fix="mend the file, or move it away"))
+    return FormatError(Issue(rule="command-left-out", message=message, fix="fix the file, or move it away"))

@@ -77,7 +77,7 @@ class FunctionSource(Source):
                 # What a dynamic skill says of itself stays the same, so a listing need not make it again.
                 entries.append((recipe.made or await self._make(recipe)).entry)
             except SourceError as error:
-                issue = Issue(rule="function-failed", message=_reason(error), fix="mend the function")
+                issue = Issue(rule="function-failed", message=_reason(error), fix="fix the function")
                 problems.append(Problem(root, (issue,)))
         self._problems = tuple(problems)
         if tuple(entries) != self._listing:

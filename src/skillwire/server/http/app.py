@@ -139,7 +139,7 @@ class HttpApp:
         status, health = 200, {"status": "ok"}
         try:
             catalog = await self._library.catalog()
-            problems = len(await self._library.problems())
+            problems = sum(problem.is_left_out for problem in await self._library.problems())
         except Exception as error:  # Whatever a source raises: the server is up and serves no skills.
             _log.error("the skills cannot be listed: %s", error)
             status, health = 503, {"status": "error"}
@@ -153,9 +153,10 @@ class HttpApp:
         if await _refuse_method(scope, send):
             return
         catalog = await self._library.catalog()
+        left_out = sum(problem.is_left_out for problem in await self._library.problems())
         gauges = {
             "skills": ("Skills served.", float(len(catalog.entries))),
-            "skills_left_out": ("Files and skills left out.", float(len(await self._library.problems()))),
+            "skills_left_out": ("Files and skills left out.", float(left_out)),
             "connections": ("Open HTTP connections.", float(self.connections())),
             "start_time_seconds": ("When the server started.", self.telemetry.started),
         }

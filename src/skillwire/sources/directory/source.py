@@ -393,11 +393,11 @@ class DirectorySource(Source):
 
 def _report(problems: Sequence[Problem], before: Sequence[Problem]) -> None:
     known = frozenset(map(str, before))
-    fresh = [text for text in map(str, problems) if text not in known]
-    for text in fresh[:_PROBLEMS_LOGGED]:
-        _log.warning("left out: %s", text)
+    fresh = [problem for problem in problems if str(problem) not in known]
+    for problem in fresh[:_PROBLEMS_LOGGED]:
+        _log.warning("%s: %s", "left out" if problem.is_left_out else "warning", problem)
     if len(fresh) > _PROBLEMS_LOGGED:
-        _log.warning("left out: %d more; skillwire lint shows them all", len(fresh) - _PROBLEMS_LOGGED)
+        _log.warning("%d more; skillwire lint shows them all", len(fresh) - _PROBLEMS_LOGGED)
 
 
 def _lies_in(skill: ScannedSkill, uri: SkillUri) -> bool:
