@@ -143,7 +143,7 @@ GROUPS = (
         (
             ("not skill.grants.execute_code)", "False)"),
             ("patterns &= frozenset(asked if skill.grants.allowed_tools else ())", "pass"),
-            ("if skill.origin.is_local or skill.grants.allowed_tools", "if True"),
+            ("        if skill.grants.allowed_tools\n", "        if True\n"),
             ('if scheme is None or scheme == "file":', "if scheme is None:"),
             ('if scheme is None or scheme == "file":', 'if scheme == "file":'),
             ("if origin != target)", "if False)"),
@@ -233,10 +233,9 @@ GROUPS = (
         "tests/host/test_cache.py",
         (
             ("return data if digest_of(data) == digest else None", "return data"),
-            ("if not file.bound or file.origin.is_local:", "if file.origin.is_local:"),
-            ("if not file.bound or file.origin.is_local:", "if not file.bound:"),
+            ("if not file.bound or file.origin.is_own:", "if file.origin.is_own:"),
+            ("if not file.bound or file.origin.is_own:", "if not file.bound:"),
             ("            self.directory.chmod(0o700)\n", ""),
-            ("stream.read(self._limits.bytes_per_skill + 1)", "stream.read()"),
         ),
     ),
     Group(
@@ -244,7 +243,7 @@ GROUPS = (
         "sources/directory/files.py",
         "tests/sources tests/attacks/test_weakened_lines.py",
         (
-            ('    | getattr(os, "O_NOFOLLOW", 0)\n', ""),
+            ('_NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0) | _EXACT', "_NO_LINK: Final = _EXACT"),
             ("if not stat.S_ISREG(status.st_mode):", "if False:"),
             ("size == status.st_size and stamp != UNSETTLED", "stamp != UNSETTLED"),
             (
@@ -259,17 +258,11 @@ GROUPS = (
         "server/http/auth.py",
         "tests/server/test_http.py",
         (
-            (
-                'scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token)',
-                'scheme.lower() == b"bearer"',
-            ),
-            ('scheme.lower() == b"bearer" and ', ""),
+            ("            if hmac.compare_digest(token, known):", "            if True:"),
+            ("if hmac.compare_digest(token, known):", "if known.startswith(token):"),
+            ('if scheme.lower() != b"bearer":', "if False:"),
             ("if len(given) == 1 else", "if given else"),
-            ("hmac.compare_digest(token.strip(), self._token)", "self._token.startswith(token.strip())"),
-            (
-                "        if not token:\n            raise ValueError",
-                "        if False:\n            raise ValueError",
-            ),
+            ("if not tokens or not all(tokens.values()):", "if not tokens:"),
         ),
     ),
     Group(
@@ -297,10 +290,21 @@ GROUPS = (
     ),
     Group(
         "fastpath",
-        "server/fastpath/parse.py",
-        "tests/server tests/attacks/test_weakened_lines.py",
+        "server/fastpath/answer.py",
+        "tests/attacks/test_weakened_lines.py tests/server",
         (
             ("or b'\"id\"' in key", ""),
+            ('or b"\\\\" in key', ""),
+            ("cached.validator is None or cached.validator.is_fresh()", "True"),
+            ("cached.catalog is self._results.library.current_catalog()", "True"),
+        ),
+    ),
+    Group(
+        "fastpath-parse",
+        "server/fastpath/parse.py",
+        "tests/attacks/test_weakened_lines.py tests/server",
+        (
+            ('if body[:1] != b"{" or body[-1:] != b"}":', 'if body[-1:] != b"}":'),
             ("not known.issuperset(params)", "False"),
         ),
     ),

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from skillwire.host.approvals.approver import ApprovalCallback as ApprovalCallback
     from skillwire.host.approvals.approver import ApprovalRequest as ApprovalRequest
     from skillwire.host.approvals.approver import Once as Once
+    from skillwire.host.approvals.database import Row as Row
     from skillwire.host.approvals.status import ApprovalStatus as ApprovalStatus
     from skillwire.host.approvals.status import State as State
     from skillwire.host.approvals.store import ApprovalStore as ApprovalStore
@@ -56,6 +57,7 @@ export(
         "admin": "HostAdmin",
         "approvals.approver": "Answer ApprovalCallback ApprovalRequest Once",
         "approvals.status": "ApprovalStatus State",
+        "approvals.database": "Row",
         "approvals.store": "ApprovalStore Identify StoredApproval",
         "cache": "CachedFile SkillCache",
         "config.server": "Era ServerConfig",
