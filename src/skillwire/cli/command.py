@@ -50,6 +50,8 @@ class Argument(NamedTuple):
     required: bool = True
     many: bool = False
     """Whether it takes all the words that are left. The value is then a tuple."""
+    choices: tuple[str, ...] = ()
+    """All that it can be, if that is not any text."""
     completion: Completion = ""
 
     @property

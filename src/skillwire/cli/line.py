@@ -11,6 +11,7 @@ from skillwire.cli.command import GLOBAL_OPTIONS, HELP_NAMES, Command
 from skillwire.cli.commands import commands_of, group_of, names
 from skillwire.cli.parser import UsageError, closest, read_words
 
+COMPLETE: Final = "__complete"
 _VERSION: Final = ("--version", "-V")
 _LEADING: Final = tuple(name for option in GLOBAL_OPTIONS for name in option.names)
 
@@ -23,6 +24,8 @@ class Line(NamedTuple):
     help_on: str = ""
     """The command or group whose help is wanted; empty for all of them."""
     version: bool = False
+    completes: bool = False
+    """Whether the words are those of a line that a shell completes."""
 
     @property
     def name(self) -> str:
@@ -38,6 +41,8 @@ def read_line(words: Sequence[str]) -> Line:
     before = list(words[:leading])
     if first in _VERSION:
         return Line(version=True)
+    if first == COMPLETE:
+        return Line(words=tuple(rest), completes=True)
     if first == "help":
         return Line(help_on=_topic(rest))
     wants_help = any(word in HELP_NAMES for word in (*before, *_until_dashes(rest)))
@@ -61,6 +66,11 @@ def run_line(line: Line) -> int:
         from skillwire.version import VERSION
 
         write(f"skillwire {VERSION}")
+        return 0
+    if line.completes:
+        from skillwire.cli.completion import print_candidates
+
+        print_candidates(line.words)
         return 0
     if line.command is None:
         from skillwire.cli.help import show_help

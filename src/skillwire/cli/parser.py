@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from skillwire.cli.command import GLOBAL_OPTIONS, Command, Option
@@ -64,6 +64,25 @@ def read_words(command: Command, words: Sequence[str]) -> dict[str, Any]:
             values[option.field] = value
         given.add(option.field)
     return values | _arguments(command, positional)
+
+
+def words_of(command: Command, values: Mapping[str, Any]) -> list[str]:
+    """The words that give these values: the way back from `read_words`."""
+    words: list[str] = []
+    for option in command.all_options:
+        value = values[option.field]
+        if value == option.default:
+            continue
+        if option.kind == "flag":
+            words.append(option.off if option.default else option.name)
+        else:
+            for one in value if option.many else (value,):
+                words.append(f"{option.name}={one}")
+    arguments: list[str] = []
+    for argument in command.arguments:
+        value = values[argument.field]
+        arguments += map(str, value if argument.many else () if value is None else (value,))
+    return [*words, *(["--"] if any(word.startswith("-") for word in arguments) else []), *arguments]
 
 
 def closest(word: str, known: Iterable[str]) -> str:
@@ -131,6 +150,11 @@ def _arguments(command: Command, words: list[str]) -> dict[str, Any]:
             raise UsageError(f"{argument.metavar} is missing: write {command.usage}")
         if any(not word.strip() for word in taken):
             raise UsageError(f"{argument.metavar} is empty: write {command.usage}")
+        for word in taken if argument.choices else ():
+            if word not in argument.choices:
+                raise UsageError(
+                    f"{argument.metavar} must be one of {', '.join(argument.choices)}, not {word!r}"
+                )
         converted = tuple(_path(word) if argument.kind == "path" else word for word in taken)
         values[argument.field] = converted if argument.many else (converted[0] if converted else None)
     if left:

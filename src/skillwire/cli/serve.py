@@ -57,6 +57,7 @@ class ServeOptions:
     watch: bool
     fast_path: bool
     scan_index: bool
+    print_config: str | None
     index: IndexShape
     manifests: bool
     prompt_xml: bool
@@ -70,7 +71,10 @@ def run(**given: Any) -> None:
     options = ServeOptions(**given)
     if options.http is None:
         _refuse_idle(options)
-    serve(options)
+    if options.print_config is not None:
+        _print_config(options.print_config, given, options)
+    else:
+        serve(options)
 
 
 def serve(options: ServeOptions) -> None:
@@ -140,6 +144,42 @@ def serve(options: ServeOptions) -> None:
         banner = f"Serving {count} at"
         with source.saving_index():
             _run_http(server, address, banner, limits, hosts=hosts, token=token, stateless=options.stateless)
+
+
+def _print_config(client: str, given: dict[str, Any], options: ServeOptions) -> None:
+    """Print the client's configuration for this very command line."""
+    import shutil
+    import sys
+
+    from skillwire.cli.client_config import ClientServer, client_config
+    from skillwire.cli.commands import commands_of
+    from skillwire.cli.output import write
+    from skillwire.cli.parser import words_of
+
+    if options.http is not None:
+        token = options.token_file is not None or TOKEN_VARIABLE in os.environ
+        address = _address(options.http, "token" if token else None, unsafe_no_auth=True)
+        host = "127.0.0.1" if address.host in ("0.0.0.0", "::") else address.shown_host  # noqa: S104 - compared
+        url = f"http://{host}:{address.port}/mcp"
+        server = ClientServer(url=url, token_variable=TOKEN_VARIABLE if token else "")
+    else:
+        # A client may start it anywhere, and without the PATH of this shell.
+        program = shutil.which("skillwire")
+        start = (program,) if program else (sys.executable, "-m", "skillwire")
+        absolute = {**given, "paths": tuple(map(_absolute, options.paths)), "print_config": None}
+        [command] = commands_of("serve")
+        server = ClientServer(command=(*start, "serve", *words_of(command, absolute)))
+    snippet, place = client_config(client, server)
+    info(place)
+    write(snippet)
+
+
+def _absolute(text: str) -> str:
+    """A path, or `PREFIX=PATH`, that means the same from everywhere."""
+    prefix, sign, path = text.partition("=")
+    if sign and not Path(text).expanduser().exists():
+        return f"{prefix}={Path(path).expanduser().absolute()}"
+    return str(Path(text).expanduser().absolute())
 
 
 def _refuse_idle(options: ServeOptions) -> None:

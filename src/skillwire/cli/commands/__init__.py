@@ -37,6 +37,8 @@ _MODULES: Final = {
     "servers": "servers",
     "cache": "state",
     "paths": "state",
+    "doctor": "state",
+    "completion": "state",
 }
 """The first word of each command, and the module that describes it. Help lists them in this order."""
 
@@ -55,7 +57,7 @@ SECTIONS: Final = {
         "export",
         "agents",
     ),
-    "Manage": ("servers", "cache", "paths"),
+    "Manage": ("servers", "cache", "paths", "doctor", "completion"),
 }
 """The commands as help presents them."""
 

@@ -8,6 +8,18 @@ from skillwire.cli.command import JSON, Argument, Command, choice, flag, integer
 
 TOKEN_VARIABLE: Final = "SKILLWIRE_TOKEN"  # noqa: S105 - the name of a variable, not a token
 _YEAR: Final = 365 * 24 * 3600
+CLIENTS: Final = (
+    "claude-desktop",
+    "claude-code",
+    "cursor",
+    "vscode",
+    "codex",
+    "gemini",
+    "goose",
+    "zed",
+    "windsurf",
+)
+"""The clients that `serve --print-config` knows; `client_config.py` has their formats."""
 
 COMMANDS: Final = (
     Command(
@@ -94,6 +106,11 @@ COMMANDS: Final = (
                 default=True,
             ),
             choice(
+                "--print-config",
+                choices=CLIENTS,
+                help="Print the configuration that makes a client use this server, and exit.",
+            ),
+            choice(
                 "--index",
                 choices={"april-2026": "d2", "early-june-2026": "d3", "june-2026": "d4", "off": "off"},
                 default="d2",
@@ -119,6 +136,7 @@ COMMANDS: Final = (
             ("skillwire serve ./skills", "one client, over stdio"),
             ("skillwire serve ./skills --http 127.0.0.1:8000", "any number of clients, over HTTP"),
             ("skillwire serve acme=./skills ~/more-skills", "two directories, one with a prefix"),
+            ("skillwire serve ./skills --print-config cursor", "what to add to a client"),
         ),
     ),
     Command(

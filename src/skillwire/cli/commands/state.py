@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from skillwire.cli.command import JSON, Command, Group, text
+from skillwire.cli.command import JSON, Argument, Command, Group, flag, seconds, text
 
 GROUPS: Final = (Group(name="cache", summary="Manage the cache of verified files", default="cache list"),)
 COMMANDS: Final = (
@@ -42,5 +42,35 @@ COMMANDS: Final = (
         run="paths:paths",
         options=(JSON,),
         examples=(("skillwire paths", ""),),
+    ),
+    Command(
+        name="doctor",
+        summary="Check the installation, configuration, servers and stored files",
+        about="Every finding says what to do about it. Exits with 4 if something does not work.",
+        run="doctor:doctor",
+        options=(
+            flag("--no-servers", help="Do not connect to servers."),
+            seconds("--timeout", help="Wait this long for each server.", default=10, least=0.1, most=3600),
+            JSON,
+        ),
+        examples=(
+            ("skillwire doctor", "everything"),
+            ("skillwire doctor --no-servers", "without starting or connecting to a server"),
+        ),
+    ),
+    Command(
+        name="completion",
+        summary="Print a shell script that completes commands, options and names",
+        run="completion:completion",
+        arguments=(
+            Argument(
+                field="shell", metavar="SHELL", help="bash, zsh or fish.", choices=("bash", "zsh", "fish")
+            ),
+        ),
+        examples=(
+            ("skillwire completion bash", "add to ~/.bashrc: source <(skillwire completion bash)"),
+            ("skillwire completion zsh", "add to ~/.zshrc: source <(skillwire completion zsh)"),
+            ("skillwire completion fish", "save as ~/.config/fish/completions/skillwire.fish"),
+        ),
     ),
 )

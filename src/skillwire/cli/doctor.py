@@ -1,0 +1,223 @@
+"""`skillwire doctor`: what does not work, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from skillwire.errors import SkillwireError, SourceError
+
+if TYPE_CHECKING:
+    from skillwire.host.config.merge import HostConfig
+    from skillwire.host.host import SkillHost
+
+_LEVELS: Final = {"ok": ("ok     ", "green"), "note": ("note   ", "yellow"), "problem": ("problem", "red")}
+_NEEDED: Final = ("anyio", "mcp", "platformdirs", "rich", "tomlkit", "watchfiles", "yaml")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was checked. `level` is `ok`, `note` or `problem`; `advice` is what to do."""
+
+    area: str
+    level: str
+    message: str
+    advice: str = ""
+
+
+def doctor(*, no_servers: bool, timeout: float, as_json: bool) -> int:
+    """Check everything, print each finding with what to do, and fail if there is a problem."""
+    from skillwire.cli.output import counted, printable
+    from skillwire.cli.screen import Screen, show_json
+
+    findings = list(_all(connect=not no_servers, timeout=timeout))
+    problems = sum(finding.level == "problem" for finding in findings)
+    notes = sum(finding.level == "note" for finding in findings)
+    if as_json:
+        show_json({"findings": [asdict(finding) for finding in findings], "problems": problems})
+        return SourceError.exit_code if problems else 0
+    screen = Screen()
+    for finding in findings:
+        title, style = _LEVELS[finding.level]
+        screen.hanging(title, f"{finding.area}: {printable(finding.message)}", style=style)
+        if finding.advice:
+            screen.hanging(" " * len(title), f"→ {printable(finding.advice)}")
+    screen.line()
+    screen.line(f"{counted(problems, 'problem')}, {counted(notes, 'note')}.")
+    return SourceError.exit_code if problems else 0
+
+
+def _all(*, connect: bool, timeout: float) -> Iterator[Finding]:
+    yield from _installation()
+    yield from _stored_files()
+    settings: HostConfig | None = None
+    for finding in _configuration():
+        if isinstance(finding, Finding):
+            yield finding
+        else:
+            settings = finding
+    yield from _guarded("clients", _clients)
+    yield from _guarded("approvals", _approvals)
+    if connect and settings is not None:
+        yield from _guarded("servers", lambda: _servers(settings, timeout))
+
+
+def _guarded(area: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+    """A check that fails is a finding, and the others go on."""
+    try:
+        yield from check()
+    except SkillwireError as error:
+        yield Finding(area, "problem", str(error), "fix what it names, then run `skillwire doctor` again")
+
+
+def _installation() -> Iterator[Finding]:
+    import shutil
+
+    from skillwire.version import VERSION
+
+    python = ".".join(map(str, sys.version_info[:3]))
+    yield Finding("installation", "ok", f"Skillwire {VERSION}, Python {python}, {sys.prefix}")
+    for name in _NEEDED:
+        try:
+            import_module(name)
+        except ImportError as error:
+            advice = "reinstall Skillwire: pip install --force-reinstall skillwire"
+            yield Finding(
+                "installation", "problem", f"the package {name} cannot be imported: {error}", advice
+            )
+    try:
+        version = metadata.version("mcp")
+    except metadata.PackageNotFoundError:
+        version = ""
+    if version and not version.startswith("2."):
+        advice = "install Skillwire in an environment of its own: pipx install skillwire"
+        yield Finding(
+            "installation", "problem", f"mcp {version} is installed, and Skillwire needs mcp 2", advice
+        )
+    if shutil.which("skillwire") is None:
+        advice = "clients need an absolute path: `skillwire serve PATH --print-config CLIENT` prints one"
+        yield Finding("installation", "note", "the command skillwire is not on the PATH", advice)
+
+
+def _stored_files() -> Iterator[Finding]:
+    from skillwire.host.directories import state_places
+
+    places = state_places()
+    for name, path in {
+        "configuration": places.config,
+        "approvals": places.approvals,
+        "trust": places.trusted,
+        "cache": places.cache,
+    }.items():
+        yield from _stored(name, path)
+
+
+def _stored(name: str, path: Path) -> Iterator[Finding]:
+    """Whether a file or directory of ours can be used, and only by its user."""
+    there = next(parent for parent in (path, *path.parents) if parent.exists())
+    if there != path and not os.access(there, os.W_OK | os.X_OK):
+        advice = f"make {there} writable; until then nothing of this kind is stored"
+        yield Finding("stored files", "problem", f"{name}: {path} cannot be created", advice)
+        return
+    if there == path and not os.access(path, os.R_OK | os.W_OK):
+        advice = f"give yourself access: chmod u+rw {path}"
+        yield Finding("stored files", "problem", f"{name}: {path} cannot be read and written", advice)
+        return
+    if there == path and hasattr(os, "getuid"):
+        status = path.stat()
+        if status.st_uid != os.getuid():
+            advice = f"take it over, or delete it: chown {os.getuid()} {path}"
+            yield Finding("stored files", "problem", f"{name}: {path} belongs to another user", advice)
+            return
+        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            advice = f"take that right away: chmod go-w {path}"
+            yield Finding("stored files", "problem", f"{name}: other users can change {path}", advice)
+            return
+    yield Finding("stored files", "ok", f"{name}: {path}{'' if there == path else ' (not created yet)'}")
+
+
+def _configuration() -> Iterator[Finding | HostConfig]:
+    from skillwire.host.config.file import load_config
+
+    try:
+        shown = load_config(fill=False)
+    except SkillwireError as error:
+        yield Finding("configuration", "problem", str(error), "fix the file; the message names the place")
+        return
+    count = len(shown.configured)
+    files = ", ".join(map(str, shown.files)) or "no skillwire.toml"
+    yield Finding("configuration", "ok", f"{count} server{'' if count == 1 else 's'} in {files}")
+    for server in shown.untrusted:
+        advice = "look at it and trust it: skillwire servers trust"
+        message = f"server {server.label} of {server.file} is not started: the file is not trusted"
+        yield Finding("configuration", "note", message, advice)
+    try:
+        yield load_config()
+    except SkillwireError as error:
+        advice = "set the variable in this shell, or remove the server"
+        yield Finding("configuration", "problem", str(error), advice)
+
+
+def _clients() -> Iterator[Finding]:
+    from skillwire.cli.project_trust import found_servers
+
+    found = found_servers()
+    clients = sorted({client for server in found for client in server.clients})
+    if not found:
+        yield Finding("clients", "ok", "no other MCP client has servers configured")
+        return
+    yield Finding("clients", "ok", f"{len(found)} servers in {', '.join(clients)}")
+    for server in found:
+        if server.place is None:
+            who = ", ".join(server.clients)
+            advice = f"see {server.file}; the other servers are not affected"
+            yield Finding("clients", "note", f"{server.name} of {who} is skipped: {server.skipped}", advice)
+
+
+def _approvals() -> Iterator[Finding]:
+    from skillwire.host.approvals.store import ApprovalStore
+    from skillwire.host.directories import state_places
+
+    store = ApprovalStore(state_places().approvals)
+    count = len(store.all())
+    if store.remark:
+        advice = f"approve the skills again; what was there before is kept beside {state_places().approvals}"
+        yield Finding("approvals", "problem", store.remark, advice)
+    yield Finding("approvals", "ok", f"{count} approved skill{'' if count == 1 else 's'}")
+
+
+def _servers(settings: HostConfig, timeout: float) -> Iterator[Finding]:
+    from dataclasses import replace
+
+    from skillwire.cli.host_options import HostOptions, with_host
+    from skillwire.host.sessions import Status
+
+    limited = {
+        label: replace(server, connect_seconds=timeout, call_seconds=timeout)
+        for label, server in settings.servers.items()
+    }
+    findings: list[Finding] = []
+
+    async def action(host: SkillHost) -> None:
+        for state in host.servers():
+            count = sum(
+                not skill.origin.is_local and skill.origin.label == state.label for skill in host.skills()
+            )
+            if state.status is Status.FAILED:
+                advice = f"check {state.place}, or run: skillwire servers list --check"
+                findings.append(Finding("servers", "problem", f"{state.label}: {state.reason}", advice))
+            elif not count:
+                advice = "it may not support skills: `skillwire verify` says what it declares"
+                findings.append(Finding("servers", "note", f"{state.label} has no skills", advice))
+            else:
+                skills = f"{count} skill{'' if count == 1 else 's'}"
+                findings.append(Finding("servers", "ok", f"{state.label}: {skills}, protocol {state.era}"))
+
+    with_host(HostOptions(), action, settings=replace(settings, servers=limited, usual=False), failures=False)
+    yield from findings

@@ -1,0 +1,93 @@
+"""The snippet for each client is in that client's format, and starts the server that was asked for."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from skillwire.cli import main
+from skillwire.cli.client_config import CLIENTS, ClientServer, client_config
+from skillwire.cli.commands import commands_of
+from skillwire.cli.commands.publish import CLIENTS as OFFERED
+from skillwire.cli.parser import read_words, words_of
+
+STDIO = ClientServer(command=("/bin/skillwire", "serve", "/my skills", 'od"d'))
+HTTP = ClientServer(url="https://skills.example/mcp")
+PRIVATE = ClientServer(url="https://skills.example/mcp", token_variable="MY_TOKEN")
+PATHS = {
+    "claude-desktop": ("mcpServers", "skills"),
+    "cursor": ("mcpServers", "skills"),
+    "vscode": ("servers", "skills"),
+    "codex": ("mcp_servers", "skills"),
+    "gemini": ("mcpServers", "skills"),
+    "goose": ("extensions", "skills"),
+    "zed": ("context_servers", "skills"),
+    "windsurf": ("mcpServers", "skills"),
+}
+PARSERS = {"codex": tomllib.loads, "goose": yaml.safe_load}
+
+
+def entry(client: str, server: ClientServer) -> dict[str, Any]:
+    snippet, place = client_config(client, server)
+    assert place.endswith(".")
+    document = PARSERS.get(client, json.loads)(snippet)
+    for key in PATHS[client]:
+        document = document[key]
+    return document
+
+
+def test_every_client_of_the_option_has_a_format() -> None:
+    assert list(OFFERED) == list(CLIENTS)
+    assert set(PATHS) | {"claude-code"} == set(CLIENTS)
+
+
+@pytest.mark.parametrize("client", PATHS)
+def test_a_command_is_given_word_by_word(client: str) -> None:
+    written = entry(client, STDIO)
+    assert (written.get("command") or written["cmd"], *written["args"]) == STDIO.command
+
+
+@pytest.mark.parametrize("client", PATHS)
+def test_a_url_is_given_whole_and_the_token_only_by_its_variable(client: str) -> None:
+    assert HTTP.url in json.dumps(entry(client, HTTP))
+    assert "MY_TOKEN" not in json.dumps(entry(client, HTTP))
+    assert "MY_TOKEN" in json.dumps(entry(client, PRIVATE))
+
+
+def test_claude_code_gets_a_command_line() -> None:
+    words = shlex.split(client_config("claude-code", STDIO)[0])
+    assert words == ["claude", "mcp", "add", "skills", "--", *STDIO.command]
+    assert "--transport http" in client_config("claude-code", HTTP)[0]
+    assert '"Authorization: Bearer ${MY_TOKEN}"' in client_config("claude-code", PRIVATE)[0]
+
+
+def test_serve_prints_the_snippet_with_absolute_paths_and_its_own_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "skills").mkdir()
+    words = ["serve", "skills", "acme=more", "--no-watch", "--page-size", "7", "--print-config", "cursor"]
+    monkeypatch.setattr(sys, "argv", ["skillwire", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    arguments = json.loads(capsys.readouterr().out)["mcpServers"]["skills"]["args"]
+    behind = arguments[arguments.index("serve") + 1 :]
+    assert behind == ["--page-size=7", "--no-watch", str(tmp_path / "skills"), f"acme={tmp_path / 'more'}"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["a", "a b --strict", "a --ttl 1.5 --allow-host x --allow-host y --http h:1", "--no-watch -- -odd"],
+)
+def test_words_and_values_lead_to_each_other(line: str) -> None:
+    [command] = commands_of("serve")
+    values = read_words(command, line.split())
+    assert read_words(command, words_of(command, values)) == values

@@ -1,0 +1,83 @@
+"""`skillwire doctor` names what does not work, says what to do, and ends with a code."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from command_line import Ended, Run
+from skillwire.cli import main
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+        (tmp_path / name.lower()).mkdir()
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    return tmp_path
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    def start(*arguments: str) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["skillwire", "doctor", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return Ended(ended.value.code, out, err)
+
+    return start
+
+
+def findings(ended: Ended, level: str) -> list[dict[str, str]]:
+    return [one for one in json.loads(ended.out)["findings"] if one["level"] == level]
+
+
+def test_a_new_installation_has_no_problem(run: Run) -> None:
+    ended = run("--no-servers")
+    assert ended.code == 0
+    assert "0 problems" in ended.out
+
+
+@pytest.mark.process
+def test_a_server_that_fails_is_a_problem_with_advice(run: Run, home: Path) -> None:
+    config = home / "xdg_config_home/skillwire/skillwire.toml"
+    config.parent.mkdir()
+    config.write_text('[servers.gone]\ncommand = "no-such-command-of-skillwire"\n', "utf-8")
+    ended = run("--json", "--timeout", "5")
+    assert ended.code == 4
+    [problem] = findings(ended, "problem")
+    assert (problem["area"], "no-such-command-of-skillwire" in problem["message"]) == ("servers", True)
+    assert problem["advice"]
+    assert run("--no-servers").code == 0
+
+
+def test_a_file_with_a_mistake_is_a_problem_and_the_rest_is_checked(run: Run) -> None:
+    Path("skillwire.toml").write_text("nonsense = 1\n", "utf-8")
+    ended = run("--json")
+    assert ended.code == 4
+    assert [one["area"] for one in findings(ended, "problem")] == ["configuration"]
+    assert {"clients", "approvals"} <= {one["area"] for one in findings(ended, "ok")}
+
+
+def test_a_project_that_is_not_trusted_is_a_note(run: Run) -> None:
+    Path("skillwire.toml").write_text('[servers.shop]\nurl = "https://shop.example/mcp"\n', "utf-8")
+    ended = run("--json")
+    assert ended.code == 0
+    assert any("skillwire servers trust" in one["advice"] for one in findings(ended, "note"))
+
+
+def test_a_file_that_others_can_change_is_a_problem(run: Run, home: Path) -> None:
+    config = home / "xdg_config_home/skillwire/skillwire.toml"
+    config.parent.mkdir()
+    config.write_text("", "utf-8")
+    config.chmod(0o666)
+    ended = run("--json")
+    assert ended.code == 4
+    [problem] = findings(ended, "problem")
+    assert "chmod go-w" in problem["advice"]
