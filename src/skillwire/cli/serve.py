@@ -158,7 +158,7 @@ def _print_config(client: str, given: dict[str, Any], options: ServeOptions) -> 
 
     if options.http is not None:
         token = options.token_file is not None or TOKEN_VARIABLE in os.environ
-        address = _address(options.http, "token" if token else None, unsafe_no_auth=True)
+        address = _address(options.http, None, unsafe_no_auth=True)
         host = "127.0.0.1" if address.host in ("0.0.0.0", "::") else address.shown_host  # noqa: S104 - compared
         url = f"http://{host}:{address.port}/mcp"
         server = ClientServer(url=url, token_variable=TOKEN_VARIABLE if token else "")
