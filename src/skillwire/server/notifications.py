@@ -169,13 +169,13 @@ class Notifier:
         self._subscriptions: Subscriptions[_Session | _Stream] = Subscriptions(limits=limits)
         self._sessions: dict[Connection, _Session] = {}
         self._streams: set[_Stream] = set()
-        self._told: Catalog | None = None
-        self._made: dict[SkillUri, Digest | None] = {}
+        self._announced: Catalog | None = None
+        self._legacy_digests: dict[SkillUri, Digest | None] = {}
 
     @property
     def is_idle(self) -> bool:
         """Whether no client is left, and nothing is stored for one."""
-        return not (self._sessions or self._streams or len(self._subscriptions) or self._made)
+        return not (self._sessions or self._streams or len(self._subscriptions) or self._legacy_digests)
 
     async def join(self, connection: Connection) -> None:
         """Notify this connection of a 2025 revision until it ends."""
@@ -218,12 +218,12 @@ class Notifier:
 
     async def announce(self, tasks: TaskGroup) -> None:
         """Notify all clients of what changed since the last call. A slow client delays nobody else."""
-        before, after = self._told, await self._library.catalog()
-        self._told = after
+        before, after = self._announced, await self._library.catalog()
+        self._announced = after
         if before is None or before is after:
             return
         found = difference(before, after)
-        changed = {*found.changed, *self._made_anew(after)}
+        changed = {*found.changed, *self._changed_legacy_resources(after)}
         lists: list[str] = []
         if found.is_list_changed:
             lists = [
@@ -243,9 +243,9 @@ class Notifier:
 
     async def _begin(self) -> None:
         """Remember the catalog of this moment: later changes are relative to it."""
-        if self._told is None:
+        if self._announced is None:
             try:
-                self._told = await self._library.catalog()
+                self._announced = await self._library.catalog()
             except Exception:  # A failing source keeps nobody from connecting.
                 _log.debug("the skills cannot be listed", exc_info=True)
 
@@ -254,14 +254,16 @@ class Notifier:
         self._subscriptions.add(subscriber, wanted)
         # Legacy resources have no digest in the catalog: theirs are computed while someone subscribes.
         for uri in map(canonical, wanted):
-            if is_legacy_resource(uri) and uri not in self._made:
-                self._made[uri] = self._digest(self._told or await self._library.catalog(), uri)
+            if is_legacy_resource(uri) and uri not in self._legacy_digests:
+                self._legacy_digests[uri] = self._digest(
+                    self._announced or await self._library.catalog(), uri
+                )
 
-    def _made_anew(self, catalog: Catalog) -> list[SkillUri]:
+    def _changed_legacy_resources(self, catalog: Catalog) -> list[SkillUri]:
         """The subscribed legacy resources whose bytes changed."""
-        digests = {uri: self._digest(catalog, uri) for uri in self._made}
-        differing = [uri for uri, digest in digests.items() if digest != self._made[uri]]
-        self._made = digests
+        digests = {uri: self._digest(catalog, uri) for uri in self._legacy_digests}
+        differing = [uri for uri, digest in digests.items() if digest != self._legacy_digests[uri]]
+        self._legacy_digests = digests
         return differing
 
     def _digest(self, catalog: Catalog, uri: SkillUri) -> Digest | None:
@@ -304,10 +306,10 @@ class Notifier:
             self._forget_unwanted()
 
     def _forget_unwanted(self) -> None:
-        if self._made:
+        if self._legacy_digests:
             wanted = frozenset(self._subscriptions.uris)
-            for uri in [uri for uri in self._made if uri not in wanted]:
-                del self._made[uri]
+            for uri in [uri for uri in self._legacy_digests if uri not in wanted]:
+                del self._legacy_digests[uri]
 
 
 def can_be_notified(ctx: Context) -> bool:
