@@ -170,7 +170,7 @@ class Installer:
             state = state.remember(done, work.limits.kept_versions, in_place=going_back)
             work.write_lock(lock.put(*done))
             work.files.write(work.root, state)
-        return _report(made, outcomes, {skill.name for skill in lock.skills})
+        return _report(made, outcomes)
 
     # Syncing
 
@@ -214,11 +214,10 @@ class Installer:
                 failures = list(fetched.failures)
             dropped = unaccepted | {failure.what for failure in failures}
             made = Plan(tuple(step for step in made.steps if step.name not in dropped or not step.changes))
-            before = {one.name for one in state.placed.values()}
             outcomes, agreed = work.carry_out(made, agreed, on_step=self.on_step)
             if agreed.accepted != state.accepted:
                 work.files.write(work.root, agreed)
-        report = _report(made, outcomes, before)
+        report = _report(made, outcomes)
         return replace(report, refused=(*refused, *report.refused), failures=(*failures, *report.failures))
 
     def adoptable(self, steps: Iterable[Step]) -> tuple[Candidate, ...]:
@@ -328,7 +327,7 @@ class Installer:
             gone = [skill for skill in skills if skill.name not in bad]
             work.write_lock(lock.without(skill.name for skill in gone))
             work.files.write(work.root, state.forget(gone))
-        report = _report(made, outcomes, set())
+        report = _report(made, outcomes)
         return replace(report, removed=tuple(skill.name for skill in gone))
 
     def content(self, skill: LockedSkill) -> dict[str, bytes]:
@@ -385,18 +384,22 @@ def not_granted(skill: LockedSkill, tools: Sequence[str]) -> SkillwireError:
     )
 
 
-def _report(made: Plan, outcomes: Sequence[Outcome], before: set[str]) -> Report:
+def _report(made: Plan, outcomes: Sequence[Outcome]) -> Report:
     done = [one for one in outcomes if one.done]
+    failures = {one.step.name: one.problem for one in outcomes if not one.done}
+    stopped = {step.name for step in made.stopped}
+    new = {
+        one.step.name for one in done if one.step.act is Act.INSTALL and one.step.target == CANONICAL_TARGET
+    }
     written = {one.step.name for one in done if one.step.skill is not None}
     removed = {one.step.name for one in done if one.step.skill is None}
-    failures = {one.step.name: one.problem for one in outcomes if not one.done}
-    current = {step.name for step in made.steps if step.act is Act.CURRENT} - written - set(failures)
-    stopped = {step.name for step in made.stopped}
+    current = {step.name for step in made.steps if step.act is Act.CURRENT} - written - stopped
+    bad = set(failures)
     return Report(
-        installed=tuple(sorted(written - before - set(failures))),
-        updated=tuple(sorted(written & before - set(failures))),
-        removed=tuple(sorted(removed - set(failures))),
-        current=tuple(sorted(current - stopped)),
+        installed=tuple(sorted(new - bad)),
+        updated=tuple(sorted(written - new - bad)),
+        removed=tuple(sorted(removed - bad)),
+        current=tuple(sorted(current - bad)),
         stopped=made.stopped,
         failures=tuple(
             Failure(name, SourceError(f"{name}: {problem}")) for name, problem in sorted(failures.items())

@@ -1,0 +1,213 @@
+"""Installing with real processes and real file systems: killed, crowded out, shut out, and all at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from install.workspaces import tree_of, write_skill
+
+SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
+SECONDS = 120
+
+
+class Home:
+    """A user with a home, a project and a folder of skills, for commands in processes of their own."""
+
+    def __init__(self, base: Path, project: Path | None = None) -> None:
+        self.home = base / "home"
+        self.project = project or base / "project"
+        self.team = base / "team"
+        for folder in (self.home, self.project, self.team):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
+        return {**kept, "HOME": str(self.home)}
+
+    @property
+    def installed(self) -> Path:
+        return self.project / ".agents/skills"
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [SKILLWIRE, *words],
+            cwd=self.project,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *words: str, code: int = 0) -> str:
+        process = self.start(*words)
+        out, err = process.communicate(timeout=SECONDS)
+        assert process.returncode == code, (process.returncode, out, err)
+        return out if code == 0 else f"{out}{err}"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+def version(home: Home, body: str, count: int = 3) -> None:
+    """Write the same version into every skill of the team."""
+    for number in range(count):
+        files = {f"part{part}.md": f"{body} {part}\n" * 50 for part in range(4)}
+        write_skill(home.team, f"skill-{number}", files, body=body)
+
+
+def test_a_command_that_is_killed_leaves_every_folder_old_or_new(home: Home) -> None:
+    version(home, "one")
+    home.run("add", "../team", "--yes")
+    one = {path.name: tree_of(path) for path in home.installed.iterdir()}
+    version(home, "two")
+    two = {path.name: tree_of(path) for path in home.team.iterdir()}
+    started = time.monotonic()
+    home.run("update", "--yes")
+    whole = time.monotonic() - started
+    home.run("rollback", "skill-0")
+    version(home, "one")
+    home.run("update", "--yes")
+    seen: set[str] = set()
+    for attempt in range(12):
+        version(home, "two" if attempt % 2 == 0 else "one")
+        process = home.start("update", "--yes")
+        # From when nothing is written yet to when all is: most of the time goes into starting.
+        time.sleep(whole * (0.5 + attempt / 22))
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=SECONDS)
+        for path in sorted(home.installed.iterdir()):
+            if path.name.startswith("."):
+                continue
+            tree = tree_of(path)
+            assert tree in (one[path.name], two[path.name]), path
+            seen.add("one" if tree == one[path.name] else "two")
+    # Whatever was left behind, the next command puts everything right and clears up.
+    version(home, "two")
+    home.run("update", "--yes")
+    home.run("sync", "--check")
+    assert {path.name: tree_of(path) for path in home.installed.iterdir()} == two
+    assert seen
+
+
+def test_two_syncs_at_once_both_end_well(home: Home) -> None:
+    version(home, "one", count=8)
+    home.run("add", "../team", "--yes")
+    for path in sorted(home.installed.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    processes = [home.start("sync", "--json") for _ in range(3)]
+    reports: list[dict[str, list[str]]] = []
+    for process in processes:
+        out, err = process.communicate(timeout=SECONDS)
+        assert process.returncode == 0, err
+        reports.append(json.loads(out))
+    assert sorted(name for report in reports for name in report["installed"]) == sorted(
+        path.name for path in home.team.iterdir()
+    )
+    assert tree_of(home.installed) == tree_of(home.team)
+
+
+def mount(place: Path, *options: str) -> bool:
+    place.mkdir(parents=True, exist_ok=True)
+    made = subprocess.run(["mount", *options, str(place)], capture_output=True)
+    return made.returncode == 0
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Generator[Path]:
+    """A file system of 256 KiB."""
+    place = tmp_path / "disk"
+    if not mount(place, "-t", "tmpfs", "-o", "size=256k", "tmpfs"):
+        pytest.skip("no file system can be mounted here")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_a_full_disk_leaves_the_old_version_and_says_so(tmp_path: Path, small_disk: Path) -> None:
+    home = Home(tmp_path, project=small_disk / "project")
+    write_skill(home.team, "notes", {"a.md": "a" * 20_000})
+    home.run("add", "../../team", "--yes")
+    before = tree_of(small_disk / "project")
+    write_skill(home.team, "notes", {"a.md": "b" * 20_000, "b.md": "b" * 240_000})
+    said = home.run("update", "--yes", code=4)
+    assert "No space left on device" in said
+    assert "make room" in said
+    assert tree_of(small_disk / "project") == before
+    home.run("sync", "--check")
+
+
+def test_a_read_only_target_is_one_clear_line(tmp_path: Path, small_disk: Path) -> None:
+    home = Home(tmp_path, project=small_disk / "project")
+    write_skill(home.team, "notes")
+    home.run("add", "../../team", "--yes")
+    write_skill(home.team, "notes", body="two")
+    assert mount(small_disk, "-o", "remount,ro")
+    said = home.run("update", "--yes", code=4)
+    assert "Read-only file system" in said
+    assert "make the folder writable" in said
+    assert mount(small_disk, "-o", "remount,rw")
+    home.run("sync", "--check")
+    home.run("update", "--yes")
+
+
+@pytest.fixture
+def caseless_disk(tmp_path: Path) -> Generator[Path]:
+    """A folder that does not tell `A` from `a`, on a file system that can do that."""
+    image, place = tmp_path / "image", tmp_path / "caseless"
+    with image.open("wb") as file:
+        file.truncate(16 * 1024 * 1024)
+    made = subprocess.run(
+        ["mkfs.ext4", "-q", "-O", "casefold", "-E", "encoding=utf8", str(image)], capture_output=True
+    )
+    if made.returncode or not mount(place, "-o", "loop", str(image)):
+        pytest.skip("no file system without case can be made here")
+    try:
+        folder = place / "folder"
+        folder.mkdir()
+        if subprocess.run(["chattr", "+F", str(folder)], capture_output=True).returncode:
+            pytest.skip("this kernel has no file system without case")
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_names_that_are_one_without_case_are_refused_there(tmp_path: Path, caseless_disk: Path) -> None:
+    home = Home(tmp_path, project=caseless_disk / "project")
+    write_skill(home.team, "notes", {"README.md": "one", "readme.md": "two"})
+    write_skill(home.team, "good")
+    said = home.run("add", str(home.team), "--yes", code=11)
+    assert "README.md and readme.md for one name" in said
+    assert sorted(path.name for path in home.installed.iterdir()) == ["good"]
+
+
+def test_a_folder_of_another_user_cannot_be_written_and_is_named(home: Home) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs another user")
+    write_skill(home.team, "notes")
+    home.installed.mkdir(parents=True)
+    subprocess.run(["chattr", "+i", str(home.installed)], check=False, capture_output=True)
+    try:
+        try:
+            (home.installed / "probe").touch()
+        except OSError:
+            said = home.run("add", "../team", "--yes", code=4)
+            assert "make the folder writable" in said
+            assert list(home.installed.iterdir()) == []
+        else:
+            pytest.skip("this file system knows no immutable folders")
+    finally:
+        subprocess.run(["chattr", "-i", str(home.installed)], check=False, capture_output=True)
