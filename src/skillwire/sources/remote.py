@@ -1,0 +1,268 @@
+"""RemoteSource: skills of a place that is fetched as a whole, such as a repository or a site.
+
+It is fetched when the source is opened, then on an interval or when `request_refresh` is called. What was
+fetched last is served while the place is away, also after a restart: a copy of it is kept in the cache.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import anyio
+import anyio.to_thread
+import platformdirs
+
+from skillwire.errors import FormatError, SkillNotFound, SkillwireError
+from skillwire.files import write_atomic
+from skillwire.issues import Issue
+from skillwire.limits import DEFAULT_LIMITS, Limits
+from skillwire.skill.digests import digest_of
+from skillwire.skill.entries import SkillEntry, SkillResource
+from skillwire.skill.frontmatter import parse_skill_md
+from skillwire.skill.uris import SKILL_FILE, SkillUri, make_uri, shown_uri
+from skillwire.sources.archive import ArchiveFile, read_archive, write_tar_gz
+from skillwire.sources.base import Change, Problem, Read, Source, changes_between
+from skillwire.sources.git import fetch_tree
+from skillwire.sources.reference import Reference, SourceKind, parse_reference
+from skillwire.sources.wellknown import fetch_site
+from skillwire.trust.verify import check_entry
+
+REFRESH_SECONDS: Final = 300.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """What was fetched: entries in the order of their URIs, and the bytes of every file."""
+
+    entries: tuple[SkillEntry, ...]
+    files: Mapping[SkillUri, bytes]
+    problems: tuple[Problem, ...]
+
+
+_EMPTY: Final = _Snapshot((), {}, ())
+
+
+@dataclass(frozen=True, slots=True)
+class _Validator:
+    """Bytes are current as long as their snapshot is."""
+
+    source: RemoteSource
+    snapshot: _Snapshot
+
+    def is_fresh(self) -> bool:
+        return self.source.snapshot is self.snapshot
+
+
+class RemoteSource(Source):
+    """Skills that `fetch` gives as files, each path beginning with the folders that the skill lies in.
+
+    `place` names it in messages, and in the cache if `keep` is on.
+    """
+
+    def __init__(
+        self,
+        place: str,
+        fetch: Callable[[], Awaitable[Iterable[ArchiveFile]]],
+        *,
+        prefix: Sequence[str] = (),
+        interval: float = REFRESH_SECONDS,
+        keep: bool = True,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        self.place = place
+        self.snapshot = _EMPTY
+        self._fetch = fetch
+        self._prefix = tuple(prefix)
+        self._interval = interval
+        self._keep = keep
+        self._limits = limits
+        self._is_open = False
+        self._opening = anyio.Lock()
+        self._wanted = anyio.Event()
+
+    @classmethod
+    def from_reference(
+        cls,
+        reference: Reference,
+        *,
+        prefix: Sequence[str] = (),
+        interval: float = REFRESH_SECONDS,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> RemoteSource:
+        """The skills of a git repository or a site."""
+
+        async def from_git() -> Iterable[ArchiveFile]:
+            tree = await anyio.to_thread.run_sync(lambda: fetch_tree(reference, limits=limits))
+            return tree.files
+
+        async def from_site() -> Iterable[ArchiveFile]:
+            site = await fetch_site(reference, limits=limits)
+            for name, error in site.failures:
+                _log.warning("%s: %s is left out: %s", reference.text, name, error)
+            return [
+                replace(file, path=f"{skill.entry.name}/{file.path}")
+                for skill in site.skills
+                for file in skill.files
+            ]
+
+        fetch = from_git if reference.kind is SourceKind.GIT else from_site
+        return cls(reference.text, fetch, prefix=prefix, interval=interval, limits=limits)
+
+    async def open(self) -> None:
+        """Fetch; where that fails, take what was fetched last, or raise when there is nothing."""
+        async with self._opening:
+            if self._is_open:
+                return
+            try:
+                await self._refetch()
+            except SkillwireError as error:
+                kept = await anyio.to_thread.run_sync(self._read_kept)
+                if kept is None:
+                    raise
+                _log.warning("%s; what was fetched last is served", error)
+                self.snapshot = kept
+            self._is_open = True
+
+    async def aclose(self) -> None:
+        self._is_open = False
+
+    async def list_entries(self) -> Sequence[SkillEntry]:
+        if not self._is_open:
+            await self.open()
+        return self.snapshot.entries
+
+    async def read(self, uri: SkillUri) -> Read:
+        await self.list_entries()
+        snapshot = self.snapshot
+        data = snapshot.files.get(uri)
+        if data is None:
+            raise SkillNotFound(f"No file is served at {shown_uri(uri)}", uri=uri)
+        return Read(data, _Validator(self, snapshot))
+
+    def current_entries(self) -> Sequence[SkillEntry] | None:
+        return self.snapshot.entries if self._is_open else None
+
+    def problems(self) -> Sequence[Problem]:
+        return self.snapshot.problems
+
+    async def refresh(self) -> None:
+        """Fetch again. What is away leaves everything as it is, and is logged."""
+        try:
+            await self._refetch()
+        except SkillwireError as error:
+            _log.warning("%s; what was fetched last is served", error)
+
+    def request_refresh(self) -> None:
+        """Let `changes` fetch again now, and not only when the interval is over."""
+        self._wanted.set()
+
+    async def changes(self) -> AsyncGenerator[Change]:
+        while True:
+            with anyio.move_on_after(self._interval):
+                await self._wanted.wait()
+            self._wanted = anyio.Event()
+            before = self.snapshot.entries
+            await self.refresh()
+            if self.snapshot.entries is not before:
+                for change in changes_between(before, self.snapshot.entries):
+                    yield change
+
+    async def _refetch(self) -> None:
+        files = tuple(await self._fetch())
+        fresh = await anyio.to_thread.run_sync(self._parse, files)
+        if fresh.entries == self.snapshot.entries and self.snapshot is not _EMPTY:
+            return  # The same object is given again while nothing changed.
+        self.snapshot = fresh
+        if self._keep:
+            await anyio.to_thread.run_sync(self._write_kept, files)
+
+    def _parse(self, files: Sequence[ArchiveFile]) -> _Snapshot:
+        skills: dict[SkillUri, SkillEntry] = {}
+        content: dict[SkillUri, bytes] = {}
+        problems: list[Problem] = []
+        for folder, members in _by_folder(files).items():
+            try:
+                entry, data = self._entry(folder, members)
+            except SkillwireError as error:
+                issues = error.issues if isinstance(error, FormatError) else ()
+                problems.append(
+                    Problem(folder or self.place, issues or (Issue(rule="skill", message=str(error)),))
+                )
+                continue
+            skills[entry.uri] = entry
+            content |= data
+        return _Snapshot(tuple(skills[uri] for uri in sorted(skills)), content, tuple(problems))
+
+    def _entry(self, folder: str, files: Sequence[ArchiveFile]) -> tuple[SkillEntry, dict[SkillUri, bytes]]:
+        by_path = {file.path: file.data for file in files}
+        document = parse_skill_md(by_path[SKILL_FILE], file=f"{folder}/{SKILL_FILE}", limits=self._limits)
+        name = document.frontmatter.get("name")
+        # A skill at the root of its place has no folder to be named by.
+        segments = folder.split("/") if folder else [name if isinstance(name, str) else ""]
+        path = (*self._prefix, *segments)
+        content = {make_uri([*path, *one.split("/")]): data for one, data in by_path.items()}
+        entry = SkillEntry(
+            uri=make_uri([*path, SKILL_FILE]),
+            frontmatter=document.frontmatter,
+            resources=tuple(
+                SkillResource(uri, digest_of(content[uri]), len(content[uri])) for uri in sorted(content)
+            ),
+        )
+        return check_entry(entry, limits=self._limits), content
+
+    # The copy of what was fetched last
+
+    @property
+    def _kept(self) -> Path:
+        name = hashlib.sha256(self.place.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+        return Path(platformdirs.user_cache_dir("skillwire", appauthor=False)) / "remotes" / f"{name}.tar.gz"
+
+    def _write_kept(self, files: Sequence[ArchiveFile]) -> None:
+        try:
+            self._kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_atomic(self._kept, write_tar_gz(files))
+        except (OSError, FormatError) as error:
+            _log.warning("what was fetched from %s cannot be kept: %s", self.place, error)
+
+    def _read_kept(self) -> _Snapshot | None:
+        if not self._keep:
+            return None
+        most = self._limits.repository_bytes
+        limits = replace(self._limits, archive_bytes=most, unpacked_bytes=most, archive_files=100_000)
+        try:
+            return self._parse(read_archive(self._kept.read_bytes(), limits=limits))
+        except (OSError, SkillwireError):
+            return None
+
+
+def remote_reference(text: str) -> tuple[tuple[str, ...], Reference] | None:
+    """A place that has to be fetched, from `git+URL`, `https://SITE` or `PREFIX=` and one of them."""
+    prefix: tuple[str, ...] = ()
+    before, equals, after = text.partition("=")
+    if equals and "://" not in before and not before.startswith("git+"):
+        prefix, text = tuple(before.split("/")), after
+    if not text.startswith(("git+", "https://", "http://")):
+        return None
+    if prefix:
+        make_uri(prefix)
+    return prefix, parse_reference(text)
+
+
+def _by_folder(files: Iterable[ArchiveFile]) -> dict[str, list[ArchiveFile]]:
+    """The files of each skill by its folder; one inside another belongs to both (FMT-8)."""
+    listed = sorted(files, key=lambda file: file.path)
+    roots = [
+        file.path.removesuffix(SKILL_FILE) for file in listed if f"/{file.path}".endswith(f"/{SKILL_FILE}")
+    ]
+    return {
+        root.rstrip("/"): [
+            replace(file, path=file.path.removeprefix(root)) for file in listed if file.path.startswith(root)
+        ]
+        for root in roots
+    }
