@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from skillwire.server.http.server import Address
     from skillwire.server.legacy.features import IndexShape, ToolsMode
     from skillwire.sources.directory.source import DirectorySource
+    from skillwire.sources.remote import RemoteSource
 
 _PROBLEMS_SHOWN = 20
 
@@ -36,6 +37,10 @@ class ServeOptions:
     """The options of the command, as they were given."""
 
     paths: tuple[str, ...]
+    locked: Path | None
+    installed: bool
+    refresh: float
+    well_known: bool
     http: str | None
     allow_host: tuple[str, ...]
     token_file: Path | None
@@ -95,8 +100,9 @@ def serve(options: ServeOptions) -> None:
     from skillwire.sources.directory.source import DirectorySource
 
     index = scan_cache_directory() if options.scan_index else None
+    directories, remotes = _places(options)
     source = DirectorySource(
-        options.paths,
+        directories,
         allow_oversize=options.allow_oversize,
         strict=options.strict,
         follow_links=options.follow_links,
@@ -104,12 +110,17 @@ def serve(options: ServeOptions) -> None:
     )
     source.scan()
     _summarize(source, strict=options.strict)
+    if remotes:
+        from skillwire.cli.serve_remote import fetch_remotes
+
+        fetch_remotes(remotes, strict=options.strict)
     limits = Limits(
         http_connections=options.max_connections,
         http_connections_per_address=options.max_connections_per_address,
     )
     server = SkillServer(
-        source,
+        *([source] if directories or not remotes else []),
+        *remotes,
         name=options.name or "skillwire",
         instructions=instructions,
         options=ServerOptions(
@@ -130,7 +141,9 @@ def serve(options: ServeOptions) -> None:
         ),
         fast=options.fast_path,
     )
-    count = counted(len(source.snapshot.entries), "skill")
+    count = counted(
+        len(source.snapshot.entries) + sum(len(remote.snapshot.entries) for remote in remotes), "skill"
+    )
     if address is None:
         info(f"Serving {count} over stdio")
         if os.isatty(0):
@@ -138,12 +151,34 @@ def serve(options: ServeOptions) -> None:
                 "An MCP client is meant to start this command. To serve over HTTP, add --http 127.0.0.1:8000"
             )
         with source.saving_index():
-            _run(lambda: server.run_stdio())
+            _run(lambda: server.run_stdio(), remotes=remotes)
     else:
         hosts = [*options.allow_host, address.shown_host]
         banner = f"Serving {count} at"
         with source.saving_index():
-            _run_http(server, address, banner, limits, hosts=hosts, token=token, stateless=options.stateless)
+            _run_http(
+                server,
+                address,
+                banner,
+                limits,
+                hosts=hosts,
+                token=token,
+                stateless=options.stateless,
+                well_known=options.well_known,
+                remotes=remotes,
+            )
+
+
+def _places(options: ServeOptions) -> tuple[tuple[str, ...], Sequence[RemoteSource]]:
+    """The directories to serve, and the places that have to be fetched."""
+    if not (options.paths or options.locked or options.installed):
+        raise UsageError("PATH is missing: write skillwire serve [OPTIONS] PATH...")
+    is_remote = any("://" in path for path in options.paths)
+    if not is_remote and options.locked is None and not options.installed:
+        return options.paths, ()  # As most servers start: nothing more is imported.
+    from skillwire.cli.serve_remote import places
+
+    return places(options.paths, options.locked, installed=options.installed, interval=options.refresh)
 
 
 def _print_config(client: str, given: dict[str, Any], options: ServeOptions) -> None:
@@ -189,6 +224,7 @@ def _refuse_idle(options: ServeOptions) -> None:
         "--allow-host": options.allow_host,
         "--stateless": options.stateless,
         "--access-log": options.access_log,
+        "--well-known": options.well_known,
     }
     idle = [name for name, value in given.items() if value]
     if idle:
@@ -204,19 +240,26 @@ def _run_http(
     hosts: list[str],
     token: Tokens | None,
     stateless: bool,
+    well_known: bool,
+    remotes: Sequence[RemoteSource],
 ) -> None:
     from skillwire.server.http.server import HttpServer
 
-    app = server.http_app(allowed_hosts=hosts, token=token, stateless=stateless)
+    app = server.http_app(allowed_hosts=hosts, token=token, stateless=stateless, well_known=well_known)
     http = HttpServer(app, address, limits=limits)
     info(f"{banner} {http.url}" + (" (bearer token required)" if token else ""))
     if not address.is_loopback:
         names = ", ".join(printable(name) for name in ("localhost", *hosts))
         info(f"Requests must be addressed to one of: {names}. Add a name with --allow-host")
-    _run(http.serve, stop=http.stop)
+    _run(http.serve, stop=http.stop, remotes=remotes)
 
 
-def _run(task: Callable[[], Awaitable[None]], *, stop: Callable[[], None] | None = None) -> None:
+def _run(
+    task: Callable[[], Awaitable[None]],
+    *,
+    stop: Callable[[], None] | None = None,
+    remotes: Sequence[RemoteSource] = (),
+) -> None:
     """Run until the task ends or a signal asks for it; either way it is a clean end."""
     import asyncio
 
@@ -237,6 +280,8 @@ def _run(task: Callable[[], Awaitable[None]], *, stop: Callable[[], None] | None
         for number in (signal.SIGINT, signal.SIGTERM):
             with suppress(NotImplementedError):  # Windows: Ctrl-C arrives as KeyboardInterrupt instead.
                 loop.add_signal_handler(number, end)
+        if remotes and hasattr(signal, "SIGHUP"):
+            loop.add_signal_handler(signal.SIGHUP, lambda: [one.request_refresh() for one in remotes])
         try:
             await running
         except (asyncio.CancelledError, Exception):
@@ -298,6 +343,8 @@ def _summarize(source: DirectorySource, *, strict: bool) -> None:
     """Say what will be served and what was left out."""
     from skillwire.sources.directory.report import problem_lines, problems_of
 
+    if not source.roots:
+        return
     problems = source.problems()
     info(f"{'directory':<40} {'skills':>8} {'files':>8} {'bytes':>10} {'left out':>9}")
     for root in source.roots:

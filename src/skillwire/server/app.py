@@ -94,8 +94,12 @@ class SkillServer:
         allowed_hosts: Iterable[str] = (),
         token: str | Tokens | None = None,
         stateless: bool = False,
+        well_known: bool = False,
     ) -> Asgi:
-        """An ASGI application for any number of clients at `/mcp`. The ASGI server must support lifespans."""
+        """An ASGI application for any number of clients at `/mcp`. The ASGI server must support lifespans.
+
+        With `well_known`, the skills are also served as archives under `/.well-known/agent-skills/`.
+        """
         from skillwire.server.http.app import HttpApp
 
         return HttpApp(
@@ -106,6 +110,7 @@ class SkillServer:
             allowed_hosts=allowed_hosts,
             token=token,
             stateless=stateless,
+            well_known=well_known,
             limits=self._options.limits,
         )
 

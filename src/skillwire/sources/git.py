@@ -7,12 +7,13 @@ environment and only the one protocol that was asked for. A password comes from 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import tempfile
 import threading
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -220,6 +221,7 @@ def _git(
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=git_environment(os.environ),
+            start_new_session=True,  # Its helpers end with it: they would hold the pipes open.
         )
     except FileNotFoundError:
         raise SourceError("git is not installed: install it to use skills of a git repository") from None
@@ -230,7 +232,7 @@ def _git(
     finally:
         watch.stop()
         if process.poll() is None:
-            process.kill()
+            _end(process)
             process.wait()
     if watch.reason:
         raise LimitExceeded(f"{redact_url(reference.place)} {watch.reason}")
@@ -284,8 +286,16 @@ class _Watch(threading.Thread):
             ):
                 self.reason = f"sent more than {self._limits.repository_fetch_bytes:,} bytes: it is given up"
             if self.reason:
-                self._process.kill()
+                _end(self._process)
                 return
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End `git` and everything that it started."""
+    if os.name == "posix":
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
 
 
 def _size(folder: Path) -> int:

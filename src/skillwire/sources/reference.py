@@ -84,6 +84,8 @@ def _git(text: str) -> Reference:
     parts = urlsplit(url)
     if parts.scheme not in _GIT_SCHEMES or url.startswith("-") or not (parts.netloc or parts.path):
         raise _refused(text, "the repository is not a URL of https, ssh, git, http or file")
+    if _has_secret(parts.netloc, is_web=parts.scheme in ("https", "http")):
+        raise _refused(text, "it holds a name or a password, which would go into the lock: use .netrc")
     if parts.netloc.startswith("-"):
         # A host that begins with a dash is an option to ssh.
         raise _refused(text, "the host begins with a dash")
@@ -101,6 +103,8 @@ def _site(text: str) -> Reference:
         host, port = parts.hostname, parts.port
     except ValueError:
         raise _refused(text, "the port is not a number") from None
+    if _has_secret(parts.netloc, is_web=True):
+        raise _refused(text, "it holds a name or a password, which would go into the lock")
     if not host or (port is not None and port == 0) or parts.query:
         raise _refused(text, "it is not the URL of a site")
     path = parts.path
@@ -110,6 +114,11 @@ def _site(text: str) -> Reference:
         place=parts._replace(fragment="", path=path.rstrip("/")).geturl(),
         path=parts.fragment,
     )
+
+
+def _has_secret(netloc: str, *, is_web: bool) -> bool:
+    user = netloc.rpartition("@")[0]
+    return bool(user) and (is_web or ":" in user)
 
 
 def _refused(text: str, message: str) -> FormatError:

@@ -30,12 +30,27 @@ COMMANDS: Final = (
             Argument(
                 field="paths",
                 metavar="PATH",
-                help="A directory of skills. PREFIX=PATH puts a prefix before their names.",
+                help="A directory of skills, git+URL#REF:PATH, or https://SITE. PREFIX=PATH puts a prefix "
+                "before their names.",
+                required=False,
                 many=True,
                 completion="directory",
             ),
         ),
         options=(
+            path("--locked", help="Serve exactly what this skillwire.lock pins."),
+            flag("--installed", help="Serve the skills that installed Python packages carry."),
+            seconds(
+                "--refresh",
+                help="Fetch repositories and sites again after this time, or on SIGHUP.",
+                default=300,
+                least=1,
+                most=_YEAR,
+            ),
+            flag(
+                "--well-known",
+                help="Also serve the skills as archives under /.well-known/agent-skills/. Needs --http.",
+            ),
             text(
                 "--http",
                 metavar="HOST:PORT",
@@ -137,6 +152,8 @@ COMMANDS: Final = (
             ("skillwire serve ./skills --http 127.0.0.1:8000", "any number of clients, over HTTP"),
             ("skillwire serve acme=./skills ~/more-skills", "two directories, one with a prefix"),
             ("skillwire serve ./skills --print-config cursor", "what to add to a client"),
+            ("skillwire serve git+https://git.example/skills#v1.2 ./local", "a repository at a tag, too"),
+            ("skillwire serve --locked skillwire.lock", "exactly the pinned set"),
         ),
     ),
     Command(

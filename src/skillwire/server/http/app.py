@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 MCP_PATH: Final = "/mcp"
 HEALTH_PATH: Final = "/healthz"
 METRICS_PATH: Final = "/metrics"
+SITE_PATH: Final = "/.well-known/agent-skills/"
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 _JSON: Final = b"application/json"
 _REFRESH_SECONDS: Final = 1.0
@@ -43,6 +44,8 @@ class HttpApp:
     5. the fast path,
     6. the SDK.
 
+    With `well_known`, the skills are also listed as a site lists them, at step 5 of their own path.
+
     `server` creates the SDK's server when it is first needed. `around` is open while the application runs.
     """
 
@@ -56,6 +59,7 @@ class HttpApp:
         allowed_hosts: Iterable[str] = (),
         token: str | Tokens | None = None,
         stateless: bool = False,
+        well_known: bool = False,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         names = (*_LOOPBACK, *allowed_hosts)
@@ -69,6 +73,11 @@ class HttpApp:
         self._sdk = LazyApp(load, around)
         self._streams = EventStreams(self._sdk)
         self._mcp: Asgi = self._streams if fast_path is None else FastPathMiddleware(fast_path, self._streams)
+        self._site: Asgi | None = None
+        if well_known:
+            from skillwire.server.http.wellknown import SkillSite
+
+            self._site = SkillSite(library)
         self.telemetry = Telemetry()
         self.connections: Callable[[], int] = lambda: 0
 
@@ -98,12 +107,17 @@ class HttpApp:
             await self._refuse_token(scope, send)
         elif path == METRICS_PATH:
             await self._report_metrics(scope, send)
-        elif path == MCP_PATH and not self._is_addressed(scope):
-            await self._refuse_host(scope, send)
-        elif path == MCP_PATH:
-            await self._mcp(scope, receive, send)
-        else:
+        elif (app := self._app_at(path)) is None:
             await respond(scope, send, 404, "Not Found\n")
+        elif not self._is_addressed(scope):
+            await self._refuse_host(scope, send)
+        else:
+            await app(scope, receive, send)
+
+    def _app_at(self, path: str) -> Asgi | None:
+        if path == MCP_PATH:
+            return self._mcp
+        return self._site if path.startswith(SITE_PATH) else None
 
     def _is_addressed(self, scope: Scope) -> bool:
         """Whether the one `Host` header names this server: no web page may reach it under another name."""

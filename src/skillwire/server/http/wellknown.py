@@ -6,10 +6,7 @@ what its URL gives, or nothing.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, unquote
@@ -18,7 +15,7 @@ import anyio
 import anyio.to_thread
 
 from skillwire.errors import SkillwireError
-from skillwire.server.http.lazy import Asgi, Receive, Scope, Send
+from skillwire.server.http.asgi import Receive, Scope, Send, respond
 from skillwire.server.library import SkillLibrary
 from skillwire.skill.digests import Digest, digest_of
 from skillwire.skill.entries import DYNAMIC, SkillEntry
@@ -27,7 +24,6 @@ from skillwire.sources.archive import ArchiveFile, write_tar_gz
 from skillwire.sources.wellknown import SCHEMA
 
 FOLDER: Final = "/.well-known/agent-skills/"
-_LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 _DESCRIPTION: Final = 1024
 _SHORT: Final = 16
 
@@ -43,37 +39,19 @@ class _Artifact:
         return f"{self.entry.name}-{self.digest[len('sha256:') :][:_SHORT]}.tar.gz"
 
 
-class WellKnownMiddleware:
-    """Answers for the index and its archives, and gives everything else to the application behind.
+class SkillSite:
+    """Responds with the index and its archives. Who may ask is decided before."""
 
-    Requests must be addressed to one of `hosts`, and carry the token if there is one.
-    """
-
-    def __init__(
-        self, app: Asgi, library: SkillLibrary, *, hosts: Iterable[str] = (), token: str | None = None
-    ) -> None:
-        self._app = app
+    def __init__(self, library: SkillLibrary) -> None:
         self._library = library
-        self._hosts = frozenset(host.lower() for host in (*_LOOPBACK, *hosts))
-        self._token = None if token is None else hashlib.sha256(token.encode()).digest()
         self._artifacts: dict[str, _Artifact] = {}
         self._building = anyio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not scope["path"].startswith(FOLDER):
-            await self._app(scope, receive, send)
-            return
-        headers = {
-            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
-        }
         if scope["method"] not in ("GET", "HEAD"):
-            await _reply(scope, send, 405, b"Method Not Allowed", "text/plain")
-        elif not self._is_for_us(headers.get("host", "")):
-            await _reply(scope, send, 421, b"Misdirected Request", "text/plain")
-        elif not self._may_read(headers.get("authorization", "")):
-            await _reply(scope, send, 401, b"Unauthorized", "text/plain", [(b"www-authenticate", b"Bearer")])
-        else:
-            await self._answer(scope, send, unquote(scope["path"][len(FOLDER) :]))
+            await respond(scope, send, 405, "Method Not Allowed\n", headers=[(b"allow", b"GET, HEAD")])
+            return
+        await self._answer(scope, send, unquote(scope["path"][len(FOLDER) :]))
 
     async def _answer(self, scope: Scope, send: Send, name: str) -> None:
         artifacts = await self._current()
@@ -88,14 +66,17 @@ class WellKnownMiddleware:
                 }
                 for one in artifacts.values()
             ]
-            body = json.dumps({"$schema": SCHEMA, "skills": rows}, indent=1, ensure_ascii=False).encode()
-            await _reply(scope, send, 200, body, "application/json")
+            body = json.dumps({"$schema": SCHEMA, "skills": rows}, indent=1) + "\n"
+            await respond(scope, send, 200, body, media=b"application/json")
             return
         found = next((one for one in artifacts.values() if one.path == name), None)
         if found is None:
-            await _reply(scope, send, 404, b"Not Found", "text/plain")
+            await respond(scope, send, 404, "Not Found\n")
         else:
-            await _reply(scope, send, 200, found.data, "application/gzip")
+            headers = [(b"content-type", b"application/gzip"), (b"content-length", b"%d" % len(found.data))]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            body = b"" if scope["method"] == "HEAD" else found.data
+            await send({"type": "http.response.body", "body": body})
 
     async def _current(self) -> dict[str, _Artifact]:
         """The archive of every listed skill by name; what did not change is not made again."""
@@ -125,33 +106,3 @@ class WellKnownMiddleware:
             files.append(ArchiveFile(path, data, data.startswith(b"#!")))
         data = await anyio.to_thread.run_sync(write_tar_gz, files)
         return _Artifact(entry, data, digest_of(data))
-
-    def _is_for_us(self, host: str) -> bool:
-        name = host.lower()
-        bare = name.rpartition(":")[0] if name.rpartition(":")[2].isdigit() and ":" in name else name
-        return name in self._hosts or bare in self._hosts
-
-    def _may_read(self, authorization: str) -> bool:
-        if self._token is None:
-            return True
-        scheme, _, given = authorization.partition(" ")
-        digest = hashlib.sha256(given.strip().encode("latin-1", "replace")).digest()
-        return scheme.lower() == "bearer" and hmac.compare_digest(digest, self._token)
-
-
-async def _reply(
-    scope: Scope,
-    send: Send,
-    status: int,
-    body: bytes,
-    kind: str,
-    more: Iterable[tuple[bytes, bytes]] = (),
-) -> None:
-    headers = [
-        (b"content-type", kind.encode()),
-        (b"content-length", b"%d" % len(body)),
-        (b"x-content-type-options", b"nosniff"),
-        *more,
-    ]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})

@@ -1,0 +1,99 @@
+"""What `skillwire serve` fetches before it serves: repositories, sites, pinned skills and packages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from skillwire.cli.output import counted, info, printable
+from skillwire.cli.parser import UsageError
+from skillwire.errors import FormatError, SkillwireError, SourceError
+from skillwire.issues import Issue
+from skillwire.sources.archive import ArchiveFile
+from skillwire.sources.packages import packages_with_skills
+from skillwire.sources.remote import RemoteSource, remote_reference
+
+
+def places(
+    paths: Sequence[str], locked: Path | None, *, installed: bool, interval: float
+) -> tuple[tuple[str, ...], list[RemoteSource]]:
+    """The directories among the paths, those of packages too, and sources for everything else."""
+    directories: list[str] = []
+    remotes: list[RemoteSource] = []
+    for path in paths:
+        try:
+            found = remote_reference(path)
+        except FormatError as error:
+            raise UsageError(str(error)) from None
+        if found is None:
+            directories.append(path)
+        else:
+            prefix, reference = found
+            remotes.append(RemoteSource.from_reference(reference, prefix=prefix, interval=interval))
+    if locked is not None:
+        remotes.append(locked_source(locked, interval=interval))
+    if installed:
+        packages = packages_with_skills()
+        if not packages:
+            info("No installed Python package carries skills.")
+        directories += [str(package.folder) for package in packages]
+    return tuple(directories), remotes
+
+
+def locked_source(file: Path, *, interval: float) -> RemoteSource:
+    """A source of exactly what a lock pins. The lock is read again on every refresh."""
+    project = file.resolve().parent
+
+    async def fetch() -> Iterable[ArchiveFile]:
+        from skillwire.host.config.file import load_config
+        from skillwire.install.agents import Places, Scope
+        from skillwire.install.installer import Installer
+        from skillwire.install.lock import LockedSkill
+        from skillwire.install.state import StateFiles
+        from skillwire.install.upstream import Upstream
+        from skillwire.install.workspace import Workspace
+
+        work = Workspace(Scope.PROJECT, Places.here(project), StateFiles.of_user(), file)
+        lock = work.require_lock()
+        tool = Installer(work, Upstream(project))
+        files: dict[str, dict[str, bytes]] = {}
+        missing: list[LockedSkill] = []
+        for skill in lock.skills:
+            try:
+                files[skill.name] = tool.content(skill)
+            except SkillwireError:
+                missing.append(skill)
+        if missing:
+            upstream = Upstream(project, servers=load_config(project).servers)
+            fetched = await upstream.fetch_pinned(missing)
+            for candidate in fetched.candidates:
+                files[candidate.name] = dict(candidate.files)
+            if fetched.failures:
+                names = ", ".join(failure.what for failure in fetched.failures)
+                first = fetched.failures[0].error
+                raise SourceError(f"{file}: {names} cannot be had as pinned ({first})")
+        return [
+            ArchiveFile(f"{skill.name}/{one.path}", files[skill.name][one.path], one.executable)
+            for skill in lock.skills
+            for one in skill.files
+        ]
+
+    return RemoteSource(str(file), fetch, interval=interval, keep=False)
+
+
+def fetch_remotes(remotes: Sequence[RemoteSource], *, strict: bool) -> None:
+    """Fetch every place side by side, and say what was found there and what was left out."""
+
+    async def fetch() -> None:
+        await asyncio.gather(*(remote.open() for remote in remotes))
+
+    asyncio.run(fetch())
+    problems = [problem for remote in remotes for problem in remote.problems()]
+    for remote in remotes:
+        info(f"{printable(remote.place)}: {counted(len(remote.snapshot.entries), 'skill')}")
+    for problem in problems[:20]:
+        info(f"  {printable(str(problem))}")
+    if strict and problems:
+        message = f"--strict: {counted(len(problems), 'problem')}, so nothing is served"
+        raise FormatError(Issue(rule="strict", message=message, fix="fix what is listed above"))

@@ -1,0 +1,139 @@
+"""Skills of git repositories: read at a commit, with nothing of the repository run."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from install.workspaces import write_skill
+from skillwire.errors import LimitExceeded, SourceError
+from skillwire.limits import DEFAULT_LIMITS
+from skillwire.sources.git import fetch_tree, git_environment, resolve_commit
+from skillwire.sources.reference import Reference, parse_reference
+
+
+class Repository:
+    """A repository on this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        self.git("init", "--quiet", "--initial-branch=main")
+
+    def git(self, *words: str) -> str:
+        return subprocess.run(
+            ["git", "-c", "user.name=a", "-c", "user.email=a@b.c", *words],
+            cwd=self.folder,
+            env={**os.environ, **git_environment(os.environ)},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout.strip()
+
+    def commit(self, *tags: str) -> str:
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--message", "x")
+        for tag in tags:
+            self.git("tag", "--annotate", "--message", tag, tag)
+        return self.git("rev-parse", "HEAD")
+
+    def reference(self, fragment: str = "") -> Reference:
+        return parse_reference(f"git+file://{self.folder}{fragment}")
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    made = Repository(tmp_path / "repository")
+    write_skill(made.folder / "skills", "pdf", {"scripts/run.sh": "#!/bin/sh\n", "a b/é.md": "x"})
+    write_skill(made.folder / "other", "notes")
+    (made.folder / "README.md").write_text("not part of a skill")
+    return made
+
+
+def test_skills_are_read_at_a_tag_a_branch_and_a_commit(repository: Repository) -> None:
+    first = repository.commit("v1")
+    write_skill(repository.folder / "skills", "pdf", body="two")
+    second = repository.commit()
+    for fragment, commit in (("#v1", first), ("#main", second), ("", second), (f"#{first}", first)):
+        assert resolve_commit(repository.reference(fragment)) == commit
+        tree = fetch_tree(repository.reference(fragment))
+        assert tree.commit == commit
+        [text] = [file.data for file in tree.files if file.path == "skills/pdf/SKILL.md"]
+        assert text.endswith(b"two") is (commit == second)
+    paths = {file.path: file.executable for file in fetch_tree(repository.reference("#v1:skills")).files}
+    assert paths == {"pdf/SKILL.md": False, "pdf/scripts/run.sh": True, "pdf/a b/é.md": False}
+    assert "README.md" not in {file.path for file in fetch_tree(repository.reference()).files}
+
+
+@pytest.mark.parametrize("fragment", ["#nothing", "#v9", f"#{'0' * 40}", "#main:missing"])
+def test_what_is_not_there_is_named(repository: Repository, fragment: str) -> None:
+    repository.commit()
+    with pytest.raises(SourceError):
+        fetch_tree(repository.reference(fragment))
+
+
+def test_nothing_of_the_repository_or_the_user_runs(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marker = tmp_path / "ran"
+    command = f"touch {marker}"
+    (repository.folder / ".gitattributes").write_text("* filter=evil diff=evil\n")
+    repository.commit()
+    for hook in ("post-checkout", "post-merge", "reference-transaction", "pre-receive"):
+        file = repository.folder / ".git/hooks" / hook
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f"#!/bin/sh\n{command}\n")
+        file.chmod(0o755)
+    config = tmp_path / "config"
+    config.write_text(
+        f'[filter "evil"]\n\tsmudge = {command}\n\tclean = {command}\n'
+        f"[core]\n\tfsmonitor = {command}\n\tsshCommand = {command}\n"
+        f"\thooksPath = {repository.folder}/.git/hooks\n"
+        f"[credential]\n\thelper = !{command}\n[uploadpack]\n\tpackObjectsHook = {command}\n"
+    )
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
+    monkeypatch.setenv("GIT_SSH_COMMAND", command)
+    monkeypatch.setenv("GIT_EXTERNAL_DIFF", command)
+    monkeypatch.setenv("GIT_TEMPLATE_DIR", str(repository.folder / ".git"))
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
+    tree = fetch_tree(repository.reference())
+    assert {file.path.partition("/")[0] for file in tree.files} == {"skills", "other"}
+    assert not marker.exists()
+
+
+def test_links_and_submodules_are_not_read(repository: Repository, tmp_path: Path) -> None:
+    other = Repository(tmp_path / "submodule")
+    write_skill(other.folder, "hidden")
+    other.commit()
+    (repository.folder / "skills/pdf/link").symlink_to("/etc/passwd")
+    repository.git(
+        "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(other.folder), "sub"
+    )
+    repository.commit()
+    tree = fetch_tree(repository.reference())
+    assert tree.skipped == ("skills/pdf/link",)
+    assert not any(file.path.startswith("sub") for file in tree.files)
+
+
+def test_a_repository_that_is_too_large_or_too_slow_is_given_up(repository: Repository) -> None:
+    repository.commit()
+    with pytest.raises(LimitExceeded, match="name a folder"):
+        fetch_tree(repository.reference(), limits=replace(DEFAULT_LIMITS, repository_bytes=10))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        slow = parse_reference(f"git+http://127.0.0.1:{silent.getsockname()[1]}/nothing")
+        with pytest.raises(LimitExceeded, match="seconds"):
+            fetch_tree(slow, limits=replace(DEFAULT_LIMITS, git_seconds=0.3))
+
+
+def test_the_environment_of_git_holds_nothing_of_git() -> None:
+    given = {"PATH": "/bin", "HOME": "/h", "GIT_DIR": "x", "GIT_SSH": "x", "LD_PRELOAD": "x", "EDITOR": "x"}
+    made = git_environment(given)
+    assert made["PATH"] == "/bin"
+    assert not {"GIT_DIR", "GIT_SSH", "LD_PRELOAD", "EDITOR"} & made.keys()
+    assert made["GIT_CONFIG_GLOBAL"] == os.devnull
+    assert made["GIT_TERMINAL_PROMPT"] == "0"
