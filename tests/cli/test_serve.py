@@ -30,7 +30,9 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     monkeypatch.setattr(logging.root, "handlers", [])
     monkeypatch.setattr(logging.root, "level", logging.root.level)
 
-    def run_and_stop(task: Callable[[], Awaitable[None]], *, stop: Callable[[], None] | None = None) -> None:
+    def run_and_stop(
+        task: Callable[[], Awaitable[None]], *, stop: Callable[[], None] | None = None, **_: object
+    ) -> None:
         async def briefly() -> None:
             running = asyncio.ensure_future(task())
             assert stop is not None
