@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 MIB = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Limits:
     """Caps that act before a buffer fills. The defaults are what every host must be able to load."""
 
@@ -139,6 +139,15 @@ class Limits:
     """A longer lock file is refused unread."""
     config_bytes: int = 16 * MIB
     """A longer configuration file, of ours or of another client, is refused unread."""
+
+    def __repr__(self) -> str:
+        """Only what differs from the defaults: forty values would drown a signature or a traceback."""
+        changed = (
+            f"{field.name}={getattr(self, field.name)!r}"
+            for field in fields(self)
+            if getattr(self, field.name) != field.default
+        )
+        return f"Limits({', '.join(changed)})"
 
 
 DEFAULT_LIMITS = Limits()

@@ -298,7 +298,7 @@ async def test_a_server_without_the_declaration_is_asked_for_no_skills(tmp_path:
     sim = Simulator(declare=None)
     sim.skill("refunds")
     async with opened(tmp_path, plain=sim) as host:
-        assert [(skill.handle, skill.entry.dialect) for skill in host.skills()] == [("refunds", "D0")]
+        assert host.skills() == ()
         with pytest.raises(ApprovalRequired):  # Unconfirmed as it is, it is approved like any other.
             await host.load("skill://refunds/SKILL.md")
     assert [method for method in ("skills/list", "skills/get") if sim.asked(method)] == []

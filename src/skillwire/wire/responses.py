@@ -19,7 +19,7 @@ from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.files import DIRECTORY
 from skillwire.skill.uris import SkillUri, parse_uri, shown_uri
-from skillwire.wire.v1 import entry_from_wire
+from skillwire.wire.v1 import entry_from_wire, whole_number
 
 _ISSUES_PER_ENTRY = 5
 _SPREAD = 16
@@ -206,7 +206,7 @@ def _cursor(answer: object) -> str | None:
 
 
 def _ttl(answer: object) -> int | None:
-    ttl = answer.get("ttlMs") if is_object(answer) else None
+    ttl = whole_number(answer.get("ttlMs")) if is_object(answer) else None
     # Cut to a number that can be reckoned with: JSON has no largest one.
     return min(ttl, _LARGEST_TTL) if isinstance(ttl, int) and not isinstance(ttl, bool) and ttl >= 0 else None
 

@@ -78,6 +78,11 @@ def entry_from_wire(wire: object, *, unsized: bool = False, unlisted: bool = Fal
     return SkillEntry(uri, cast("JsonObject", frontmatter), resources, cast("JsonObject", meta), draft)
 
 
+def whole_number(value: object) -> object:
+    """A number of JSON, which has one kind: `82.0` is 82. Anything else as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def _resource_to_wire(file: SkillResource) -> JsonObject:
     wire: JsonObject = {"uri": file.uri, "digest": file.digest}
     if file.size != NO_SIZE:
@@ -104,7 +109,7 @@ def _resources(
             continue
         uri = _uri(item.get("uri"), f"{place}.uri", issues)
         digest = _digest(item.get("digest"), f"{place}.digest", issues)
-        size = NO_SIZE if unsized and "size" not in item else item.get("size")
+        size = NO_SIZE if unsized and "size" not in item else whole_number(item.get("size"))
         too_long = isinstance(size, int) and size > _LARGEST_SIZE
         if not isinstance(size, int) or isinstance(size, bool) or too_long or (size < 0 and "size" in item):
             issues.append(

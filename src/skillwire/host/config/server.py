@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
 from skillwire.catalog.selection import EVERYTHING, Selection
@@ -118,13 +118,31 @@ def place_of(url: str, program: str) -> str:
     return shown(program)
 
 
+_INNER_SERVERS: Final = ("low_level", "_lowlevel_server", "_mcp_server")
+
+
+def _server_object(given: object) -> object:
+    """What a client connects to: a low-level server, also one inside a `SkillServer` or FastMCP server.
+
+    A transport of the SDK, which is an asynchronous context manager, is taken as it is.
+    """
+    for name in _INNER_SERVERS:
+        inner = getattr(given, name, None)
+        if inner is not None:
+            return inner
+    if hasattr(given, "create_initialization_options") or hasattr(given, "__aenter__"):
+        return given
+    raise TypeError(
+        f"{type(given).__name__} is no MCP server: give a URL, a command line, a ServerConfig or a server"
+    )
+
+
 def parse_server(given: str | ServerConfig | object) -> ServerConfig:
     """A server from a URL, a command line, a `ServerConfig` or an MCP server object of this process."""
     if isinstance(given, ServerConfig):
         return given
     if not isinstance(given, str):
-        # A `SkillServer` is more than the SDK's server, which is what a client connects to.
-        return ServerConfig(instance=getattr(given, "low_level", given))
+        return ServerConfig(instance=_server_object(given))
     if "://" in given.partition(" ")[0]:
         return ServerConfig(url=given)
     try:

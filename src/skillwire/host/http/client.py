@@ -20,6 +20,9 @@ from typing import Any, Final
 import anyio
 import httpx2
 
+from skillwire.errors import LimitExceeded
+from skillwire.wire.structure import check_structure
+
 _TOO_LONG: Final = "an answer of more than {:,} bytes: it is cut off"
 _TOO_LATE: Final = "no answer within {:g} s"
 _SESSION: Final = "mcp-session-id"
@@ -115,6 +118,10 @@ class CappedClient(httpx2.AsyncClient):
                     return self._answer(request, Trouble.LIMIT, _TOO_LONG.format(self._limit))
         finally:
             await response.aclose()
+        try:
+            check_structure(body)
+        except LimitExceeded as error:
+            return self._answer(request, Trouble.LIMIT, str(error))
         if response.status_code >= 400 and (problem := self._refusal(response, kind)):
             return self._answer(request, problem.trouble, problem.words)
         whole = httpx2.Response(
@@ -156,6 +163,7 @@ class _CappedStream(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         taken = 0
+        event = bytearray()
         chunks = aiter(self._stream)
         while True:
             try:
@@ -168,6 +176,14 @@ class _CappedStream(httpx2.AsyncByteStream):
             taken += len(chunk)
             if taken > self._limit:
                 raise self._cut(_TOO_LONG.format(self._limit))
+            # An event is parsed when its last line has come: until then it can be refused.
+            event += chunk
+            try:
+                check_structure(event)
+            except LimitExceeded as error:
+                raise self._cut(str(error)) from None
+            if (end := max(event.rfind(b"\n\n"), event.rfind(b"\r\n\r\n"))) >= 0:
+                del event[:end]
             yield chunk
 
     async def aclose(self) -> None:
@@ -186,8 +202,10 @@ def _trusted(file: str, directory: str) -> ssl.SSLContext:
 
 def _transport_words(error: httpx2.TransportError) -> str:
     said = str(error).lower()
+    if "wrong_version_number" in said or "wrong version number" in said or "record_layer" in said:
+        return "it does not speak TLS: write http:// instead of https://"
     if "certificate" in said:
-        return "its certificate is not valid"
+        return "its certificate is not valid; SSL_CERT_FILE names one to trust"
     if "name or service" in said or "nodename" in said or "getaddrinfo" in said:
         return "there is no such host"
     if isinstance(error, httpx2.ConnectError):
