@@ -1,4 +1,4 @@
-"""The whole way: a folder of skills is served, an agent's host takes them in, and a change is noticed.
+"""The whole way: a folder of skills is served, an agent loads one, and a change is noticed.
 
 `make demo` runs this. It starts `skillwire serve` as a program of its own, connects to it over stdio as any
 MCP client would, and says aloud what a user would be asked. It works on a copy and keeps nothing.
@@ -45,7 +45,7 @@ async def main(folder: Path) -> None:
         sys.exit("The command skillwire is not installed beside this Python. Run: make demo")
     skills = shutil.copytree(SKILLS, folder / "skills")
 
-    console.print("\n[bold]Skillwire serves Agent Skills over MCP, and takes them in again.[/]")
+    console.print("\n[bold]Skillwire publishes Agent Skills over MCP, and lets an agent use them safely.[/]")
     step(1, "A host starts [bold]skillwire serve skills[/], an MCP server that it calls [bold]samples[/].")
     host = SkillHost(
         servers={"samples": ServerConfig(command=(command, "serve", str(skills)))},

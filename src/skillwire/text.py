@@ -163,7 +163,7 @@ def redact_url(url: str) -> str:
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    """The text with stars for each of `secrets`, and for every credential that can be told by its form:
+    """The text with stars for each of `secrets`, and for every credential that is recognizable by its form:
     user name and password in a URL, a secret parameter of a query, what follows `Bearer` or `Basic`.
     """
     for secret in sorted({secret for secret in secrets if len(secret) >= _SHORTEST_SECRET}, key=len)[::-1]:

@@ -212,7 +212,7 @@ def test_import_shows_what_it_would_write_and_writes_nothing(run: Run, home: Pat
     assert ended.code == 0
     assert ", 2 arguments, env KEY" in ended.out
     assert "https://w.example/mcp, headers X" in ended.out
-    assert "skip  old    it speaks SSE, which MCP gave up" in ended.out
+    assert "skip  old    it uses the deprecated SSE transport, which is not supported" in ended.out
     assert f"--write would add 2 servers to {user_file(home)}." in ended.out
     assert not user_file(home).exists()
     assert not PROJECT.exists()

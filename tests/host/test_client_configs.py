@@ -69,7 +69,7 @@ def test_mcp_json_of_a_project(project: Path, home: Path) -> None:
         ),
     }
     assert skipped(servers) == {
-        "old": "it speaks SSE, which MCP gave up",
+        "old": "it uses the deprecated SSE transport, which is not supported",
         "helped": "a program makes its headers",
     }
 
@@ -137,7 +137,7 @@ def test_cursor_in_the_project_and_at_home(project: Path, home: Path) -> None:
         "filed": "its variables are in a file of their own",
         "odd": "it has the placeholder ${pathSeparator}",
         "signed": "it signs in with OAuth",
-        "events": "it speaks SSE, which MCP gave up",
+        "events": "it uses the deprecated SSE transport, which is not supported",
     }
 
 
@@ -232,7 +232,7 @@ def test_gemini_cli_with_its_allowed_and_excluded_servers(project: Path, home: P
     }
     assert skipped(servers) == {
         "noisy": "it is switched off there",
-        "events": "it speaks SSE, which MCP gave up",
+        "events": "it uses the deprecated SSE transport, which is not supported",
         "stranger": "it is not allowed there",
     }
 
@@ -289,7 +289,7 @@ extensions:
     assert skipped(servers) == {
         "developer": "it is a part of Goose, not a server",
         "hidden": "Goose keeps its secret LOST_KEY, which is not set here",
-        "events": "it speaks SSE, which MCP gave up",
+        "events": "it uses the deprecated SSE transport, which is not supported",
         "off": "it is switched off there",
     }
 

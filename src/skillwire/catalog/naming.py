@@ -1,6 +1,6 @@
 """Naming: how skills are called, and who keeps a name that two of them want (ENT-5).
 
-A naming is data, so that a host can follow another host's habits without another registry.
+A naming is data, so that a host can follow another host's conventions without another registry.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`skillwire cache`: the verified files that were kept, and the indexes of directories that were served."""
+"""`skillwire cache`: the cache of verified files, and the scan caches of served directories."""
 
 from __future__ import annotations
 

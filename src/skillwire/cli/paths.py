@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def paths(*, as_json: bool) -> None:
-    """Print the place of every file that Skillwire reads or keeps."""
+    """Show where configuration, approvals and caches are stored."""
     from skillwire.cli.output import printable
     from skillwire.cli.screen import Screen, show_json
     from skillwire.host.config.file import project_file

@@ -241,7 +241,7 @@ def _files(user: bool) -> tuple[Path, Path]:
 
 
 def _text(config: ConfigText | None) -> str:
-    # Read through the checks: a file with mistakes is mended by its owner, not by us.
+    # Read through the checks: a file with mistakes is fixed by its owner, not by us.
     return config.text if config is not None else ""
 
 

@@ -125,14 +125,14 @@ def _tree(root: str, pinned: frozenset[str]) -> Tree | Other:
     strange: list[str] = []
     waiting = [(root, "")]
     # Litter is looked for among the pinned paths only where there is any: most skills have none.
-    pinned_litter = frozenset(path for path in pinned if not all(map(belongs_to_skill, path.split("/"))))
+    pinned_ignored = frozenset(path for path in pinned if not all(map(belongs_to_skill, path.split("/"))))
     while waiting:
         folder, prefix = waiting.pop()
         with os.scandir(folder) as entries:
             for entry in entries:
                 path = prefix + entry.name
                 if not belongs_to_skill(entry.name) and not any(
-                    one == path or one.startswith(f"{path}/") for one in pinned_litter
+                    one == path or one.startswith(f"{path}/") for one in pinned_ignored
                 ):
                     continue
                 if entry.is_dir(follow_symlinks=False):

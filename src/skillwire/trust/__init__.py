@@ -1,4 +1,4 @@
-"""May it be used? Verification, approval and cleaning: values in, decisions out, no I/O."""
+"""Whether a skill may be used: verification, approval and cleaning: values in, decisions out, no I/O."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ def _place(entry: Table, fill: Fill, *, keep: bool, token_env: str) -> Place:
     url = entry.get("httpUrl") or entry.get("url") or entry.get("serverUrl")
     if isinstance(url, str) and url:
         if kind == "sse" or (kind == "" and "httpUrl" not in entry and url.rstrip("/").endswith("/sse")):
-            raise Skip("it speaks SSE, which MCP gave up")
+            raise Skip("it uses the deprecated SSE transport, which is not supported")
         if kind not in _HTTP:
             raise Skip(f"it speaks {kind}, which is not a transport of ours")
         filled = fill(url)

@@ -1,6 +1,6 @@
 """Style: how a host names, merges, lists, loads and describes skills. Data and small pure functions.
 
-A style changes habits, never a rule: what is verified, approved, fenced and held is the same in all of them.
+A style changes conventions, never a rule: what is verified, approved, fenced and held is the same in all.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def no_mentions(message: str, skills: Sequence[RegisteredSkill], showing: Render
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Style:
-    """One host's habits. What is not said is as in `spec`."""
+    """One host's conventions. Defaults are those of `spec`."""
 
     name: str
     summary: str
@@ -156,7 +156,7 @@ class Style:
     command_folders: tuple[str, ...] = ()
     """Folders of flat command files, in the project and in the user's home, that are local skills too."""
     keeps_offline: bool = True
-    """Whether skills that were approved stay in sight while their server is away."""
+    """Whether skills that were approved stay listed while their server is away."""
     listing_seconds: float | None = None
     """How long one server's listing may take; longer is as if it had none."""
     call_seconds: float | None = None

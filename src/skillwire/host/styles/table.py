@@ -43,7 +43,7 @@ def _habits(style: Style) -> dict[str, str]:
         "mark in lists": _code(tags[0]) if tags[0] else "none",
         "tools": ", ".join(_code(_signature(tool.name, tool.parameters)) for tool in style.tools),
         "takes bare `skill://` resources (D0)": _yes(style.bare_scan),
-        "peeks where a dialect has no metadata (D0, D1)": _yes(style.peek),
+        "reads SKILL.md early where a dialect has no metadata (D0, D1)": _yes(style.peek),
         "asks servers that declare nothing": _yes(style.asks_everyone),
         "keeps approved skills of a server that is away": _yes(style.keeps_offline),
         "flat command files": ", ".join(_code(folder) for folder in style.command_folders) or "no",

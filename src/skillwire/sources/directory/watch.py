@@ -1,7 +1,7 @@
 """Watching directories: what changed is told in batches, each after a short quiet spell.
 
 Events come from the operating system, through `watchfiles`, in a thread of their own. Where there are none,
-on network file systems above all, the directories are looked through again and again instead.
+on network file systems above all, the directories are polled instead.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ async def watch_directories(
         poll = any(map(is_without_events, directories))
     if not poll:
         reason = await _follow_events(directories, take, cares)
-        _log.warning("no events from the file system, so it is looked through again and again: %s", reason)
+        _log.warning("no events from the file system, so the directories are polled: %s", reason)
     await _poll(take)
 
 
