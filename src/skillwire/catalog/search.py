@@ -1,7 +1,7 @@
 """SearchIndex: the one search engine, for the host and for the server's `search_skills`.
 
 BM25 over four fields: a word in a name weighs most, then one in a description, then one in its place (label
-and path), then one in the text of `SKILL.md` where that is cached or local. Common English words are ignored, a
+and path), then one in the text of `SKILL.md` where that is cached or local. Common words are ignored, a
 word that nobody has is compared with those that somebody has (typing errors), and the last word may be
 unfinished. Skills with the same `SKILL.md` are one result.
 
