@@ -27,7 +27,7 @@ from skillwire.sources.directory import builder as gathering
 from skillwire.sources.directory import files
 from skillwire.sources.directory import scan_cache as index_module
 from skillwire.sources.directory.files import HashedFile, hash_file
-from skillwire.sources.directory.scan_cache import scan_caches_in, sealed, unsealed
+from skillwire.sources.directory.scan_cache import decode_line, encode_line, scan_caches_in
 from trees import assert_serves_what_it_lists, scanned, skill_md, write, write_skill
 
 A = SkillUri("skill://a/SKILL.md")
@@ -439,8 +439,8 @@ def expect_it_is_ignored_and_replaced(root: Path, kept: Path, read: list[str]) -
         pytest.param(b"\x80\x04\x95garbage\xff\xfe", id="garbage"),
         pytest.param(b"[" * 100_000, id="brackets"),
         pytest.param(b"\t00000000\t" + b"[" * 100_000 + b"\n", id="brackets in a line"),
-        pytest.param(sealed("", []), id="an empty claim"),
-        pytest.param(sealed("", [1, "0.1.0", []]), id="a claim to nothing"),
+        pytest.param(encode_line("", []), id="an empty claim"),
+        pytest.param(encode_line("", [1, "0.1.0", []]), id="a claim to nothing"),
     ],
 )
 def test_a_file_that_is_no_index_is_ignored_and_replaced(
@@ -453,7 +453,7 @@ def test_a_file_that_is_no_index_is_ignored_and_replaced(
 
 def claim_of(path: Path) -> tuple[list[Any], bytes]:
     first, _, rest = path.read_bytes().partition(b"\n")
-    claim = unsealed("", first + b"\n")
+    claim = decode_line("", first + b"\n")
     assert claim is not None
     return claim, rest
 
@@ -481,7 +481,7 @@ def test_an_index_with_another_claim_is_ignored_and_replaced(
         inner = inner[step]
     assert inner[place[-1]] != value
     inner[place[-1]] = value
-    path.write_bytes(sealed("", claim) + rest)
+    path.write_bytes(encode_line("", claim) + rest)
     expect_it_is_ignored_and_replaced(root, kept, read)
 
 
@@ -661,13 +661,13 @@ def test_no_value_of_a_wrong_kind_changes_what_is_served(
     first, *lines = whole.splitlines(keepends=True)
     line %= len(lines)
     key = lines[line].partition(b"\t")[0].decode()
-    values = unsealed(key, lines[line])
+    values = decode_line(key, lines[line])
     assert values is not None
     assert len(values) == 10
     if isinstance(value, dict) and field == 8:
         value = [value]  # A frontmatter that JSON can hold is what the sum vouches for.
     changed = [*values[:field], value, *values[field + 1 :]] if field < 10 else [*values, value]
-    lines[line] = sealed(key, changed)
+    lines[line] = encode_line(key, changed)
     try:
         path.write_bytes(first + b"".join(lines))
         expect_a_scan_without(scanned([root], index=path.parent))
@@ -680,14 +680,14 @@ def test_values_of_a_wrong_kind_inside_a_list_change_nothing(indexed: tuple[Path
     whole = path.read_bytes()
     first, *lines = whole.splitlines(keepends=True)
     key = lines[0].partition(b"\t")[0].decode()
-    values = unsealed(key, lines[0])
+    values = decode_line(key, lines[0])
     assert values is not None
     for field in (2, 3):
         for wrong in (None, True, 1.0, float(values[3][0]), "1", [], {}):
             changed = json.loads(json.dumps(values))
             changed[field][0] = wrong
             try:
-                path.write_bytes(first + sealed(key, changed) + b"".join(lines[1:]))
+                path.write_bytes(first + encode_line(key, changed) + b"".join(lines[1:]))
                 expect_a_scan_without(scanned([root], index=path.parent))
             finally:
                 path.write_bytes(whole)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+from contextlib import aclosing
 from pathlib import Path
 
+import anyio
 import pytest
 
 from skillwire import DirectorySource
@@ -109,3 +112,25 @@ def test_reach_ends_at_whole_names() -> None:
     assert not reach.allows("/a/bc")
     assert reach.base_of("/a") is None
     assert Reach((), everywhere=True).base_of("/x/y") == os.sep
+
+
+async def test_an_edit_behind_a_link_is_noticed(home: Path) -> None:
+    write_skill(home / ".agents/skills/x")
+    (home / ".claude/skills").mkdir(parents=True)
+    (home / ".claude/skills/x").symlink_to(home / ".agents/skills/x")
+    source = scanned([home / ".claude/skills"])
+    assert source.snapshot.outside == {str(home / ".agents/skills/x")}
+
+    async def edit_again_and_again() -> None:
+        for number in itertools.count():
+            write(home / ".agents/skills/x/new.md", str(number).encode())
+            await anyio.sleep(0.3)
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(edit_again_and_again)
+            async with aclosing(source.changes()) as changes:
+                await anext(changes)
+            tasks.cancel_scope.cancel()
+    (entry,) = await source.list_entries()
+    assert paths_of(entry) == ["SKILL.md", "new.md"]

@@ -356,7 +356,7 @@ class Bench:
 
     def _base(self, builder: SkillBuilder, file: FoundFile) -> OpenDirectory | str:
         """The directory that the way to a file starts from (S4)."""
-        if file.path.startswith(os.path.join(builder.opened.path, "")):
+        if file.path.startswith(builder.opened.inside):
             return builder.opened
         return self._reach.base_of(file.path) or str(self._root.path)
 

@@ -98,11 +98,16 @@ class OpenDirectory:
     path leads by now. Where the system has no relative opening (Windows), paths are checked before and after.
     """
 
-    __slots__ = ("_descriptor", "path")
+    __slots__ = ("_descriptor", "_inner", "_inner_name", "inside", "path")
 
     def __init__(self, path: str, descriptor: int) -> None:
         self.path = path
+        self.inside = path if path.endswith(os.sep) else path + os.sep
+        """What the path of everything below it starts with."""
         self._descriptor = descriptor
+        # The directory below that was used last: files are mostly read directory by directory.
+        self._inner: OpenDirectory | None = None
+        self._inner_name = ""
 
     @classmethod
     def open(cls, path: str, *, listed: bool = False) -> OpenDirectory:
@@ -118,13 +123,16 @@ class OpenDirectory:
         self.close()
 
     def close(self) -> None:
+        if self._inner is not None:
+            self._inner.close()
+            self._inner = None
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
     def child(self, name: str, *, listed: bool = True) -> OpenDirectory:
         """Open a directory in this one; an `OSError` when it is none, or is a link."""
-        path = os.path.join(self.path, name)
+        path = self.inside + name
         if not _HAS_DESCRIPTORS:
             _refuse_links(path)
             return OpenDirectory(path, -1)
@@ -172,8 +180,12 @@ class OpenDirectory:
             return descriptor
         if not parent:
             return os.open(name, _FILE, dir_fd=self._descriptor)
-        with self.below(parent, listed=False) as directory:
-            return os.open(name, _FILE, dir_fd=directory._descriptor)
+        if self._inner is None or self._inner_name != parent:
+            inner = self.below(parent, listed=False)
+            if self._inner is not None:
+                self._inner.close()
+            self._inner, self._inner_name = inner, parent
+        return os.open(name, _FILE, dir_fd=self._inner._descriptor)
 
 
 def _refuse_links(path: str) -> None:
@@ -229,7 +241,9 @@ def read_head(path: str, *, base: OpenDirectory | str, limit: int) -> bytes:
 
 def _open(path: str, base: OpenDirectory | str) -> int:
     if isinstance(base, OpenDirectory):
-        return base.open_file(relative_path(path, base.path))
+        if not path.startswith(base.inside):
+            raise OSError(errno.EXDEV, "outside the directory", path)
+        return base.open_file(path[len(base.inside) :])
     with OpenDirectory.open(base) as directory:
         return directory.open_file(relative_path(path, base))
 

@@ -131,7 +131,7 @@ class ScanCache:
 
     def _write(self, snapshot: Snapshot) -> None:
         with atomic_writer(self.path) as file:
-            file.write(sealed("", self._claim()))
+            file.write(encode_line("", self._claim()))
             for skill in snapshot.skills.values():
                 if is_keepable(skill):
                     file.write(line_of(skill, self._roots))
@@ -156,7 +156,7 @@ class ScanCache:
             if _is_trusted(status) and status.st_size <= self._limits.index_bytes:
                 file = os.fdopen(descriptor, "rb", _BUFFER)
                 line = file.readline(self._limits.index_line_bytes)
-                if unsealed("", line) == self._claim():
+                if decode_line("", line) == self._claim():
                     self._position, self._size = len(line), status.st_size
                     if status.st_mtime < time.time() - _DAY:
                         os.utime(self.path)  # It is in use.
@@ -226,13 +226,13 @@ def _name(roots: Sequence[Root]) -> str:
     return hashlib.sha256(served.encode()).hexdigest()[:32]
 
 
-def sealed(key: str, values: Sequence[object]) -> bytes:
+def encode_line(key: str, values: Sequence[object]) -> bytes:
     """A line with its sum; a `ValueError` when JSON cannot hold the values exactly."""
     head, body = key.encode(), _encode(values).encode()
     return b"%b\t%08x\t%b\n" % (head, _sum(head, body), body)
 
 
-def unsealed(key: str, line: bytes) -> list[Any] | None:
+def decode_line(key: str, line: bytes) -> list[Any] | None:
     """The values of a line about this key that is as it was written, else `None`."""
     head, _, rest = line.removesuffix(b"\n").partition(b"\t")
     total, _, body = rest.partition(b"\t")
@@ -260,7 +260,7 @@ def line_of(skill: ScannedSkill, roots: Sequence[Root]) -> bytes:
     """A keepable skill as a line; a `ValueError` when JSON cannot hold it exactly."""
     start = len(skill.entry.uri) - len(SKILL_FILE)
     resources = skill.resources
-    return sealed(
+    return encode_line(
         skill.entry.uri,
         (
             roots.index(skill.root),
@@ -279,7 +279,7 @@ def line_of(skill: ScannedSkill, roots: Sequence[Root]) -> bytes:
 
 def skill_of(uri: SkillUri, line: bytes, roots: Sequence[Root]) -> ScannedSkill | None:
     """The skill at this URI that a line is, or `None`."""
-    values = unsealed(uri, line)
+    values = decode_line(uri, line)
     if values is None or [*map(type, values)] != _TYPES:
         return None
     number, below, names, sizes, digests, stamps, empty, links, frontmatter, warnings = values

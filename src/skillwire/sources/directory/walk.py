@@ -174,7 +174,8 @@ class Walk:
         items: list[_Item] = []
         failed: list[tuple[str, OSError]] = []
         is_skill = False
-        walked_here, path_here = os.path.join(place.walked, ""), os.path.join(place.opened.path, "")
+        path_here = place.opened.inside
+        walked_here = path_here if place.walked == place.opened.path else os.path.join(place.walked, "")
         for entry in found:
             name = entry.name
             walked, path = walked_here + name, path_here + name
