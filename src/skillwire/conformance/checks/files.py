@@ -157,10 +157,14 @@ def _error_data(seen: Observations) -> Iterator[Violation]:
     neighbors = (*seen.get_neighbors, *seen.read_neighbors, *seen.directory_neighbors)
     for answer in (*seen.probes.values(), *(answer for _, answer in neighbors)):
         data = answer.error.data if answer.error is not None else None
-        if answer.about and is_object(data) and "uri" in data and data["uri"] != answer.about:
-            yield Violation(
-                "RD-1/error-data",
-                describe(data["uri"]),
-                shown_uri(answer.about),
-                f"{shown_uri(answer.about)}",
-            )
+        # A URI that is not in its canonical spelling may come back normalized.
+        if is_object(data) and "uri" in data and data["uri"] != answer.about and _is_canonical(answer.about):
+            where = shown_uri(answer.about)
+            yield Violation("RD-1/error-data", describe(data["uri"]), where, where)
+
+
+def _is_canonical(uri: str) -> bool:
+    try:
+        return parse_uri(uri) == uri
+    except FormatError:
+        return False

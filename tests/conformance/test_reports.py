@@ -1,0 +1,135 @@
+"""Reports: what is merged, chosen, known already, and how much memory a hostile answer costs."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+
+import pytest
+
+import skillwire
+from conformance.clean_server import LEGACY, MODERN, CleanServer, Json
+from conformance.defective_server import make_server
+from skillwire.conformance import Baseline, Level, as_json, as_junit, as_text, messages
+from skillwire.conformance.evaluate import merge
+from skillwire.conformance.messages import TooManyValues, parse_message, same_json
+from skillwire.conformance.rules import Violation
+from skillwire.errors import SourceError
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_one_finding_is_reported_once_when_the_revisions_word_an_error_differently() -> None:
+    async def bend(_server: CleanServer, method: str, params: Json, answer: Json) -> Json:
+        if method == "skills/get" and "error" in answer:
+            answer["error"] = {"code": -32603, "message": f"lookup failed on {params['era']}"}
+        return answer
+
+    server = make_server()
+    server.bend = bend
+    report = await skillwire.verify(server)
+    [finding] = report.of("GET-1/unknown")
+    assert finding.revisions == (LEGACY, MODERN)
+    assert f"lookup failed on {LEGACY} (on {LEGACY}); " in finding.seen
+    assert f"lookup failed on {MODERN} (on {MODERN})" in finding.seen
+
+
+def test_violations_of_two_revisions_are_paired_by_rule_and_place() -> None:
+    one, two, three = (Violation("ENT-2/complete", seen, "skill://a") for seen in ("x", "y", "z"))
+    merged = list(merge({LEGACY: [one, two], MODERN: [one, three]}))
+    assert [(violation.seen, revisions) for violation, revisions in merged] == [
+        ("x", (LEGACY, MODERN)),
+        (f"y (on {LEGACY}); z (on {MODERN})", (LEGACY, MODERN)),
+    ]
+    assert list(merge({LEGACY: [one], MODERN: []})) == [(one, (LEGACY,))]
+    assert list(merge({LEGACY: [one, two], MODERN: [one]})) == [(one, (LEGACY, MODERN)), (two, (LEGACY,))]
+
+
+async def test_a_baseline_lets_known_findings_pass_and_counts_fixed_ones() -> None:
+    before = await skillwire.verify(make_server("size-wrong"))
+    baseline = Baseline.parse(as_json(before))
+    again = await skillwire.verify(make_server("size-wrong"), baseline=baseline)
+    assert (len(again.violations), again.failures(), again.fixed) == (1, (), 0)
+    assert json.loads(as_json(again))["ok"] is True
+    assert "in the baseline" in as_text(again)
+    assert 'failures="0"' in as_junit(again)
+    other = await skillwire.verify(make_server("digest-wrong"), baseline=baseline)
+    assert [finding.rule for finding in other.failures()] == ["ENT-3/digest"]
+    assert other.fixed == 1
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"findings": [1]}', "[" * 100_000])
+def test_a_baseline_that_is_no_report_is_refused(text: str) -> None:
+    with pytest.raises(SourceError, match="skillwire verify --json"):
+        Baseline.parse(text)
+
+
+async def test_only_the_chosen_rules_are_reported() -> None:
+    report = await skillwire.verify(make_server("size-wrong"), only=["ENT-3/digest"])
+    assert (report.findings, report.only) == ((), ("ENT-3/digest",))
+    report = await skillwire.verify(make_server("size-wrong"), only=["ENT-3"])
+    assert [finding.rule for finding in report.findings] == ["ENT-3/size"]
+    assert f'tests="{as_junit(report).count("<testcase")}"' in as_junit(report)
+    with pytest.raises(SourceError, match="is not a rule"):
+        await skillwire.verify(make_server(), only=["ENT-99"])
+
+
+async def test_the_level_that_fails_a_run_can_be_chosen() -> None:
+    report = await skillwire.verify(make_server("same-name"))
+    assert report.failures() == report.violations != ()
+    assert report.failures(Level.MUST) == ()
+    advice = await skillwire.verify(make_server("no-when"))
+    assert advice.failures() == ()
+    assert advice.failures(Level.ADVICE) == advice.advice != ()
+
+
+async def test_debatable_rules_say_so_and_name_their_clause() -> None:
+    report = await skillwire.verify(make_server("nested-not-had"))
+    [finding] = report.violations
+    text, document = as_text(report), json.loads(as_json(report))["findings"][0]
+    assert (finding.rule, finding.level) == ("FMT-8/nested", Level.SHOULD)
+    assert "debatable: " in text
+    assert "#nested-skills" in text
+    assert document["debatable"]
+    assert document["link"].endswith("#nested-skills")
+
+
+async def test_a_report_names_the_server_and_never_says_none() -> None:
+    report = await skillwire.verify(make_server("markdown-untyped"))
+    assert report.server == "clean 1"
+    assert as_text(report).startswith("Skill server clean 1 (in this process)")
+    assert "None" not in as_text(report) + as_json(report)
+
+
+def test_json_is_compared_by_type_and_value() -> None:
+    assert same_json({"a": [1, "x", None]}, {"a": [1.0, "x", None]})
+    different = [(True, 1), (False, 0), (None, False), (1, "1"), ([], {}), ([1], [1, 2]), ({}, {"a": None})]
+    for one, other in different:
+        assert not same_json({"x": one}, {"x": other}), (one, other)
+
+
+@pytest.mark.requirement("SEC-9")
+@pytest.mark.parametrize(
+    "unit", [b"{},", b"[],", b'"ab",', b"1234,", b'{"a":1},', b'"\xc3\xa9\xc3\xa9",', b'"\\"",']
+)
+def test_a_hostile_answer_takes_no_more_than_four_times_its_size(
+    unit: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A thirtieth of both the answer and the limit: the proportion is what counts.
+    monkeypatch.setattr(messages, "MOST_VALUES", messages.MOST_VALUES // 30)
+    data = b"[" + unit * (1024 * 1024 // len(unit)) + b"0]"
+    tracemalloc.start()
+    try:
+        with pytest.raises(TooManyValues):
+            parse_message(data)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * len(data)
+
+
+@pytest.mark.requirement("SEC-9")
+def test_a_long_text_full_of_commas_is_parsed() -> None:
+    message, values = parse_message(json.dumps({"text": ",:{[" * 300_000}).encode())
+    assert isinstance(message, dict)
+    assert values < 10
