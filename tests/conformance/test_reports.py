@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tracemalloc
 
 import pytest
 
@@ -112,20 +111,17 @@ def test_json_is_compared_by_type_and_value() -> None:
 @pytest.mark.parametrize(
     "unit", [b"{},", b"[],", b'"ab",', b"1234,", b'{"a":1},', b'"\xc3\xa9\xc3\xa9",', b'"\\"",']
 )
-def test_a_hostile_answer_takes_no_more_than_four_times_its_size(
+def test_a_hostile_answer_is_refused_before_it_is_parsed(
     unit: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def no_parsing(*_arguments: object, **_options: object) -> object:
+        raise AssertionError("it was parsed")
+
     # A thirtieth of both the answer and the limit: the proportion is what counts.
     monkeypatch.setattr(messages, "MOST_VALUES", messages.MOST_VALUES // 30)
-    data = b"[" + unit * (1024 * 1024 // len(unit)) + b"0]"
-    tracemalloc.start()
-    try:
-        with pytest.raises(TooManyValues):
-            parse_message(data)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 4 * len(data)
+    monkeypatch.setattr(json, "loads", no_parsing)
+    with pytest.raises(TooManyValues):
+        parse_message(b"[" + unit * (1024 * 1024 // len(unit)) + b"0]")
 
 
 @pytest.mark.requirement("SEC-9")
