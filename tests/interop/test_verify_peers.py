@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -14,8 +15,12 @@ import skillwire
 from interop import fastmcp_peer
 from interop.peers import PINS, Peers
 from interop.processes import listening
+from skillwire.limits import DEFAULT_LIMITS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop]
+
+# A peer may take long to start on a busy machine, and silence would end the run.
+PATIENT = replace(DEFAULT_LIMITS, call_seconds=300)
 
 PAGE = Path(__file__).parents[2] / "docs/verify.md"
 ROW = re.compile(r"^\| `([^`]+)` ([\d.]+) \| (.+?) \| (.+?) \|$", re.MULTILINE)
@@ -38,15 +43,15 @@ def departures(report: skillwire.Report) -> tuple[set[str], set[str]]:
 async def test_ext_skills_departs_as_the_page_says(peers: Peers, folder: Path) -> None:
     pinned, violations, advice = said("@olaservo/ext-skills")
     assert json.loads((PINS / "package.json").read_text())["dependencies"]["@olaservo/ext-skills"] == pinned
-    report = await skillwire.verify([*peers.skills_server, str(folder)])
+    report = await skillwire.verify([*peers.skills_server, str(folder)], limits=PATIENT)
     assert departures(report) == (violations, advice)
     with listening([*peers.skills_server, str(folder), "--http"]) as url:
-        assert departures(await skillwire.verify(url)) == (violations, advice)
+        assert departures(await skillwire.verify(url, limits=PATIENT)) == (violations, advice)
 
 
 async def test_fastmcp_departs_as_the_page_says(folder: Path) -> None:
     installed, violations, advice = said("fastmcp")
     assert version("fastmcp") == installed
-    report = await skillwire.verify([sys.executable, fastmcp_peer.__file__, str(folder)])
+    report = await skillwire.verify([sys.executable, fastmcp_peer.__file__, str(folder)], limits=PATIENT)
     assert departures(report) == (violations, advice)
     assert departures(await skillwire.verify(fastmcp_peer.make_server(str(folder)))) == (violations, advice)
