@@ -50,16 +50,16 @@ def test_a_server_that_cannot_be_verified_fails_once(pytester: pytest.Pytester) 
     done.stdout.fnmatch_lines(["*nothing answers at 127.0.0.1:9*start the server*"])
 
 
-def test_a_run_without_the_option_imports_nothing_of_skillwire(pytester: pytest.Pytester) -> None:
+def test_a_run_without_the_option_imports_little_of_skillwire(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import sys
 
         def test_nothing_is_imported():
             ours = {name for name in sys.modules if name.startswith("skillwire")}
-            assert ours == {"skillwire", "skillwire.pytest_plugin"}
+            assert not ours & {"skillwire.conformance", "skillwire.host", "skillwire.server"}
+            assert "skillwire.pytest_plugin" in ours
             assert "mcp" not in sys.modules
-            assert "pydantic" not in sys.modules
         """
     )
     done = pytester.runpytest_subprocess(*PLAIN)
@@ -70,7 +70,6 @@ def test_the_fixtures_serve_and_load_a_skill(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import anyio
-        import skillwire
 
         TEXT = "---\\nname: hello\\ndescription: Say hello. Use when somebody arrives.\\n---\\n# Say hello\\n"
 
@@ -78,12 +77,10 @@ def test_the_fixtures_serve_and_load_a_skill(pytester: pytest.Pytester) -> None:
             server = skill_server({"hello/SKILL.md": TEXT})
 
             async def load():
-                report = await skillwire.verify(server)
-                assert report.findings == ()
                 async with skill_host(servers={"mine": server}) as host:
-                    return [skill.name for skill in host.skills()]
+                    return [skill.uri for skill in host.skills()]
 
-            assert anyio.run(load) == ["hello"]
+            assert anyio.run(load) == ["skill://hello/SKILL.md"]
         """
     )
     done = pytester.runpytest_subprocess(*PLAIN)
