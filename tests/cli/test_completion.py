@@ -55,6 +55,7 @@ def test_the_last_word_is_completed(words: list[str], offered: list[str] | None)
         assert found == offered
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("shell", sorted(SCRIPTS))
 def test_a_script_is_one_that_its_shell_can_read(shell: str, tmp_path: Path) -> None:
     program = shutil.which(shell)

@@ -69,6 +69,7 @@ def test_help_and_version_are_printed_on_request(
     assert ended.value.code == 0
 
 
+@pytest.mark.process
 def test_the_package_runs_as_a_module() -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "skillwire", "-V"], capture_output=True, text=True, check=True
@@ -76,6 +77,7 @@ def test_the_package_runs_as_a_module() -> None:
     assert ran.stdout == f"skillwire {VERSION}\n"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("words", [["--version"], ["--help"], ["help", "servers", "add"]])
 def test_help_and_version_import_nothing_but_the_tables(words: list[str]) -> None:
     program = (

@@ -54,6 +54,7 @@ def test_a_folder_is_signed_and_checked_and_a_change_is_named(run: Run, work: Pa
     assert "signed by acme, but 1 file differs\n  differs: references/checklist.md" in bad.out
 
 
+@pytest.mark.process
 def test_a_skill_of_a_server_is_checked_by_a_publisher_of_the_configuration(run: Run, work: Path) -> None:
     run("keygen", "acme.pem")
     run("sign", "skills/code-review", "--key", "acme.pem")

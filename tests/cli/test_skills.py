@@ -422,6 +422,7 @@ def test_a_table_fits_eighty_columns() -> None:
     assert max(map(len, table)) <= 80
 
 
+@pytest.mark.process
 def test_list_fails_on_request_when_a_server_failed(run: Run) -> None:
     plant(".agents/skills/tidy")
     down = ("--server", "gone=nosuchcommand")
@@ -431,6 +432,7 @@ def test_list_fails_on_request_when_a_server_failed(run: Run) -> None:
     assert run("list", "--fail-on-error").code == 0
 
 
+@pytest.mark.process
 def test_a_server_that_failed_is_named_by_every_command(run: Run) -> None:
     plant(".agents/skills/tidy")
     for command in (["show", "tidy"], ["load", "tidy"], ["catalog"], ["search", "thing"]):
@@ -438,6 +440,7 @@ def test_a_server_that_failed_is_named_by_every_command(run: Run) -> None:
         assert (ended.code, ended.err.count("nosuchcommand")) == (0, 1), command
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("words", [["shop/refunds"], ["refunds", "--on", "shop"], ["shop:refunds"]])
 def test_a_name_with_its_server_connects_to_no_other(run: Run, words: list[str]) -> None:
     plant("served/refunds")
@@ -446,6 +449,7 @@ def test_a_name_with_its_server_connects_to_no_other(run: Run, words: list[str])
     assert ended.code == 0
 
 
+@pytest.mark.process
 def test_a_file_that_a_skill_does_not_have_is_answered_with_those_it_has(run: Run) -> None:
     plant(".agents/skills/tidy", guide="Read this.")
     for command in (["show"], ["read"]):
@@ -479,6 +483,7 @@ def test_no_config_reads_no_configuration(run: Run) -> None:
     assert run("list", "--no-config", "--profile", "x").code == 2
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("command", ["list", "catalog", "show tidy", "read tidy SKILL.md --raw"])
 def test_a_full_disk_is_one_line_and_exit_code_4(command: str) -> None:
     plant(".agents/skills/tidy")
@@ -493,6 +498,7 @@ def test_a_full_disk_is_one_line_and_exit_code_4(command: str) -> None:
     )
 
 
+@pytest.mark.process
 def test_a_reader_that_goes_away_ends_the_command_quietly() -> None:
     for number in range(300):
         plant(f".agents/skills/skill-{number}", description="x" * 900)

@@ -229,6 +229,7 @@ async def test_while_another_process_holds_the_lock_the_loop_runs_and_the_load_g
     assert min(holds) < 0.05
 
 
+@pytest.mark.process
 async def test_a_lock_that_is_never_released_ends_the_load_with_one_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

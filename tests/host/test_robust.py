@@ -89,6 +89,7 @@ def script(text: str, **options: Any) -> ServerConfig:
     return ServerConfig(command=(sys.executable, "-S", "-c", text), **options)
 
 
+@pytest.mark.process
 async def test_a_start_that_fails_shows_the_last_lines_of_standard_error(tmp_path: Path) -> None:
     text = "import sys\nfor n in range(12): print(f'line {n}', file=sys.stderr)\nsys.exit(1)"
     async with make_host(tmp_path, servers={"shop": script(text)}) as host:
@@ -97,12 +98,14 @@ async def test_a_start_that_fails_shows_the_last_lines_of_standard_error(tmp_pat
         assert "last output: line 4 | line 5" in state.reason
 
 
+@pytest.mark.process
 async def test_a_stray_line_on_standard_output_is_named(tmp_path: Path) -> None:
     text = "import time\nprint('Starting server', flush=True)\ntime.sleep(60)"
     async with make_host(tmp_path, servers={"shop": script(text, connect_seconds=1)}) as host:
         assert 'it wrote "Starting server" to standard output' in host.failures()[0].message
 
 
+@pytest.mark.process
 @pytest.mark.requirement("SEC-9")
 async def test_a_server_that_keeps_sending_unasked_messages_is_cut_off(tmp_path: Path) -> None:
     text = (
@@ -117,6 +120,7 @@ async def test_a_server_that_keeps_sending_unasked_messages_is_cut_off(tmp_path:
         assert "more than 50 messages that nobody asked for" in host.failures()[0].message
 
 
+@pytest.mark.process
 async def test_json_that_is_nested_too_deeply_is_called_that(tmp_path: Path) -> None:
     text = "import time\nprint('[' * 5000 + ']' * 5000, flush=True)\ntime.sleep(60)"
     async with make_host(tmp_path, servers={"shop": script(text, connect_seconds=10)}) as host:

@@ -68,6 +68,7 @@ def version(home: Home, body: str, count: int = 3) -> None:
         write_skill(home.team, f"skill-{number}", files, body=body)
 
 
+@pytest.mark.process
 def test_a_command_that_is_killed_leaves_every_folder_old_or_new(home: Home) -> None:
     version(home, "one")
     home.run("add", "../team", "--yes")
@@ -102,6 +103,7 @@ def test_a_command_that_is_killed_leaves_every_folder_old_or_new(home: Home) -> 
     assert seen
 
 
+@pytest.mark.process
 def test_two_syncs_at_once_both_end_well(home: Home) -> None:
     version(home, "one", count=8)
     home.run("add", "../team", "--yes")
@@ -137,6 +139,7 @@ def small_disk(tmp_path: Path) -> Generator[Path]:
         subprocess.run(["umount", "-l", str(place)], check=True)
 
 
+@pytest.mark.process
 def test_a_full_disk_leaves_the_old_version_and_says_so(tmp_path: Path, small_disk: Path) -> None:
     home = Home(tmp_path, project=small_disk / "project")
     write_skill(home.team, "notes", {"a.md": "a" * 20_000})
@@ -150,6 +153,7 @@ def test_a_full_disk_leaves_the_old_version_and_says_so(tmp_path: Path, small_di
     home.run("sync", "--check")
 
 
+@pytest.mark.process
 def test_a_read_only_target_is_one_clear_line(tmp_path: Path, small_disk: Path) -> None:
     home = Home(tmp_path, project=small_disk / "project")
     write_skill(home.team, "notes")
@@ -185,6 +189,7 @@ def caseless_disk(tmp_path: Path) -> Generator[Path]:
         subprocess.run(["umount", "-l", str(place)], check=True)
 
 
+@pytest.mark.process
 def test_names_that_are_one_without_case_are_refused_there(tmp_path: Path, caseless_disk: Path) -> None:
     home = Home(tmp_path, project=caseless_disk / "project")
     write_skill(home.team, "notes", {"README.md": "one", "readme.md": "two"})
@@ -194,6 +199,7 @@ def test_names_that_are_one_without_case_are_refused_there(tmp_path: Path, casel
     assert sorted(path.name for path in home.installed.iterdir()) == ["good"]
 
 
+@pytest.mark.process
 def test_a_folder_of_another_user_cannot_be_written_and_is_named(home: Home) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs another user")

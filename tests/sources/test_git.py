@@ -55,6 +55,7 @@ def repository(tmp_path: Path) -> Repository:
     return made
 
 
+@pytest.mark.process
 def test_skills_are_read_at_a_tag_a_branch_and_a_commit(repository: Repository) -> None:
     first = repository.commit("v1")
     write_skill(repository.folder / "skills", "pdf", body="two")
@@ -70,6 +71,7 @@ def test_skills_are_read_at_a_tag_a_branch_and_a_commit(repository: Repository) 
     assert "README.md" not in {file.path for file in fetch_tree(repository.reference()).files}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("fragment", ["#nothing", "#v9", f"#{'0' * 40}", "#main:missing"])
 def test_what_is_not_there_is_named(repository: Repository, fragment: str) -> None:
     repository.commit()
@@ -77,6 +79,7 @@ def test_what_is_not_there_is_named(repository: Repository, fragment: str) -> No
         fetch_tree(repository.reference(fragment))
 
 
+@pytest.mark.process
 def test_nothing_of_the_repository_or_the_user_runs(
     repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,6 +109,7 @@ def test_nothing_of_the_repository_or_the_user_runs(
     assert not marker.exists()
 
 
+@pytest.mark.process
 def test_links_and_submodules_are_not_read(repository: Repository, tmp_path: Path) -> None:
     other = Repository(tmp_path / "submodule")
     write_skill(other.folder, "hidden")
@@ -120,6 +124,7 @@ def test_links_and_submodules_are_not_read(repository: Repository, tmp_path: Pat
     assert not any(file.path.startswith("sub") for file in tree.files)
 
 
+@pytest.mark.process
 def test_a_repository_that_is_too_large_or_too_slow_is_given_up(repository: Repository) -> None:
     repository.commit()
     with pytest.raises(LimitExceeded, match="name a folder"):

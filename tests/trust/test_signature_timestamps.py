@@ -77,6 +77,7 @@ def check(bundle: bytes, *, roots: list[Identity]) -> SignatureVerdict:
     return check_signature(FILES, bundle, [publisher], now=LATER)
 
 
+@pytest.mark.process
 def test_a_trusted_timestamp_keeps_a_signature_valid_after_its_certificate_expired(tmp_path: Path) -> None:
     bundle = stamped(signed(), STAMPS, tmp_path)
     assert check(bundle, roots=[STAMPS]).is_signed
@@ -84,6 +85,7 @@ def test_a_trusted_timestamp_keeps_a_signature_valid_after_its_certificate_expir
     assert (without.state, "expired" in without.reason) == (SignatureState.INVALID, True)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("case", ["another authority", "another signature", "nonsense"])
 def test_a_timestamp_that_proves_nothing_is_refused(tmp_path: Path, case: str) -> None:
     match case:
