@@ -342,7 +342,7 @@ def test_an_address_is_read(text: str, host: str, port: int, is_loopback: bool) 
     ["", "localhost", "localhost:", "localhost:x", "1:65536", "[::1]", "1:-1", "1:٣", "1:" + "9" * 5000],
 )
 def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(SourceError, match="is not an address; write HOST:PORT"):
+    with pytest.raises(SourceError, match="is not an address: write HOST:PORT"):
         parse_address(text)
 
 

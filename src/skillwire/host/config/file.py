@@ -38,7 +38,7 @@ def load_config(
     if file is not None:
         user, project = read_config(file), None
         if user is None:
-            raise SourceError(f"there is no {file}")
+            raise SourceError(f"there is no {file}: check the path")
     else:
         user = read_config(state_places().config)
         project = read_config(project_file(directory))

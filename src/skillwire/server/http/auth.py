@@ -95,7 +95,9 @@ class TokenFile(Tokens):
             text = data.decode("utf-8")
         except (OSError, UnicodeError) as error:
             reason = (error.strerror if isinstance(error, OSError) else None) or "it is not UTF-8 text"
-            raise SourceError(f"the token file {self._path} cannot be read: {reason}") from None
+            raise SourceError(
+                f"the token file {self._path} cannot be read: {reason}; check the path"
+            ) from None
         if len(data) > _MOST_BYTES:
             raise SourceError(f"the token file {self._path} has more than {_MOST_BYTES:,} bytes")
         return parse_tokens(text, str(self._path))

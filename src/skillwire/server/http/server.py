@@ -49,7 +49,7 @@ def parse_address(text: str) -> Address:
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") if colon else ""
     if not port.isascii() or not port.isdigit() or len(port) > 5 or int(port) > 65535:
-        raise SourceError(f"{shown(text)!r} is not an address; write HOST:PORT, such as 127.0.0.1:8000")
+        raise SourceError(f"{shown(text)!r} is not an address: write HOST:PORT, a port is 0 to 65535")
     return Address(host or "127.0.0.1", int(port))
 
 

@@ -109,7 +109,10 @@ def parse_root(text: str | Path | Root) -> Root:
         try:
             make_uri(prefix)
         except FormatError as error:
-            raise SourceError(f"{shown(before)!r} is not a prefix: {error.issues[0].message}") from None
+            reason = error.issues[0].message if before else "it is empty"
+            raise SourceError(
+                f"{shown(before)!r} is not a prefix: {reason}; write PREFIX=PATH, or PATH alone"
+            ) from None
     if not given:
         # An unset variable must not serve whatever directory this happens to be.
         raise SourceError("the path is empty; name a directory that holds skills")

@@ -1,0 +1,171 @@
+"""126 bad inputs, through the real `main`: one line that says what is wrong and what to do, and a code."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from skillwire.cli import main
+
+WRONG = 2
+HOST = ("list", "show x", "search x", "catalog", "load x", "read x y", "approve x")
+
+
+def rows() -> list[tuple[str, int, str]]:
+    """Command lines, their exit codes, and what the one line on standard error says."""
+    table = [
+        ("frobnicate", WRONG, "there is no command 'frobnicate'"),
+        ("lnt .", WRONG, "did you mean lint?"),
+        ("shw x", WRONG, "did you mean show?"),
+        ("Serve .", WRONG, "did you mean serve?"),
+        ("help nothing", WRONG, "there is no command 'nothing'"),
+        ("--verzion", WRONG, "did you mean --version?"),
+        ("--nope", WRONG, "is not an option of skillwire itself"),
+        ("-- list", WRONG, "name a command first"),
+        ("servers lst", WRONG, "did you mean list?"),
+        ("servers frobnicate", WRONG, "there is list, add, remove"),
+        ("cache clar", WRONG, "did you mean clear?"),
+        ("serve", WRONG, "PATH is missing: write skillwire serve"),
+        ("lint", 4, "no skills in .: a skill is a directory with a SKILL.md; skillwire new"),
+        ("verify", WRONG, "URL or COMMAND is missing: give the URL of a server"),
+        ("show", WRONG, "NAME is missing: write skillwire show"),
+        ("search", WRONG, "WORDS is missing: write skillwire search"),
+        ("load", WRONG, "NAME is missing: write skillwire load"),
+        ("read", WRONG, "NAME is missing: write skillwire read"),
+        ("read x", WRONG, "PATH is missing: write skillwire read"),
+        ("revoke", WRONG, "NAME is missing: write skillwire revoke"),
+        ("servers add", WRONG, "NAME is missing: write skillwire servers add"),
+        ("servers add x", WRONG, "is missing: write skillwire servers add"),
+        ("servers remove", WRONG, "NAME is missing: write skillwire servers remove"),
+        ("completion", WRONG, "SHELL is missing: write skillwire completion SHELL"),
+        ("completion tcsh", WRONG, "SHELL must be one of bash, zsh, fish"),
+        ("show a b c", WRONG, "unexpected argument 'c'"),
+        ("list x", WRONG, "unexpected argument 'x'"),
+        ("catalog x", WRONG, "unexpected argument 'x'"),
+        ("paths x", WRONG, "unexpected argument 'x'"),
+        ("doctor x", WRONG, "unexpected argument 'x'"),
+        ("cache list x", WRONG, "unexpected argument 'x'"),
+        ("servers list x", WRONG, "unexpected argument 'x'"),
+        ("serve . --htpp 1", WRONG, "did you mean --http?"),
+        ("lint . --fix-it", WRONG, "there is no option --fix-it"),
+        ("list --al", WRONG, "did you mean --all?"),
+        ("approve x --alow-code", WRONG, "did you mean --allow-code?"),
+        ("serve . -z", WRONG, "there is no option -z"),
+        ("serve . --http", WRONG, "--http needs a value: --http HOST:PORT"),
+        ("serve . --http --strict", WRONG, "--http needs a value"),
+        ("serve . --http=", WRONG, "--http has an empty value"),
+        ("serve . --http 1 --http 2", WRONG, "--http was given twice: give it once"),
+        ("serve . --strict=yes", WRONG, "--strict takes no value: write --strict alone"),
+        ("serve . --ttl abc", WRONG, "--ttl must be a number from 0 to"),
+        ("serve . --ttl nan", WRONG, "--ttl must be a number from 0 to"),
+        ("serve . --ttl -1", WRONG, "--ttl must be a number from 0 to"),
+        ("serve . --ttl 1e9", WRONG, "--ttl must be a number from 0 to"),
+        ("serve . --page-size 0", WRONG, "--page-size must be a whole number from 1 to 1,000"),
+        ("serve . --page-size 1001", WRONG, "--page-size must be a whole number from 1 to 1,000"),
+        ("serve . --page-size 1.5", WRONG, "--page-size must be a whole number from 1 to 1,000"),
+        ("serve . --index d9", WRONG, "--index must be one of april-2026"),
+        ("serve . --tools sometimes", WRONG, "--tools must be one of auto, always, never"),
+        ("serve . --cache-scope all", WRONG, "--cache-scope must be one of public, private"),
+        ("serve . --print-config emacs", WRONG, "--print-config must be one of claude-desktop"),
+        ("serve . --token-file t", WRONG, "--token-file needs --http"),
+        ("serve . --allow-host x", WRONG, "--allow-host needs --http"),
+        ("serve . --stateless", WRONG, "--stateless needs --http"),
+        ("serve . --http 99999", 4, "is not an address"),
+        ("serve . --http 127.0.0.1:80999", 4, "is not an address"),
+        ("serve . --http nowhere", 4, "is not an address"),
+        ("serve . --http 0.0.0.0:0", 4, "--token-file"),
+        ("serve nowhere", 4, "does not exist"),
+        ("serve file.txt", 4, "is not a directory"),
+        ("serve =x", 4, "prefix"),
+        ("serve ../up=.", 4, "is not a prefix"),
+        ("serve . --http 0 --token-file nofile", 4, "the token file nofile cannot be read"),
+        ("serve . --http 0 --token-file empty.txt", 4, "empty.txt"),
+        ("lint nowhere", 4, "does not exist"),
+        ("lint empty", 4, "no skills in empty"),
+        ("verify ftp://x", WRONG, "http:// or https://"),
+        ("verify http://127.0.0.1:9/mcp", WRONG, "127.0.0.1:9"),
+        ("verify --header nocolon http://127.0.0.1:9/", WRONG, "write a header as"),
+        ("verify --token-env NO_SUCH_VARIABLE http://127.0.0.1:9/", WRONG, "NO_SUCH_VARIABLE is not set"),
+        ("verify -- no-such-command-of-skillwire", WRONG, "is not installed"),
+        ("verify node s.mjs --json", WRONG, "put -- before the command"),
+        ("verify --timeout 0 x", WRONG, "--timeout must be a number from 0.1 to 3,600"),
+        ("verify --max-skills 0 x", WRONG, "--max-skills must be a whole number of at least 1"),
+        ("verify --protocol 1999 x", WRONG, "--protocol must be one of both"),
+        ("search ***", WRONG, "WORDS has no letters or digits: say what to look for"),
+        ("search x --limit 0", WRONG, "--limit must be a whole number from 1 to 1,000"),
+        ("catalog --budget x", WRONG, "--budget must be a whole number"),
+        ("read x y -o f", WRONG, "--output needs --raw"),
+        ("read x y --raw --json", WRONG, "--raw and --json exclude each other: leave out one"),
+        ("show x", 8, "skillwire servers add NAME URL"),
+        ("load x", 8, "skillwire servers add NAME URL"),
+        ("show skill://x/SKILL.md", 8, "skillwire"),
+        ("revoke x", 8, "`skillwire list` shows"),
+        ("servers remove nobody", 8, "no server is called nobody"),
+        ("servers add local https://x", 3, "local"),
+        ("servers add x ftp://x", 3, "http:// or https:// URL"),
+        ("servers add x npx -y y", WRONG, "put -- before the command"),
+        ("servers add x https://x --env A=b", WRONG, "--env is for a command"),
+        ("servers add x --header A=b -- y", WRONG, "--header is for a URL"),
+        ("servers add x https://x --header nosign", WRONG, "--header: write NAME=VALUE"),
+        ("servers add x https://x --approval maybe", WRONG, "--approval must be one of prompt"),
+        ("servers add x https://x --approval always", WRONG, "add --user"),
+        ("servers import --only nobody", WRONG, "no client has a server called nobody"),
+        ("cache clear --server nobody", 8, "nobody"),
+        ("doctor --timeout 0", WRONG, "--timeout must be a number from 0.1 to 3,600"),
+        ("list --config bad.toml", 3, "bad.toml"),
+        ("list --config nowhere.toml", 4, "nowhere.toml"),
+        (
+            "list --no-config --profile x",
+            WRONG,
+            "--profile and --no-config exclude each other: leave out one",
+        ),
+    ]
+    for command in HOST[:4]:
+        table += [
+            (f"{command} --server nosign", WRONG, "--server: write NAME=URL or 'NAME=command args'"),
+            (f"{command} --server a=ftp://x", WRONG, "http:// or https:// URL"),
+            (f"{command} --dir nowhere", WRONG, "give the path of a directory of skills"),
+            (f"{command} --style emacs", WRONG, "--style: "),
+            (f"{command} --profile nobody", 3, "nobody"),
+            (f"{command} --timeout 0", WRONG, "--timeout must be a number from 0.1 to 3,600"),
+        ]
+    return [*table, ("list --server a=x --server A=y", WRONG, "choose another name")]
+
+
+ROWS = rows()
+
+
+@pytest.fixture(autouse=True)
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    folder = tmp_path / "work"
+    (folder / "empty").mkdir(parents=True)
+    (folder / "file.txt").write_text("", "utf-8")
+    (folder / "empty.txt").write_text("\n", "utf-8")
+    (folder / "bad.toml").write_text("[servers\n", "utf-8")
+    monkeypatch.chdir(folder)
+
+
+def test_there_are_126_of_them() -> None:
+    assert len({line for line, _, _ in ROWS}) == len(ROWS) >= 126
+
+
+@pytest.mark.parametrize(("line", "code", "said"), ROWS, ids=[line for line, _, _ in ROWS])
+def test_a_bad_input_is_one_line_that_helps(
+    line: str, code: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["skillwire", *line.split()])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    out, err = capsys.readouterr()
+    assert (ended.value.code, out) == (code, ""), err
+    assert "Traceback" not in err
+    [only] = err.splitlines()
+    assert only.startswith("skillwire")
+    assert said in only, json.dumps(only)
+    if code == WRONG and not line.startswith("verify"):
+        assert only.endswith("--help)")
