@@ -21,3 +21,10 @@ class Ended:
 
 
 Run: TypeAlias = Callable[..., Ended]
+
+
+def approved(run: Run, name: str, *options: str) -> Ended:
+    """Approve a skill as it is shown, by its digest, as a script does."""
+    where = [option for option in options if option not in ("--allow-tools", "--allow-code", "--json")]
+    digest = run("show", name, "--json", *where).document["digest"]
+    return run("approve", name, "--digest", digest, *options)

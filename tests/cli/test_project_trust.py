@@ -87,7 +87,7 @@ def test_a_fresh_clone_starts_nothing_and_costs_nothing_else(run: Run, home: Pat
     assert "letters" not in ended.out
     [line] = [line for line in ended.out.splitlines() if "evil" in line]
     assert "MCP server evil is not trusted: it comes from " in line
-    assert "run `skillwire trust`" in line
+    assert "run `skillwire servers trust`" in line
     assert not STARTED.exists()
 
 

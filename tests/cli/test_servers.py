@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Ended, Run
+from command_line import Ended, Run, approved
 from skillwire.cli import main
 from skillwire.host.config.text import Place, parse_config
 
@@ -168,7 +168,7 @@ def test_no_servers_is_said_with_a_way_on(run: Run) -> None:
 def test_a_server_that_is_removed_takes_its_cache_and_approvals_along(run: Run) -> None:
     plant("served/refunds")
     run("servers", "add", "shop", "--", SKILLWIRE, "serve", "served")
-    run("approve", "refunds")
+    approved(run, "refunds")
     assert run("load", "refunds").code == 0
     assert len(run("cache", "list", "--json").document["files"]) == 1
     ended = run("servers", "remove", "shop")
@@ -183,7 +183,7 @@ def test_a_server_that_another_file_still_has_keeps_its_approvals(run: Run, home
     plant("served/refunds")
     run("servers", "add", "shop", "--user", "--", SKILLWIRE, "serve", str(Path("served").resolve()))
     PROJECT.write_text('[servers.shop]\napproval = "prompt"\n', "utf-8")
-    run("approve", "refunds")
+    approved(run, "refunds")
     assert "It is still in" in run("servers", "remove", "shop").out
     assert run("servers", "remove", "shop", "--json").document["removed"]["approvals"] == 1
 

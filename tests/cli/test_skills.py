@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Ended, Run
+from command_line import Ended, Run, approved
 from skillwire.cli import main
 from skillwire.sources.directory.scan_cache import scan_cache_directory
 from terminals import Terminal
@@ -216,9 +216,10 @@ def test_load_off_a_terminal_needs_an_approval_and_says_how(run: Run) -> None:
     plant("served/refunds", body="Pay back.\n")
     refused = run("load", "refunds", "--server", serving())
     assert (refused.code, refused.out, refused.err.count("\n")) == (7, "", 1)
-    assert "`skillwire approve refunds`" in refused.err
-    approved = run("approve", "refunds", "--server", serving())
-    assert approved.out == "Approved refunds from MCP · shop as it is now, 1 file.\n"
+    assert "`skillwire show refunds`" in refused.err
+    assert run("approve", "refunds", "--server", serving()).code == 7
+    given = approved(run, "refunds", "--server", serving())
+    assert given.out == "Approved refunds from MCP · shop as it is now, 1 file.\n"
     loaded = run("load", "refunds", "--server", serving())
     assert loaded.code == 0
     assert loaded.out.startswith("Skill refunds, from the MCP server shop.")
@@ -232,8 +233,8 @@ def test_load_off_a_terminal_needs_an_approval_and_says_how(run: Run) -> None:
 @pytest.mark.process
 def test_grants_are_given_by_name_and_shown(run: Run) -> None:
     plant("served/refunds", more="allowed-tools: Read\n")
-    assert "which are not granted: Read" in run("approve", "refunds", "--server", serving()).out
-    document = run("approve", "refunds", "--allow-tools", "--json", "--server", serving()).document
+    assert "which are not granted: Read" in approved(run, "refunds", "--server", serving()).out
+    document = approved(run, "refunds", "--allow-tools", "--json", "--server", serving()).document
     assert (document["approval"]["allowed_tools"], document["approval"]["execute_code"]) == (True, False)
 
 
@@ -248,7 +249,7 @@ def test_a_local_skill_needs_no_approval(run: Run) -> None:
 @pytest.mark.requirement("SEC-6")
 def test_show_has_a_diff_of_what_changed_since_approval_as_often_as_it_is_asked(run: Run) -> None:
     plant("served/refunds", body="Pay back in euros.\n", gone="Old.\n")
-    run("approve", "refunds", "--server", serving())
+    approved(run, "refunds", "--server", serving())
     assert run("load", "refunds", "--server", serving()).code == 0
     plant("served/refunds", body="Pay back in dollars.\n", fresh="New.\n")
     Path("served/refunds/gone.md").unlink()
@@ -263,14 +264,14 @@ def test_show_has_a_diff_of_what_changed_since_approval_as_often_as_it_is_asked(
     ended = run("load", "refunds", "--server", serving())
     assert (ended.code, "(1 added, 1 changed, 1 removed)" in ended.err) == (7, True)
     assert "changed since you approved it: 3 files" in run("show", "refunds", "--server", serving()).out
-    assert run("approve", "refunds", "--server", serving()).code == 0
+    assert approved(run, "refunds", "--server", serving()).code == 0
     assert "Pay back in dollars." in run("load", "refunds", "--server", serving()).out
 
 
 @pytest.mark.process
 def test_without_the_approved_bytes_show_lists_the_files_that_changed(run: Run) -> None:
     plant("served/refunds", body="Pay back in euros.\n")
-    run("approve", "refunds", "--server", serving())
+    approved(run, "refunds", "--server", serving())
     run("cache", "clear")
     plant("served/refunds", body="Pay back in dollars.\n")
     out = run("show", "refunds", "--server", serving()).out
@@ -284,7 +285,7 @@ def test_read_gives_the_models_view_or_verified_bytes(run: Run) -> None:
     data = bytes(range(256))
     (folder / "logo.png").write_bytes(data)
     server = ("--server", serving())
-    run("approve", "refunds", *server)
+    approved(run, "refunds", *server)
     assert "<untrusted_skill_file_" in run("read", "refunds", "guide.md", *server).out
     assert run("read", "refunds", "guide.md", "--json", *server).document["path"] == "guide.md"
     ended = run("read", "refunds", "logo.png", "--raw", "-o", "logo.png", *server)
@@ -303,7 +304,7 @@ def test_read_refuses_options_that_do_not_go_together(run: Run) -> None:
 @pytest.mark.process
 def test_revoke_needs_no_server(run: Run) -> None:
     plant("served/refunds")
-    run("approve", "refunds", "--server", serving())
+    approved(run, "refunds", "--server", serving())
     assert run("revoke", "shop/refunds", "--json").document["revoked"]["server"] == "shop"
     ended = run("revoke", "refunds")
     assert (ended.code, "no skill called refunds is approved" in ended.err) == (8, True)
@@ -312,9 +313,9 @@ def test_revoke_needs_no_server(run: Run) -> None:
 
 @pytest.mark.process
 def test_revoke_asks_which_one_when_several_fit(run: Run) -> None:
-    plant("served/refunds")
     for name in ("one", "two"):
-        assert run("approve", "refunds", "--server", serving(name=name)).code == 0
+        plant(f"{name}/refunds")
+        assert approved(run, "refunds", "--server", serving(name, name)).code == 0
     ended = run("revoke", "refunds")
     assert (ended.code, "one/refunds, two/refunds" in ended.err) == (8, True)
     assert run("revoke", "two/refunds").code == 0
@@ -332,7 +333,7 @@ def test_a_skill_that_is_not_there_is_named_with_the_servers_that_could_not_be_a
 def test_the_cache_is_listed_and_cleared_by_server(run: Run, tmp_path: Path) -> None:
     plant("served/refunds")
     for name in ("one", "two"):
-        run("approve", "refunds", "--server", serving(name=name))
+        approved(run, "refunds", "--server", serving(name=name))
         run("load", "refunds", "--server", serving(name=name))
     files = run("cache", "list", "--json").document["files"]
     assert [(file["server"], file["uri"]) for file in files] == [

@@ -81,8 +81,9 @@ def test_catalog_prints_the_models_text_and_with_json_its_tools(run: Run) -> Non
 def test_load_prints_the_skill_in_a_style_once_it_is_approved(run: Run) -> None:
     code, _, err = run("load", "--style", "gemini", "migrate")
     assert code == 7
-    assert "`skillwire approve migrate --style gemini`" in err
-    assert run("approve", "migrate", "--style", "gemini")[0] == 0
+    assert "`skillwire show migrate --style gemini`" in err
+    digest = json.loads(run("show", "migrate", "--style", "gemini", "--json")[1])["digest"]
+    assert run("approve", "migrate", "--digest", digest, "--style", "gemini")[0] == 0
     code, out, _ = run("load", "--style", "gemini", "migrate")
     assert code == 0
     assert '<instructions trust="untrusted">' in out

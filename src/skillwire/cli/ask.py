@@ -17,7 +17,7 @@ from skillwire.text import safe_line
 from skillwire.trust.approval import Reason
 
 if TYPE_CHECKING:
-    from skillwire.host.approvals.approver import ApprovalCallback, ApprovalRequest
+    from skillwire.host.approvals.approver import ApprovalCallback, ApprovalRequest, Once
 
 _FILES_SHOWN = 8
 _DESCRIPTION_SHOWN = 300
@@ -28,18 +28,54 @@ def terminal_callback() -> ApprovalCallback | None:
     return ask_person if sys.stdin.isatty() and sys.stderr.isatty() else None
 
 
-async def ask_person(request: ApprovalRequest) -> bool:
-    """Show what is asked for, on standard error, and take the answer. Only a yes is a yes."""
+async def ask_person(request: ApprovalRequest, *, question: str = "Load it?") -> bool | Once:
+    """Show what is asked for, on standard error, and take the answer. Only a yes is a yes.
+
+    A yes is kept until the files change; `once` is for this load alone.
+    """
+    from skillwire.host.approvals.approver import Once
+
     screen = Screen(errors=True)
     _describe(screen, request)
+    once = question == "Load it?" and request.digest is not None
+    choices = ["[y]es, until it changes", *(["[o]nce"] if once else []), "show its [t]ext"]
+    choices += ["show the [d]iff"] if request.changes else []
     while True:
         drop_typed_ahead()
-        screen.line(("Load it? ", "bold"), "[y]es, show its [t]ext first, or anything else for [N]o")
+        screen.line((f"{question} ", "bold"), f"{', '.join(choices)}, or anything else for [N]o")
         answer = (await read_line()).strip().lower()
         if answer in ("t", "text"):
             await _show_text(screen, request)
             continue
+        if answer in ("d", "diff") and request.changes:
+            await _show_diff(screen, request)
+            continue
+        if once and answer in ("o", "once"):
+            return Once()
         return answer in ("y", "yes")
+
+
+async def _show_diff(screen: Screen, request: ApprovalRequest) -> None:
+    """What changed in each file since it was approved."""
+    from skillwire.cli.changes import show_diff
+    from skillwire.skill.uris import path_below
+    from skillwire.trust.approval import ChangeKind
+    from skillwire.trust.paths import shown_path
+
+    for change in request.changes:
+        path = shown_path("/".join(path_below(change.uri, skill_root(request.skill.uri))))
+        screen.line("  ", (change.kind.value, "yellow"), f"  {path}")
+        if change.kind is not ChangeKind.CHANGED:
+            continue
+        try:
+            old, new = await request.approved(change.uri), (await request.preview(change.uri)).text
+        except SkillwireError as error:
+            screen.wrapped(f"its text cannot be shown: {printable(str(error))}", indent=4, style="dim")
+            continue
+        if old is None or new is None:
+            screen.wrapped("no diff: it is binary, or the approved text is not cached", indent=4, style="dim")
+        else:
+            show_diff(screen, old.decode("utf-8", "replace"), new, path)
 
 
 def _describe(screen: Screen, request: ApprovalRequest) -> None:
@@ -54,6 +90,7 @@ def _describe(screen: Screen, request: ApprovalRequest) -> None:
         ("uri", printable(skill.uri)),
         ("protocol", "" if entry.draft is None else entry.dialect.meaning),
         ("files", _files(entry)),
+        ("digest", request.digest or ""),
         *((change.kind.value, printable(change.uri)) for change in request.changes[:_FILES_SHOWN]),
         ("note", "it is nested in another skill, and needs an approval of its own" if request.nested else ""),
         ("wants", _wanted(request)),

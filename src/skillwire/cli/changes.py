@@ -37,10 +37,10 @@ async def show_changes(screen: Screen, host: SkillHost, row: SkillRow) -> None:
         elif new is None:
             screen.wrapped("binary: no diff", indent=4, style="dim")
         else:
-            _show_diff(screen, old, new, path)
+            show_diff(screen, old, new, path)
 
 
-def _show_diff(screen: Screen, old: str, new: str, path: str) -> None:
+def show_diff(screen: Screen, old: str, new: str, path: str) -> None:
     before, after = (clean_text(text).text.splitlines() for text in (old, new))
     lines = list(unified_diff(before, after, f"approved/{path}", f"now/{path}", lineterm=""))
     for line in lines:

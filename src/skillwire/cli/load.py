@@ -106,7 +106,7 @@ async def _load(host: SkillHost, name: str, on: str | None, options: HostOptions
             raise
         also = options.style_words
         raise ApprovalRequired(
-            f"{error} with `skillwire show {name} --text{also}` and `skillwire approve {name}{also}`",
+            f"{error} with `skillwire show {name}{also}`, which prints the `skillwire approve` line to run",
             reason=error.reason,
             origin=error.origin,
             uri=error.uri,

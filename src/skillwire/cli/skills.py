@@ -90,6 +90,7 @@ def show(
     from skillwire.cli.skill_view import SkillRow, files_json, show_skill, skill_json
     from skillwire.host.approvals.status import State
     from skillwire.skill.uris import SKILL_FILE
+    from skillwire.trust.approval import shown_digest
 
     async def action(host: SkillHost) -> None:
         skill = await host.find(name, server=on)
@@ -100,6 +101,7 @@ def show(
                 **skill_json(row),
                 "frontmatter": dict(skill.entry.frontmatter),
                 "files": files_json(row),
+                "digest": shown_digest(skill.entry),
             }
             if wanted is not None:
                 file = await file_of(skill, wanted, host.admin.preview(skill.handle, wanted))
@@ -120,7 +122,8 @@ def show(
             screen.line()
             also = options.style_words
             screen.line(f"To read it:    skillwire show {skill.handle} --text{also}")
-            screen.line(f"To approve it: skillwire approve {skill.handle}{also}")
+            digest = shown_digest(skill.entry)
+            screen.line(f"To approve it: skillwire approve {skill.handle} --digest {digest}{also}")
 
     with_host(options, action, name=name, on=on)
 

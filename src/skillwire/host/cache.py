@@ -142,18 +142,26 @@ class SkillCache:
 
     def _remove_server(self, origin: Origin) -> tuple[CachedFile, ...]:
         removed = tuple(self.files(origin))
-        shutil.rmtree(self._folder(origin), ignore_errors=True)
+        for folder in self._folders(origin):
+            shutil.rmtree(folder, ignore_errors=True)
         return removed
 
     def files(self, origin: Origin | None = None) -> Iterator[CachedFile]:
         """Every file, or those of one server."""
-        start = self._folder(origin) if origin else self.directory
-        for folder, _, names in os.walk(start):
+        starts = self._folders(origin) if origin else [self.directory]
+        for folder, _, names in (step for start in starts for step in os.walk(start)):
             for name in sorted(names):
                 path = Path(folder) / name
                 found = self._read_path(path)
                 if found is not None:
                     yield found
+
+    def _folders(self, origin: Origin) -> list[Path]:
+        """The directory of an origin that is bound; otherwise those of every origin of its label."""
+        if origin in self._identities or not self.directory.is_dir():
+            return [self._folder(origin)]
+        label = quote(origin.label, safe="")
+        return [path for path in self.directory.iterdir() if path.name.partition(_MARK)[0] == label]
 
     def path_of(self, origin: Origin, uri: SkillUri) -> Path:
         """Where a file of this server and URI lies."""

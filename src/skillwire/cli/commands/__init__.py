@@ -24,6 +24,7 @@ _MODULES: Final = {
     "read": "use",
     "approve": "approvals",
     "revoke": "approvals",
+    "approvals": "approvals",
     "add": "install",
     "sync": "install",
     "outdated": "install",
@@ -44,7 +45,7 @@ _MODULES: Final = {
 
 SECTIONS: Final = {
     "Publish skills": ("serve", "new", "lint", "verify", "sign", "keygen", "verify-signature"),
-    "Use skills": ("list", "show", "search", "catalog", "load", "read", "approve", "revoke"),
+    "Use skills": ("list", "show", "search", "catalog", "load", "read", "approve", "revoke", "approvals"),
     "Install skills": (
         "add",
         "sync",

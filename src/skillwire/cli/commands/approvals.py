@@ -4,26 +4,42 @@ from __future__ import annotations
 
 from typing import Final
 
-from skillwire.cli.command import JSON, ON_SERVER, Command, flag
+from skillwire.cli.command import JSON, ON_SERVER, Argument, Command, Group, flag, text
 from skillwire.cli.commands.use import NAME
 
+GROUPS: Final = (
+    Group(name="approvals", summary="List, export and import approvals", default="approvals list"),
+)
 COMMANDS: Final = (
     Command(
         name="approve",
-        summary="Approve a skill of a server as it is now",
-        about="Any change to its files revokes the approval.",
+        summary="Approve skills with exactly the files that you were shown",
+        about="On a terminal each skill is shown and you are asked. Elsewhere --digest must name its files, "
+        "as `skillwire show` prints it. Any change to the files revokes the approval.",
         run="approvals:approve",
         host=True,
-        arguments=(NAME,),
+        arguments=(
+            Argument(
+                field="names",
+                metavar="NAME",
+                help="The name of a skill, its URI, or a pattern such as 'shop/*'.",
+                required=False,
+                many=True,
+                completion="skill",
+            ),
+        ),
         options=(
+            text("--digest", metavar="SHA256", help="Approve this set of files. Repeatable.", many=True),
+            flag("--all", help="All skills of the server named with --on.", field="everything"),
             flag("--allow-tools", help="Also grant the tools that its allowed-tools field asks for."),
             flag("--allow-code", help="Also allow running code while the skill is in use."),
             ON_SERVER,
             JSON,
         ),
         examples=(
-            ("skillwire show refunds --text", "read it first"),
-            ("skillwire approve refunds", "approve exactly those files"),
+            ("skillwire approve refunds", "shows it and asks"),
+            ("skillwire approve 'shop/*'", "every skill of a server that matches"),
+            ("skillwire approve --all --on shop", "every skill of a server"),
         ),
     ),
     Command(
@@ -34,5 +50,27 @@ COMMANDS: Final = (
         arguments=(NAME,),
         options=(JSON,),
         examples=(("skillwire revoke refunds", "it must be approved again before it loads"),),
+    ),
+    Command(
+        name="approvals list",
+        summary="List approvals with who gave them, when and how",
+        run="approvals:list_approvals",
+        options=(JSON,),
+        examples=(("skillwire approvals", "everything that is approved"),),
+    ),
+    Command(
+        name="approvals export",
+        summary="Print all approvals as JSON, to share them",
+        run="approvals:export_approvals",
+        examples=(("skillwire approvals export > approvals.json", "for the rest of a team"),),
+    ),
+    Command(
+        name="approvals import",
+        summary="Import approvals that somebody exported",
+        about="They are shown, and you are asked. Each is recorded with who gave it first.",
+        run="approvals:import_approvals",
+        arguments=(Argument(field="file", metavar="FILE", help="A file of `approvals export`."),),
+        options=(flag("--yes", "-y", help="Import them without asking."), JSON),
+        examples=(("skillwire approvals import approvals.json", "review, then approve all"),),
     ),
 )

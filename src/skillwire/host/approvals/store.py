@@ -13,17 +13,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import anyio
 import anyio.to_thread
 
 from skillwire.errors import FormatError, SkillwireError
 from skillwire.host.approvals.database import ApprovalDatabase, Row
+from skillwire.issues import Issue
 from skillwire.skill.digests import parse_digest
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri, parse_uri
-from skillwire.trust.approval import Approval, Grants
+from skillwire.trust.approval import Approval, Grants, resource_set, shown_digest
 from skillwire.trust.origin import Origin
 from skillwire.wire.stored import entry_from_stored, entry_to_stored
 
@@ -254,6 +255,34 @@ class ApprovalStore:
 
     async def _in_thread(self, action: Callable[[], Result], *, abandon: bool = False) -> Result:
         return await anyio.to_thread.run_sync(action, limiter=self._one_at_a_time, abandon_on_cancel=abandon)
+
+
+def row_from_exported(exported: Mapping[str, Any]) -> Row:
+    """An exported approval to be kept here, or a `FormatError`: what it says must fit together."""
+    entry = entry_from_stored(exported["entry"])
+    resources = resource_set(entry)
+    row = Row(
+        server=str(exported["server"]),
+        uri=str(exported["uri"]),
+        label=str(exported["label"]),
+        resources=json.dumps(sorted(resources)),
+        allowed_tools=int(exported["allowed_tools"] is True),
+        execute_code=int(exported["execute_code"] is True),
+        entry=json.dumps(entry_to_stored(entry)),
+        is_current=1,
+        approved_at=datetime.now(UTC).isoformat(timespec="microseconds"),
+        approved_by=_user(),
+        approved_how=f"imported; approved by {exported['approved_by']} {exported['approved_at']}".strip(),
+    )
+    if (
+        _parse(row) is None
+        or not resources
+        or entry.uri != row.uri
+        or shown_digest(entry) != exported["digest"]
+    ):
+        message = "an exported approval does not fit its entry"
+        raise FormatError(Issue(rule="export", message=message, fix="export it again"))
+    return row
 
 
 def _parse(row: Row) -> StoredApproval | None:

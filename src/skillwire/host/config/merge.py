@@ -157,7 +157,7 @@ def combine(
             else:
                 problems.append(
                     f"{project.file} names directories of skills, which are not read until you run "
-                    "`skillwire trust` there"
+                    "`skillwire servers trust` there"
                 )
     parts = (*files, *profiles)
     return HostConfig(

@@ -44,7 +44,7 @@ class UntrustedServer:
         """Why, and what to do about it."""
         return self.problem or (
             f"is not trusted: it comes from {self.file}; "
-            "to review it and trust it, run `skillwire trust` in that project"
+            "to review it and trust it, run `skillwire servers trust` in that project"
         )
 
 
