@@ -247,7 +247,7 @@ def test_list_from_clients_asks_them_all_and_writes_nothing(run: Run, home: Path
     before = sorted(str(path) for path in Path().rglob("*"))
     ended = run("list", "--from-clients")
     assert "refunds  MCP · good  not approved" in ended.out
-    assert "old (Claude Code): it speaks SSE" in ended.out
+    assert "old (Claude Code): it uses the deprecated SSE transport" in ended.out
     assert "servers.wants.headers.X wants the variable 'NOT_SET'" in ended.out
     document = run("list", "--from-clients", "--json").document
     assert [server["label"] for server in document["servers"]] == ["good"]
