@@ -211,6 +211,8 @@ def _print_config(client: str, given: dict[str, Any], options: ServeOptions) -> 
 
 def _absolute(text: str) -> str:
     """A path, or `PREFIX=PATH`, that means the same from everywhere."""
+    if "://" in text:
+        return text  # A repository or a site is the same from everywhere.
     prefix, sign, path = text.partition("=")
     if sign and not Path(text).expanduser().exists():
         return f"{prefix}={Path(path).expanduser().absolute()}"

@@ -53,6 +53,9 @@ def sync(
     if adopt and made.stopped:
         run(_adopt(tool, made, yes=yes, as_json=as_json))
         return
+    if made.is_done and all(step.path in state.placed for step in made.steps):
+        _say_current(made, as_json=as_json)
+        return
     unaccepted = tool.unaccepted(state, made)
     if made.needs_content():
         # Only now: the configuration of servers is needed when something has to be fetched.
@@ -74,6 +77,18 @@ def sync(
         conclude(report)
 
     run(action())
+
+
+def _say_current(made: Plan, *, as_json: bool) -> None:
+    """Everything is as pinned, and noted so: there is nothing to wait for, to fetch or to write."""
+    from skillwire.cli.install_view import report_json, show_report
+    from skillwire.install.installer import Report
+
+    report = Report(current=tuple(sorted({step.name for step in made.steps})))
+    if as_json:
+        show_json(report_json(report))
+    else:
+        show_report(Screen(), report)
 
 
 def _check(made: Plan, *, as_json: bool) -> None:

@@ -29,7 +29,6 @@ from skillwire.install.candidates import (
     split_skills,
 )
 from skillwire.install.lock import LockedSkill, Pin
-from skillwire.install.servers import ServerSkills
 from skillwire.issues import shown
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.sources.archive import ArchiveFile
@@ -40,6 +39,7 @@ from skillwire.sources.wellknown import fetch_artifact, fetch_index, fetch_site
 
 if TYPE_CHECKING:
     from skillwire.host.config.server import ServerConfig
+    from skillwire.install.servers import ServerSkills
     from skillwire.trust.signatures import Publisher
 
 INSTALLED: Final = "--installed"
@@ -259,6 +259,9 @@ class Upstream:
         return parse_reference(source)
 
     def _servers(self) -> ServerSkills:
+        # Imported here: a sync that fetches nothing needs no host.
+        from skillwire.install.servers import ServerSkills
+
         return ServerSkills(
             self.servers, publishers=self.publishers, limits=self.limits, on_progress=self.on_progress
         )
