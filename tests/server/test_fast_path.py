@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio.lowlevel
 import pytest
 
 from fast_path_calls import (
@@ -35,6 +36,7 @@ from fast_path_calls import (
 )
 from skillwire.server.app import SkillServer
 from skillwire.server.legacy.features import ALL_OFF, LegacyFeatures
+from skillwire.server.options import ServerOptions
 from trees import skill_md, write
 
 __all__ = ["aged", "folder"]
@@ -306,3 +308,13 @@ async def test_an_edit_is_in_the_very_next_answer(folder: Path, tmp_path: Path) 
     assert before != after
     assert "Another description." in after["result"]["contents"][0]["text"]
     assert entry["result"]["skill"]["frontmatter"]["description"] == "Another description."
+
+
+async def test_the_next_page_is_prepared_while_the_client_reads_this_one(folder: Path) -> None:
+    fast_path = SkillServer(folder, options=ServerOptions(page_size=2))._fast_path  # pyright: ignore[reportPrivateUsage]
+    assert fast_path is not None
+    request = fast_path.parse(json.dumps(body("skills/list")).encode())
+    assert request is not None
+    await fast_path.respond(request)
+    await anyio.lowlevel.checkpoint()
+    assert len(fast_path._entries) == 4  # pyright: ignore[reportPrivateUsage]

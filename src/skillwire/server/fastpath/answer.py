@@ -7,6 +7,7 @@ requests both ways and compares the responses.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import Final
 
 from skillwire.errors import Refusal
 from skillwire.json_types import JsonObject, JsonValue
-from skillwire.server.catalog import Catalog
+from skillwire.server.catalog import Catalog, cut_page
 from skillwire.server.fastpath.cache import ResponseCache
 from skillwire.server.fastpath.parse import (
     ERA,
@@ -157,6 +158,9 @@ class FastPath:
             case "skills/list":
                 page = await results.page_of_skills(request.cursor)
                 entries = b",".join([self._entry(entry) for entry in page.items])
+                if page.next_cursor is not None:
+                    # Encoded while the client reads this page. It is called after the response is written.
+                    asyncio.get_running_loop().call_soon(self._prepare, page.next_cursor)
                 return b'{"skills":[' + entries + b"]" + _rest(results.trailer(page.next_cursor)), None
             case "skills/get":
                 entry = await results.entry_at(uri)
@@ -168,6 +172,15 @@ class FastPath:
                 return _encode(await results.read_directory(uri, request.cursor, modern=True))[:-1], None
             case _:
                 return self._discovery, None
+
+    def _prepare(self, cursor: str) -> None:
+        """Encode the entries of a page that will probably be asked for next."""
+        library = self._results.library
+        catalog = library.current_catalog()
+        if catalog is not None:
+            keys, size = catalog.keys, library.page_size
+            for entry in cut_page(catalog.listed, keys, cursor, size=size, listing="skills").items:
+                self._entry(entry)
 
     def _entry(self, entry: SkillEntry) -> bytes:
         cached = self._entries.get(entry.uri)

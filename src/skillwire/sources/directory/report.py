@@ -55,7 +55,7 @@ def _lines(word: str, problems: Iterable[Problem]) -> Iterator[tuple[str, int]]:
 def _outermost(roots: Iterable[Root]) -> list[Root]:
     """The roots that lie in no other one, so that no problem is told twice."""
     found: list[Root] = []
-    for root in sorted(set(roots), key=lambda root: len(root.path.parts)):
+    for root in sorted(dict.fromkeys(roots), key=lambda root: len(root.path.parts)):
         if not any(root.path.is_relative_to(other.path) for other in found):
             found.append(root)
     return found
