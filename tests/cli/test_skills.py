@@ -435,9 +435,9 @@ def test_list_fails_on_request_when_a_server_failed(run: Run) -> None:
 
 @pytest.mark.process
 def test_a_server_that_failed_is_named_by_every_command(run: Run) -> None:
-    plant(".agents/skills/tidy")
+    plant("mine/tidy")
     for command in (["show", "tidy"], ["load", "tidy"], ["catalog"], ["search", "thing"]):
-        ended = run(*command, "--server", "gone=nosuchcommand")
+        ended = run(*command, "--dir", "mine", "--server", "gone=nosuchcommand")
         assert (ended.code, ended.err.count("nosuchcommand")) == (0, 1), command
 
 

@@ -7,6 +7,7 @@ writes to standard error never reaches our terminal. The last of it is kept, as 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ import anyio.abc
 
 from skillwire.errors import LimitExceeded, SourceError
 from skillwire.issues import shown
+from skillwire.sources.command_line import resolve_program
 
 _GRACE_SECONDS: Final = 2.0
 _KEPT_LINES: Final = 20
@@ -167,7 +169,7 @@ async def running(
     environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     try:
         process = await anyio.open_process(
-            list(command),
+            list(resolve_program(command, shutil.which, windows=os.name == "nt")),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

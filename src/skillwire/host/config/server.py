@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shlex
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,7 @@ from skillwire.catalog.selection import EVERYTHING, Selection
 from skillwire.errors import SourceError
 from skillwire.issues import shown
 from skillwire.limits import DEFAULT_LIMITS
+from skillwire.sources.command_line import split_command
 from skillwire.text import is_secret_name, redact_url, secrets_in_arguments, secrets_in_urls
 from skillwire.trust.approval import Policy
 
@@ -146,7 +147,7 @@ def parse_server(given: str | ServerConfig | object) -> ServerConfig:
     if "://" in given.partition(" ")[0]:
         return ServerConfig(url=given)
     try:
-        command = tuple(shlex.split(given))
+        command = split_command(given, windows=os.name == "nt")
     except ValueError as error:
         # The line may hold a secret, so it is not quoted.
         raise SourceError(f"the command line of a server cannot be read: {error}") from None
