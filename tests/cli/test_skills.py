@@ -67,13 +67,13 @@ def serving(folder: str = "served", name: str = "shop") -> str:
 @pytest.mark.process
 def test_list_shows_name_origin_approval_and_description(run: Run) -> None:
     plant("served/refunds", description="Pays back.")
-    plant(".agents/skills/tidy", description="Tidies up.")
+    plant(Path.home() / ".agents/skills/tidy", description="Tidies up.")
     ended = run("list", "--server", serving())
     assert ended.code == 0
     assert ended.out.splitlines() == [
-        "NAME     FROM             APPROVAL      DESCRIPTION",
-        "tidy     local · project  local         Tidies up.",
-        "refunds  MCP · shop       not approved  Pays back.",
+        "NAME     FROM          APPROVAL      DESCRIPTION",
+        "tidy     local · user  local         Tidies up.",
+        "refunds  MCP · shop    not approved  Pays back.",
     ]
 
 
@@ -452,7 +452,7 @@ def test_a_name_with_its_server_connects_to_no_other(run: Run, words: list[str])
 
 @pytest.mark.process
 def test_a_file_that_a_skill_does_not_have_is_answered_with_those_it_has(run: Run) -> None:
-    plant(".agents/skills/tidy", guide="Read this.")
+    plant(Path.home() / ".agents/skills/tidy", guide="Read this.")
     for command in (["show"], ["read"]):
         ended = run(*command, "tidy", "nofile")
         assert (ended.code, ended.err) == (
@@ -487,7 +487,7 @@ def test_no_config_reads_no_configuration(run: Run) -> None:
 @pytest.mark.process
 @pytest.mark.parametrize("command", ["list", "catalog", "show tidy", "read tidy SKILL.md --raw"])
 def test_a_full_disk_is_one_line_and_exit_code_4(command: str) -> None:
-    plant(".agents/skills/tidy")
+    plant(Path.home() / ".agents/skills/tidy")
     with Path("/dev/full").open("w") as full:
         ran = subprocess.run(
             [SKILLWIRE, *command.split()], stdout=full, stderr=subprocess.PIPE, text=True, check=False

@@ -119,15 +119,16 @@ def with_host(
             if waiting is not None:
                 waiting.cancel()
                 await asyncio.gather(waiting, return_exceptions=True)
+        told = False
         try:
             return await action(host)
         except SkillNotFound as error:
+            told = True  # The error names the servers that could not be asked.
             if not host.skills(disabled=True):
                 raise SkillNotFound(f"{error}. {NO_SKILLS}") from None
             raise
         finally:
-            if failures:
-                # What was looked for may be on a server that could not be asked.
+            if failures and not told:
                 for failure in host.failures():
                     print_error(failure.message)
             await host.close()
