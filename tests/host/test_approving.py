@@ -230,7 +230,7 @@ async def test_what_is_approved_is_verified_and_kept_so_that_a_change_can_be_com
     sim = Simulator()
     skill = sim.skill("refunds", files={"a.md": b"old text", "b.md": b"same"})
     async with opened(tmp_path, shop=sim) as host:
-        await host.admin.approve(await host.find("refunds"))
+        await host.admin.approve(await host.find("refunds"), keep_files=True)
         skill.change_file("a.md", b"new text")
         await host.refresh()
         changed = await host.find("refunds")
@@ -245,7 +245,7 @@ async def test_a_skill_whose_files_are_not_what_it_lists_cannot_be_approved(tmp_
     sim.skill("refunds", files={"a.md": b"listed"}).swap_file("a.md", b"served")
     async with opened(tmp_path, shop=sim) as host:
         with pytest.raises(VerificationError):
-            await host.admin.approve(await host.find("refunds"))
+            await host.admin.approve(await host.find("refunds"), keep_files=True)
         assert host.admin.approvals.all() == []
 
 
@@ -260,7 +260,7 @@ async def test_a_yes_for_once_is_kept_nowhere_and_leaves_what_was_approved(tmp_p
         return Once(grants=Grants(execute_code=True))
 
     async with opened(tmp_path, shop=sim, host_options={"ask": once}) as host:
-        await host.admin.approve(await host.find("refunds"))
+        await host.admin.approve(await host.find("refunds"), keep_files=True)
         before = await host.admin.approved_text(await host.find("refunds"), skill.uri)
         skill.change_body("Other words.")
         skill.change_file("a.md", b"new text")

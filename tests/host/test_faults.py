@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -109,11 +110,12 @@ def test_a_full_disk_costs_the_approval_and_says_so_on_one_line(tmp_path: Path) 
             timeout=60,
         )
 
-    refused = run("approve", "notes", limit=100)
+    approve = ("approve", "notes", "--digest", json.loads(run("show", "notes", "--json").stdout)["digest"])
+    refused = run(*approve, limit=100)
     assert refused.returncode == 4
     assert refused.stderr.strip().splitlines()[-1].startswith("skillwire: the approvals in ")
     assert "Traceback" not in refused.stderr
     assert run("load", "notes").returncode == 7
-    assert run("approve", "notes").returncode == 0
+    assert run(*approve).returncode == 0
     loaded = run("load", "notes")
     assert (loaded.returncode, "# notes" in loaded.stdout) == (0, True), loaded.stderr

@@ -36,12 +36,12 @@ def shop_with_refunds() -> Simulator:
 
 
 @pytest.mark.requirement("VER-5")
-async def test_nothing_is_fetched_on_connection_or_listing(tmp_path: Path) -> None:
+async def test_nothing_is_fetched_on_connection_listing_or_approval(tmp_path: Path) -> None:
     sim = shop_with_refunds()
     async with opened(tmp_path, shop=sim, host_options=ASKING) as host:
         host.skills()
         host.catalog()
-        await host.find("refunds")
+        await host.admin.approve(await host.find("refunds"))
         await host.refresh()
         assert sim.read_uris() == []
         await host.load("refunds")

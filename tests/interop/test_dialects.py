@@ -110,12 +110,14 @@ async def test_our_own_server_is_read_in_each_dialect_alone(
             assert (file.data, file.bound) == ((skills / "refunds" / path).read_bytes(), is_bound)
 
 
-async def test_what_only_looks_like_a_skill_is_not_looked_for_unless_the_user_says_so(
+async def test_a_skill_md_among_plain_resources_is_a_skill_that_nobody_confirmed(
     skills: Path, tmp_path: Path
 ) -> None:
     config = ServerConfig(instance=only(ALL_OFF, skills))
     async with make_host(tmp_path, servers={"peer": config}, ask=agree) as host:
-        assert host.skills() == ()
+        drafts = [skill.entry.draft for skill in host.skills()]
+        assert drafts
+        assert all(draft is not None and not draft.confirmed for draft in drafts)
 
 
 @pytest.fixture(params=["fastmcp provider", "fastmcp extension", "ext-skills", "skillwire"])

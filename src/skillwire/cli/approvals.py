@@ -52,7 +52,7 @@ def approve(
                 raise SourceError(f"{skill.handle} is one of your own files: it needs no approval")
             await _shown(host, skill, shown, options)
             how = "approved by digest" if shown else "approved on a terminal"
-            approval = await host.admin.approve(skill, grants=grants, how=how)
+            approval = await host.admin.approve(skill, grants=grants, how=how, keep_files=True)
             rows.append(SkillRow(skill, host.admin.status(skill)))
             if as_json:
                 continue

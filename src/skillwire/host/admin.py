@@ -55,13 +55,15 @@ class HostAdmin:
         grants: Grants = NO_GRANTS,
         server: str | None = None,
         how: str = "",
+        keep_files: bool = False,
     ) -> Approval:
         """Approve a skill of a server with exactly the files that the user was shown (SEC-6).
 
         Give the skill as `find` returned it when it was shown, or its name and the digest of its files. If
         the server has other files by now, this is an `ApprovalRequired` that names them, and nothing is
-        approved. The approved files are fetched, verified and cached, so that a later change can be compared
-        with them. `how` is recorded with the approval, beside the time and the user.
+        approved. With `keep_files` the approved files are fetched, verified and cached, so that a later change
+        can be compared with them: for a user who reviews them now. Otherwise nothing is fetched before it is
+        needed (VER-5). `how` is recorded with the approval, beside the time and the user.
         """
         if isinstance(skill, str):
             if digest is None:
@@ -72,7 +74,8 @@ class HostAdmin:
             shown = parse_set_digest(digest) if digest is not None else skill.entry
             current = self._registry.get(skill.key) or skill
         entry = self._approver.check_shown(current, shown)
-        await self._loader.keep(current, entry)
+        if keep_files:
+            await self._loader.keep(current, entry)
         return await self._approver.approve(current, entry, grants, how=how or "approved by the application")
 
     async def approved_text(self, skill: RegisteredSkill, uri: str) -> bytes | None:

@@ -62,7 +62,7 @@ COMMANDS: Final = (
         name="approvals export",
         summary="Print all approvals as JSON, to share them",
         run="approvals:export_approvals",
-        examples=(("skillwire approvals export > approvals.json", "for the rest of a team"),),
+        examples=(("skillwire approvals export", "redirect it to a file, for the rest of a team"),),
     ),
     Command(
         name="approvals import",
