@@ -61,9 +61,9 @@ class HostAdmin:
 
         Give the skill as `find` returned it when it was shown, or its name and the digest of its files. If
         the server has other files by now, this is an `ApprovalRequired` that names them, and nothing is
-        approved. With `keep_files` the approved files are fetched, verified and cached, so that a later change
-        can be compared with them: for a user who reviews them now. Otherwise nothing is fetched before it is
-        needed (VER-5). `how` is recorded with the approval, beside the time and the user.
+        approved. With `keep_files` the approved files are fetched, verified and cached, so that a later
+        change can be compared with them: for a user who reviews them now. Otherwise nothing is fetched
+        before it is needed (VER-5). `how` is recorded with the approval, beside the time and the user.
         """
         if isinstance(skill, str):
             if digest is None:
