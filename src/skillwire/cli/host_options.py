@@ -92,6 +92,7 @@ def with_host(
     from skillwire.cli.logs import log_to_stderr
     from skillwire.cli.output import error as print_error
     from skillwire.errors import SkillNotFound
+    from skillwire.host.config.publishers import load_publishers
     from skillwire.host.host import SkillHost
     from skillwire.host.styles import DEFAULT
 
@@ -109,6 +110,7 @@ def with_host(
             cache_listings=cached,
             disabled=config.disabled,
             untrusted=config.skipped,
+            publishers=load_publishers(config.publishers),
             ask=ask,
             style=options.style or DEFAULT,
         )

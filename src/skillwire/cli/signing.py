@@ -93,7 +93,10 @@ def verify_signature(
     async def action(host: SkillHost) -> None:
         skill = await host.find(name, server=on)
         publishers = [given] if given else _configured(options, publisher)
-        found.append((skill.handle, await signature_of(host.admin, skill, publishers)))
+        verdict = await signature_of(
+            lambda path: host.admin.preview(skill.handle, path), skill.entry, publishers
+        )
+        found.append((skill.handle, verdict))
 
     with_host(options, action)
     return _report(*found[0], as_json)

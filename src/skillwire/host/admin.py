@@ -74,6 +74,7 @@ class HostAdmin:
             shown = parse_set_digest(digest) if digest is not None else skill.entry
             current = self._registry.get(skill.key) or skill
         entry = self._approver.check_shown(current, shown)
+        await self._loader.require_signature(current)
         if keep_files:
             await self._loader.keep(current, entry)
         return await self._approver.approve(current, entry, grants, how=how or "approved by the application")

@@ -55,6 +55,7 @@ from skillwire.trust.approval import Grants
 from skillwire.trust.directory import DirectoryView
 from skillwire.trust.guards import Execution, HeldSkill, granted_tools, may_execute
 from skillwire.trust.origin import Origin
+from skillwire.trust.signatures import Publisher
 from skillwire.trust.verify import VerifiedFile
 
 
@@ -96,6 +97,7 @@ class SkillHost:
         limits: Limits = DEFAULT_LIMITS,
         cache_directory: Path | None = None,
         approvals_file: Path | None = None,
+        publishers: Iterable[Publisher] = (),
     ) -> None:
         """Nothing is opened yet: no file, no connection.
 
@@ -110,6 +112,8 @@ class SkillHost:
         code. `disabled` are handles or URIs to leave out. `style` emulates another host: `wayland`, `gemini`,
         `codex` or `goose`. `untrusted` are servers of a configuration that are not connected: each is a
         failure.
+
+        `publishers` are those whose signatures are recognized, for servers whose configuration requires one.
 
         `timeout` replaces the time limits of all servers, in seconds. Without `watch`, changes are noticed
         only by `refresh`. Without `discover`, servers are not listed, and a skill is found by its URI alone.
@@ -179,6 +183,8 @@ class SkillHost:
             accept=lambda verified: self.style.check(verified, limits),
             on_held=self._follow_held,
             limits=limits,
+            required_publishers=lambda origin: origins[origin].require if origin in origins else (),
+            publishers=tuple(publishers),
         )
         # Fences that nobody can guess, and that stay the same while the host lives.
         context = RenderContext(limits=limits, salt=secrets.token_bytes(16), path_of=self._inventory.path_of)
@@ -232,6 +238,8 @@ class SkillHost:
         that file with `skillwire servers trust`; until then each is a failure. With `unsafe_trust_project`
         every command that it names is started.
         """
+        from skillwire.host.config.publishers import load_publishers
+
         config = load_config(directory, file=file, profile=profile, unsafe_trust_project=unsafe_trust_project)
         return cls(
             servers=config.servers,
@@ -239,6 +247,7 @@ class SkillHost:
             default_directories=default_directories and config.usual,
             disabled=config.disabled,
             untrusted=config.skipped,
+            publishers=load_publishers(config.publishers),
             ask=ask,
             ask_read=ask_read,
             safe_tools=safe_tools,

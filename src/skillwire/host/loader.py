@@ -16,7 +16,7 @@ A dynamic skill promises no digests, so step 2 comes after step 5 for it: the us
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -27,6 +27,7 @@ from skillwire.catalog.registry import RegisteredSkill, Registry
 from skillwire.errors import ApprovalRequired, FormatError, SkillNotFound, SkillwireError, VerificationError
 from skillwire.host.approvals.approver import Approver
 from skillwire.host.cache import SkillCache
+from skillwire.host.signatures import require_publishers, signature_of
 from skillwire.limits import Limits
 from skillwire.skill.digests import Digest
 from skillwire.skill.entries import DYNAMIC, SkillEntry
@@ -38,6 +39,7 @@ from skillwire.trust.directory import DirectoryView, filter_directory, listed_ch
 from skillwire.trust.guards import HeldSkill
 from skillwire.trust.origin import Origin
 from skillwire.trust.paths import skill_directory, skill_file
+from skillwire.trust.signatures import Publisher
 from skillwire.trust.verify import (
     CheckedEntry,
     VerifiedFile,
@@ -78,6 +80,8 @@ class Loader:
         accept: Callable[[VerifiedSkill], None],
         on_held: Callable[[Origin], None],
         limits: Limits,
+        required_publishers: Callable[[Origin], Sequence[str]] = lambda origin: (),
+        publishers: Sequence[Publisher] = (),
     ) -> None:
         self._registry = registry
         self._source_of = source_of
@@ -87,6 +91,8 @@ class Loader:
         self._accept = accept
         self._on_held = on_held
         self._limits = limits
+        self._required_publishers = required_publishers
+        self._publishers = tuple(publishers)
         self._held: dict[SkillKey, _Held] = {}
         self._turns: dict[SkillKey, anyio.Lock] = {}
 
@@ -160,9 +166,19 @@ class Loader:
             return verify_skill_md(entry, data, skill.origin, limits=self._limits).file
         return verify_file(entry, uri, data, skill.origin, limits=self._limits)
 
+    async def require_signature(self, skill: RegisteredSkill) -> None:
+        """Refuse a skill that the publisher whom its server must have did not sign, as its files are now."""
+        required = self._required_publishers(skill.origin)
+        if required:
+            verdict = await signature_of(
+                lambda path: self.preview(skill, path), skill.entry, self._publishers
+            )
+            require_publishers(skill, verdict, required)
+
     async def _attempt(self, skill: RegisteredSkill) -> VerifiedSkill:
         # Step 1. ENT-2, ENT-6: decided from the entry alone.
         entry = check_entry(skill.entry, limits=self._limits)
+        await self.require_signature(skill)
         # Step 2. SEC-5, SEC-6: approved as it is now, before a byte is fetched.
         if entry.resources is not DYNAMIC:
             await self._approver.obtain(skill, entry, self.preview)
