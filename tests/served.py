@@ -114,6 +114,8 @@ def serving(*arguments: object, env: Mapping[str, str] | None = None) -> Iterato
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        # A shell without job control starts what is in the background with interrupts ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     with process:
         try:

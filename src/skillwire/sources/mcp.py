@@ -279,8 +279,9 @@ class McpSource(Source):
         await self._peer.settled()
         if self._peer.declaration is not None:
             try:
+                listing = await self._ask_by_extension()
                 self._is_draft = False
-                return await self._ask_by_extension()
+                return listing
             except RequestRefused as error:
                 if error.code != METHOD_NOT_FOUND:
                     raise
