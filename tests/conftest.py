@@ -56,6 +56,8 @@ def logging_of_its_own() -> Generator[None]:
     level, handlers = root.level, set(root.handlers)
     yield
     root.setLevel(level)
+    for name in ("skillwire.host", "skillwire.access", "skillwire.changes"):
+        logging.getLogger(name).setLevel(logging.NOTSET)
     for handler in root.handlers[:]:
         # pytest adds and removes its own handlers around each phase of a test.
         if handler not in handlers and not type(handler).__module__.startswith("_pytest"):

@@ -154,6 +154,7 @@ def test_there_are_126_of_them() -> None:
     assert len({line for line, _, _ in ROWS}) == len(ROWS) >= 126
 
 
+@pytest.mark.process  # One of them names a program to start.
 @pytest.mark.parametrize(("line", "code", "said"), ROWS, ids=[line for line, _, _ in ROWS])
 def test_a_bad_input_is_one_line_that_helps(
     line: str, code: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
