@@ -23,7 +23,7 @@ from skillwire.host.config.text import parse_config
 from skillwire.host.importers import parse as importers
 from skillwire.host.importers.jsonc import parse_jsonc
 from skillwire.install.foreign_locks import parse_foreign_lock
-from skillwire.install.lock import format_lock, parse_lock
+from skillwire.install.lock_format import format_lock, parse_lock
 from skillwire.server.app import SkillServer
 from skillwire.skill.frontmatter import parse_skill_md
 from skillwire.skill.lint import lint_skill

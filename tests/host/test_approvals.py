@@ -22,7 +22,8 @@ import pytest
 from sample_entries import DEMO, OTHER, checked
 from simulator import Simulator, agree, opened
 from skillwire.errors import ApprovalRequired, SkillwireError, SourceError
-from skillwire.host.approvals.database import ApprovalDatabase, Row
+from skillwire.host.approvals.database import ApprovalDatabase
+from skillwire.host.approvals.schema import Row
 from skillwire.host.approvals.store import ApprovalStore
 from skillwire.trust.approval import Grants, approve, seen_set
 

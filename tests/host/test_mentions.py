@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.sources.mcp import mentioned_skills
+from skillwire.sources.listing import mentioned_skills
 
 
 @pytest.mark.requirement("LST-3")

@@ -12,7 +12,8 @@ from simulator import Simulator, agree, opened
 from skillwire.errors import ApprovalRequired
 from skillwire.skill.digests import digest_of
 from skillwire.trust.oms import SIGNATURE_FILE
-from skillwire.trust.signatures import Publisher, sign_files
+from skillwire.trust.publishers import Publisher
+from skillwire.trust.signatures import sign_files
 
 pytestmark = pytest.mark.anyio
 

@@ -10,6 +10,7 @@ import pytest
 from install.samples import skill_md
 from install.workspaces import Machine, tree_of, write_skill
 from skillwire.errors import SkillNotFound, SourceError, VerificationError
+from skillwire.install.export import export_skills
 from skillwire.install.plan import Act
 from skillwire.trust.approval import NO_GRANTS, Grants
 
@@ -357,17 +358,17 @@ async def test_an_export_is_the_same_every_time_and_can_be_added_again(
     await machine.add()
     installer = machine.installer()
     one, two = tmp_path / "one.tar.gz", tmp_path / "two.tar.gz"
-    installer.export(one)
+    export_skills(installer.workspace, one)
     (machine.installed / "pdf").rename(machine.installed / "pdf2")
-    installer.export(two)
+    export_skills(installer.workspace, two)
     assert one.read_bytes() == two.read_bytes()
     folder = tmp_path / "folder"
-    installer.export(folder)
+    export_skills(installer.workspace, folder)
     assert {path: row for path, row in tree_of(folder).items() if path != "skillwire.lock"} == tree_of(
         machine.team
     )
     with pytest.raises(SourceError, match="there already"):
-        installer.export(folder)
+        export_skills(installer.workspace, folder)
     other = Machine.make(tmp_path / "other")
     proposal = await other.installer().propose([str(one)], targets=())
     assert {candidate.name for candidate in proposal.candidates} == {"notes", "pdf"}
@@ -378,7 +379,7 @@ async def test_what_is_not_there_as_pinned_is_not_exported(machine: Machine, tmp
     await machine.add("notes")
     for blob in machine.workspace().files.versions.glob("*/*"):
         blob.unlink()
-    machine.installer().export(tmp_path / "good")
+    export_skills(machine.installer().workspace, tmp_path / "good")
     (machine.installed / "notes/SKILL.md").write_bytes(b"edited")
     with pytest.raises(VerificationError, match="skillwire sync"):
-        machine.installer().export(tmp_path / "bad")
+        export_skills(machine.installer().workspace, tmp_path / "bad")

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from install.samples import locked
 from skillwire.errors import FormatError, SkillNotFound
-from skillwire.install import lock as lock_module
-from skillwire.install.lock import Lock, LockedFile, LockedSkill, Pin, format_lock, parse_lock
+from skillwire.install import lock_format as lock_module
+from skillwire.install.lock import Lock, LockedFile, LockedSkill, Pin
+from skillwire.install.lock_format import format_lock, parse_lock
 from skillwire.install.powers import Powers
 from skillwire.skill.digests import Digest, digest_of, set_digest
 from skillwire.skill.names import parse_name

@@ -20,7 +20,7 @@ from skillwire.server.app import SkillServer
 from skillwire.server.handlers import Context
 from skillwire.server.legacy.features import ALL_OFF, LegacyFeatures
 from skillwire.server.options import ServerOptions
-from skillwire.skill.drafts import Dialect
+from skillwire.skill.dialects import Dialect
 from skillwire.skill.entries import DYNAMIC
 from skillwire.skill.uris import path_below, skill_root
 from skillwire.wire.v1 import EXTENSION_ID

@@ -20,7 +20,7 @@ from skillwire import FunctionSource, LegacyFeatures, Limits, SkillServer
 from skillwire.server.http.server import Address, HttpServer
 from skillwire.server.legacy.features import ALL_OFF
 from skillwire.server.options import ServerOptions
-from skillwire.skill.drafts import Dialect
+from skillwire.skill.dialects import Dialect
 from skillwire.wire.index import parse_index
 from skillwire.wire.manifest import bind_to_manifest
 from skillwire.wire.scan import resource_page, scanned_entry, with_manifests

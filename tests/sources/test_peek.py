@@ -4,7 +4,7 @@ import pytest
 
 from skillwire.errors import SourceError
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill.drafts import Dialect
+from skillwire.skill.dialects import Dialect
 from skillwire.skill.entries import SkillEntry
 from skillwire.sources.peek import peeked, with_peeks
 from skillwire.wire.index import parse_index

@@ -21,7 +21,8 @@ from skillwire.sources.directory.signing import (
     sign_folder,
 )
 from skillwire.trust.oms import MAX_BUNDLE_BYTES, SIGNATURE_FILE
-from skillwire.trust.signatures import Publisher, SignatureState
+from skillwire.trust.publishers import Publisher
+from skillwire.trust.signatures import SignatureState
 
 NOW = datetime.now(UTC)
 

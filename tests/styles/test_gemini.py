@@ -26,10 +26,10 @@ from skillwire.errors import (
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.events import EventKind
 from skillwire.host.host import SkillHost
+from skillwire.host.state import Switches
 from skillwire.host.styles.gemini import STYLE, confirmation, tag
-from skillwire.host.styles.owners import owner_of
 from skillwire.host.styles.ranks import collision_lines
-from skillwire.host.styles.switches import Switches
+from skillwire.host.styles.uris import owner_of
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill.uris import parse_uri
 from skillwire.trust.approval import FileChange, Reason

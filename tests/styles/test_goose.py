@@ -13,7 +13,7 @@ from skillwire.errors import FormatError, SkillNotFound
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.styles import goose
 from skillwire.host.styles.goose import STYLE, Target, target
-from skillwire.host.styles.schemes import is_uri
+from skillwire.host.styles.uris import is_uri
 from skillwire.trust.approval import Grants
 from style_gallery import DEMO, EVIL, PROJECT, entry, gallery, loaded, names, registry, showing
 from trees import write_skill

@@ -15,7 +15,7 @@ from skillwire.host.host import SkillHost
 from skillwire.host.styles.fields import glob_fits, typed_fields
 from skillwire.host.styles.ranks import Layer
 from skillwire.host.styles.wayland import STYLE, virtual_path
-from skillwire.skill.drafts import Dialect
+from skillwire.skill.dialects import Dialect
 from skillwire.trust.approval import Policy
 from skillwire.trust.origin import Origin
 from style_gallery import (

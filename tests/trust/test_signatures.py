@@ -20,12 +20,11 @@ from skillwire.skill.digests import Digest, digest_of
 from skillwire.skill.entries import DYNAMIC, SkillEntry, SkillResource
 from skillwire.skill.uris import SkillUri, child_uri, make_uri, skill_root
 from skillwire.trust.oms import MAX_BUNDLE_BYTES, SIGNATURE_FILE, bundle_of, statement_of
+from skillwire.trust.publishers import Publisher, key_hint
 from skillwire.trust.signatures import (
-    Publisher,
     SignatureState,
     SignatureVerdict,
     check_signature,
-    key_hint,
     sign_files,
     skill_files,
 )

@@ -23,8 +23,8 @@ from skillwire.errors import (
 )
 from skillwire.json_types import JsonValue
 from skillwire.limits import Limits
+from skillwire.skill.dialects import Dialect, Draft
 from skillwire.skill.digests import digest_of
-from skillwire.skill.drafts import Dialect, Draft
 from skillwire.skill.entries import DYNAMIC, NO_SIZE, SkillEntry, SkillResource
 from skillwire.skill.uris import SkillUri, parse_uri
 from skillwire.trust.verify import VerifiedFile, VerifiedSkill, check_entry, verify_file, verify_skill_md

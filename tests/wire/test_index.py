@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillwire.errors import FormatError
+from skillwire.skill.dialects import Dialect
 from skillwire.skill.digests import digest_of
-from skillwire.skill.drafts import Dialect
 from skillwire.skill.entries import DYNAMIC, NO_SIZE, SkillEntry
 from skillwire.wire.index import FILE_DIGESTS, parse_index
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from sample_entries import make_entry
-from skillwire.skill.drafts import Dialect
+from skillwire.skill.dialects import Dialect
 from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.wire.index import parse_index
 from skillwire.wire.index_writer import INDEX_DIALECTS, SCHEMA, write_index

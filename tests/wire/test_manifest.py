@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from sample_entries import make_entry
 from skillwire.errors import FormatError
+from skillwire.skill.dialects import Dialect
 from skillwire.skill.digests import digest_of
-from skillwire.skill.drafts import Dialect
 from skillwire.skill.entries import DYNAMIC
 from skillwire.wire.manifest import bind_to_manifest, write_manifest
 from skillwire.wire.scan import ListedResource, bare_skills, resource_page, scanned_entry, with_manifests

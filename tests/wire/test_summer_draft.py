@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from skillwire.errors import FormatError
+from skillwire.skill.dialects import Dialect
 from skillwire.skill.digests import digest_of
-from skillwire.skill.drafts import Dialect
 from skillwire.skill.entries import DYNAMIC, NO_SIZE
 from skillwire.skill.uris import parse_uri
 from skillwire.wire.responses import list_page, single_entry

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from skillwire.host.config.server import ServerConfig
     from skillwire.host.directories import LocalDirectory
     from skillwire.host.host import SkillHost
-    from skillwire.trust.signatures import Publisher
+    from skillwire.trust.publishers import Publisher
 
 Result = TypeVar("Result")
 NO_SKILLS = (

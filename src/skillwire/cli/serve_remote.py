@@ -48,7 +48,7 @@ def locked_source(file: Path, *, interval: float) -> RemoteSource:
     async def fetch() -> Iterable[ArchiveFile]:
         from skillwire.host.config.file import load_config
         from skillwire.install.agents import Places, Scope
-        from skillwire.install.installer import Installer
+        from skillwire.install.export import content_of
         from skillwire.install.lock import LockedSkill
         from skillwire.install.state import StateFiles
         from skillwire.install.upstream import Upstream
@@ -56,12 +56,11 @@ def locked_source(file: Path, *, interval: float) -> RemoteSource:
 
         work = Workspace(Scope.PROJECT, Places.here(project), StateFiles.of_user(), file)
         lock = work.require_lock()
-        tool = Installer(work, Upstream(project))
         files: dict[str, dict[str, bytes]] = {}
         missing: list[LockedSkill] = []
         for skill in lock.skills:
             try:
-                files[skill.name] = tool.content(skill)
+                files[skill.name] = content_of(work, skill)
             except SkillwireError:
                 missing.append(skill)
         if missing:

@@ -10,7 +10,8 @@ from skillwire.cli.parser import UsageError
 
 if TYPE_CHECKING:
     from skillwire.host.host import SkillHost
-    from skillwire.trust.signatures import Publisher, SignatureVerdict
+    from skillwire.trust.publishers import Publisher
+    from skillwire.trust.signatures import SignatureVerdict
 
 _NOT_SIGNED = 6
 
@@ -122,7 +123,7 @@ def _report(name: str, verdict: SignatureVerdict, as_json: bool) -> int:
 
 def _given_publisher(name: str | None, key: Path | None, root: Path | None) -> Publisher | None:
     from skillwire.sources.directory.signing import read_pem
-    from skillwire.trust.signatures import Publisher
+    from skillwire.trust.publishers import Publisher
 
     if key is None and root is None:
         return None

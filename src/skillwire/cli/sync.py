@@ -320,8 +320,9 @@ def why(*, name: str, user: bool, as_json: bool) -> None:
 def export(*, place: Path, skill: tuple[str, ...], user: bool, as_json: bool) -> None:
     """Write a verified copy of what is pinned."""
     from skillwire.cli.install_view import skill_json as document
+    from skillwire.install.export import export_skills
 
-    skills = installer(workspace(user=user)).export(place, skill or None)
+    skills = export_skills(workspace(user=user), place, skill or None)
     if as_json:
         show_json({"place": str(place), "skills": [document(one) for one in skills]})
         return

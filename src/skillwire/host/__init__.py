@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from skillwire.host.approvals.approver import ApprovalCallback as ApprovalCallback
     from skillwire.host.approvals.approver import ApprovalRequest as ApprovalRequest
     from skillwire.host.approvals.approver import Once as Once
-    from skillwire.host.approvals.database import Row as Row
+    from skillwire.host.approvals.schema import Row as Row
     from skillwire.host.approvals.status import ApprovalStatus as ApprovalStatus
     from skillwire.host.approvals.status import State as State
     from skillwire.host.approvals.store import ApprovalStore as ApprovalStore
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from skillwire.host.search import FoundSkill as FoundSkill
     from skillwire.host.state import ServerState as ServerState
     from skillwire.host.state import Status as Status
+    from skillwire.host.state import Switches as Switches
     from skillwire.host.styles.base import Actions as Actions
     from skillwire.host.styles.base import Question as Question
     from skillwire.host.styles.base import RenderContext as RenderContext
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from skillwire.host.styles.ranks import Layer as Layer
     from skillwire.host.styles.ranks import Rank as Rank
     from skillwire.host.styles.ranks import Ranks as Ranks
-    from skillwire.host.styles.switches import Switches as Switches
     from skillwire.host.tools import Handler as Handler
     from skillwire.host.tools import Tool as Tool
     from skillwire.host.tools import ToolResult as ToolResult
@@ -57,7 +57,7 @@ export(
         "admin": "HostAdmin",
         "approvals.approver": "Answer ApprovalCallback ApprovalRequest Once",
         "approvals.status": "ApprovalStatus State",
-        "approvals.database": "Row",
+        "approvals.schema": "Row",
         "approvals.store": "ApprovalStore Identify StoredApproval",
         "cache": "CachedFile SkillCache",
         "config.server": "Era ServerConfig",
@@ -67,11 +67,10 @@ export(
         "host": "LoadedSkill SkillHost",
         "reader": "ReadCallback ReadRequest",
         "search": "FoundSkill",
-        "state": "ServerState Status",
+        "state": "ServerState Status Switches",
         "styles.base": "Actions Question RenderContext Style ToolAction ToolSpec",
         "styles.fields": "SkillFields",
         "styles.ranks": "KeeperOf Layer Rank Ranks",
-        "styles.switches": "Switches",
         "tools": "Handler Tool ToolResult",
     },
 )

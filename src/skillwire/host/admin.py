@@ -13,8 +13,8 @@ from skillwire.host.cache import SkillCache
 from skillwire.host.inventory import Inventory
 from skillwire.host.loader import Loader
 from skillwire.host.reader import Resolver
+from skillwire.host.state import Switches
 from skillwire.host.styles.base import Style
-from skillwire.host.styles.switches import Switches
 from skillwire.issues import shown as shown_name
 from skillwire.limits import Limits
 from skillwire.skill.digests import SetDigest, parse_set_digest

@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -24,38 +24,30 @@ from skillwire.host.approvals.approver import ApprovalCallback, Approver
 from skillwire.host.approvals.store import ApprovalStore
 from skillwire.host.cache import SkillCache
 from skillwire.host.config.file import identities_by_label, load_config
-from skillwire.host.config.server import ServerConfig, parse_server
+from skillwire.host.config.server import ServerConfig
 from skillwire.host.config.trust import UntrustedServer
-from skillwire.host.directories import (
-    LocalDirectory,
-    command_directories,
-    default_directories,
-    label_directories,
-    origin_identities,
-    state_places,
-)
+from skillwire.host.directories import LocalDirectory, state_places
 from skillwire.host.events import Event, EventKind, EventLog, Failure, LeftOut
 from skillwire.host.inventory import Inventory
 from skillwire.host.listings import ListingCache
 from skillwire.host.loader import Loader
+from skillwire.host.origins import collect_origins
 from skillwire.host.reader import ModelActions, ReadCallback, Resolver, ResourceReader
+from skillwire.host.registration import Registration
 from skillwire.host.search import FoundSkill, SkillSearch
 from skillwire.host.state import ServerState
 from skillwire.host.styles import find_style
 from skillwire.host.styles.base import RenderContext, Style
 from skillwire.host.styles.fields import SkillFields
-from skillwire.host.styles.ranks import Layer, Rank
-from skillwire.host.styles.schemes import file_refusal
+from skillwire.host.styles.uris import file_refusal
 from skillwire.host.tools import CatalogCache, Tool, make_tools
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.sources.base import Source
-from skillwire.sources.command_files import CommandFiles
-from skillwire.sources.directory.source import DirectorySource
 from skillwire.trust.approval import Grants
 from skillwire.trust.directory import DirectoryView
 from skillwire.trust.guards import Execution, HeldSkill, granted_tools, may_execute
 from skillwire.trust.origin import Origin
-from skillwire.trust.signatures import Publisher
+from skillwire.trust.publishers import Publisher
 from skillwire.trust.verify import VerifiedFile
 
 
@@ -128,46 +120,48 @@ class SkillHost:
         self._log = EventLog()
         self._cache = SkillCache(cache_directory or places.cache, limits=limits)
         self._approvals = ApprovalStore(approvals_file or places.approvals, on_problem=self._remark)
-        configs = self._server_configs(servers or {}, timeout, only)
-        local = _local_directories(
-            directories, default_directories, self.style, taken=[*configs, *(sources or {})]
+        origins = collect_origins(
+            servers or {},
+            directories,
+            sources or {},
+            with_default_directories=default_directories,
+            only=only,
+            timeout=timeout,
+            style=self.style,
+            limits=limits,
         )
-        self._cache.refuse_inside(directory.path for directory in local)
-        own = {Origin.local(label): source for label, source in (sources or {}).items()}
-        all_sources = {directory.origin: _directory_source(directory, limits) for directory in local} | own
-        if only is not None:
-            all_sources = {origin: source for origin, source in all_sources.items() if origin.label in only}
-        ranks = {directory.origin: Rank(directory.layer, number) for number, directory in enumerate(local)}
-        ranks |= {origin: Rank(Layer.ADDED, len(ranks) + number) for number, origin in enumerate(own)}
-        origins = {Origin.mcp(label): config for label, config in configs.items()}
-        ranks |= {origin: Rank(Layer.MCP, number) for number, origin in enumerate(origins)}
-        naming = self.style.naming(ranks)
+        self._cache.refuse_inside(origins.directories)
+        self._cache.bind(origins.identities)
+        self._approvals.bind(origins.identities, identities_by_label)
+        naming = self.style.naming(origins.ranks)
         self._registry = Registry(naming)
-        identities = origin_identities(origins, local)
-        self._cache.bind(identities)
-        self._approvals.bind(identities, identities_by_label)
-        self._inventory = Inventory(
-            servers=origins,
-            sources=all_sources,
-            registry=self._registry,
+        registration = Registration(
+            self._registry,
+            servers=origins.servers,
             log=self._log,
-            approvals=self._approvals,
             disabled=frozenset(disabled),
             style=self.style,
             naming=naming,
             limits=limits,
             on_changed=self._changed,
-            listings=ListingCache(self._cache.directory.parent / "listings", limits=limits)
-            if cache_listings
-            else None,
+        )
+        listings = self._cache.directory.parent / "listings"
+        self._inventory = Inventory(
+            servers=origins.servers,
+            sources=origins.sources,
+            registry=self._registry,
+            log=self._log,
+            approvals=self._approvals,
+            registration=registration,
+            style=self.style,
+            limits=limits,
+            listings=ListingCache(listings, limits=limits) if cache_listings else None,
             discover=discover,
             watch=watch,
         )
         self._approver = Approver(
             registry=self._registry,
-            facts=lambda skill: self._inventory.candidate(
-                skill.origin, skill.entry, disabled=not skill.enabled
-            ),
+            facts=lambda skill: registration.candidate(skill.origin, skill.entry, disabled=not skill.enabled),
             approvals=self._approvals,
             cache=self._cache,
             ask=ask,
@@ -177,13 +171,13 @@ class SkillHost:
         self._loader = Loader(
             registry=self._registry,
             source_of=self._inventory.source,
-            take_fresh=self._inventory.take_one,
+            take_fresh=registration.add,
             approver=self._approver,
             cache=self._cache,
             accept=lambda verified: self.style.check(verified, limits),
             on_held=self._follow_held,
             limits=limits,
-            required_publishers=lambda origin: origins[origin].require if origin in origins else (),
+            required_publishers=origins.required_publishers,
             publishers=tuple(publishers),
         )
         # Fences that nobody can guess, and that stay the same while the host lives.
@@ -434,20 +428,6 @@ class SkillHost:
         """Why a file tool of yours must not take this path; empty when it may. A URI is no file."""
         return file_refusal(path, self.style.resource_tool)
 
-    def _server_configs(
-        self, servers: Mapping[str, object], timeout: float | None, only: Collection[str] | None
-    ) -> dict[str, ServerConfig]:
-        """The servers to connect to, with the time limits of the caller and of the style."""
-        configs: dict[str, ServerConfig] = {}
-        for label, given in servers.items():
-            config = parse_server(given)
-            if not config.skills or (only is not None and label not in only):
-                continue
-            if timeout is not None:
-                config = replace(config, connect_seconds=timeout, call_seconds=timeout)
-            configs[label] = replace(config, call_seconds=self.style.seconds(config.call_seconds))
-        return configs
-
     def _remark(self, message: str) -> None:
         self._log.tell(Event(kind=EventKind.REMARK, message=message))
 
@@ -470,23 +450,3 @@ class SkillHost:
                     uri=skill.uri,
                 )
             )
-
-
-def _local_directories(
-    directories: Iterable[str | Path | LocalDirectory],
-    with_defaults: bool,
-    style: Style,
-    *,
-    taken: Iterable[str],
-) -> list[LocalDirectory]:
-    if not with_defaults:
-        return label_directories([], directories, taken=taken)
-    here, home = Path.cwd(), Path.home()
-    folders = command_directories(here, home, style.command_folders)
-    return label_directories(default_directories(here, home), [*directories, *folders], taken=taken)
-
-
-def _directory_source(directory: LocalDirectory, limits: Limits) -> Source:
-    if directory.layer is Layer.COMMANDS:
-        return CommandFiles(directory.path, limits=limits)
-    return DirectorySource([directory.path], limits=limits, local=True)

@@ -23,7 +23,7 @@ from skillwire.issues import Issue
 from skillwire.limits import Limits
 from skillwire.skill.uris import parse_uri
 from skillwire.sources.base import Problem
-from skillwire.sources.mcp import Listing
+from skillwire.sources.listing import Listing
 from skillwire.wire.stored import entry_from_stored, entry_to_stored
 
 _VERSION: Final = 1

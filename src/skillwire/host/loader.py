@@ -39,7 +39,7 @@ from skillwire.trust.directory import DirectoryView, filter_directory, listed_ch
 from skillwire.trust.guards import HeldSkill
 from skillwire.trust.origin import Origin
 from skillwire.trust.paths import skill_directory, skill_file
-from skillwire.trust.signatures import Publisher
+from skillwire.trust.publishers import Publisher
 from skillwire.trust.verify import (
     CheckedEntry,
     VerifiedFile,

@@ -26,7 +26,7 @@ from skillwire.host.inventory import Inventory
 from skillwire.host.loader import Loader
 from skillwire.host.search import FoundSkill, SkillSearch
 from skillwire.host.styles.base import RenderContext, Style
-from skillwire.host.styles.owners import owner_of
+from skillwire.host.styles.uris import owner_of
 from skillwire.issues import Issue
 from skillwire.skill.uris import SKILL_FILE, SkillUri, is_inside, parse_uri, shown_uri, skill_root
 from skillwire.trust.approval import Reason

@@ -10,9 +10,9 @@ from skillwire.errors import ApprovalRequired, SkillwireError
 from skillwire.skill.entries import SkillEntry
 from skillwire.trust.approval import Reason
 from skillwire.trust.oms import SIGNATURE_FILE
+from skillwire.trust.publishers import Publisher
 from skillwire.trust.signatures import (
     UNSIGNED,
-    Publisher,
     SignatureState,
     SignatureVerdict,
     check_signature,

@@ -1,11 +1,14 @@
-"""The state of servers, as a person looks at it. Kept apart from connections, which import the MCP SDK."""
+"""The state of servers, and the switches that turn them off.
+
+Kept apart from connections, which import the MCP SDK.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from skillwire.skill.drafts import Dialect
+from skillwire.skill.dialects import Dialect
 from skillwire.trust.approval import Policy
 from skillwire.trust.origin import Origin
 
@@ -43,3 +46,30 @@ class ServerState:
     @property
     def label(self) -> str:
         return self.origin.label
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Switches:
+    """What a user or an administrator turned off. Turning a server off removes its skills at once."""
+
+    admin: bool = True
+    """An administrator's switch for skills of servers."""
+    folder_trusted: bool = True
+    """Whether the user trusts the folder that the agent works in."""
+    closed_servers: frozenset[str] = frozenset()
+    """Labels of servers whose skills are switched off."""
+
+    def closed_for(self, origin: Origin) -> str:
+        """Why the skills of an origin are not seen; empty when they are. Local skills always are."""
+        if origin.is_local:
+            return ""
+        if not self.admin:
+            return "skills of servers are switched off by the administrator"
+        if not self.folder_trusted:
+            return "the working folder is not trusted"
+        if origin.fold in {label.casefold() for label in self.closed_servers}:
+            return "the skills of this server are switched off"
+        return ""
+
+
+OPEN = Switches()

@@ -2,7 +2,8 @@
 
 from skillwire.install.agents import Agent, Places, Scope, agents, detect_agents
 from skillwire.install.apply import Outcome, apply
-from skillwire.install.lock import Extra, Lock, LockedFile, LockedSkill, Pin, format_lock, parse_lock
+from skillwire.install.lock import Extra, Lock, LockedFile, LockedSkill, Pin
+from skillwire.install.lock_format import format_lock, parse_lock
 from skillwire.install.plan import (
     Act,
     FileDifference,

@@ -26,7 +26,7 @@ from skillwire.trust.oms import SIGNATURE_FILE
 from skillwire.trust.verify import CheckedEntry, check_entry
 
 if TYPE_CHECKING:
-    from skillwire.trust.signatures import Publisher
+    from skillwire.trust.publishers import Publisher
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

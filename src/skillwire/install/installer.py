@@ -12,25 +12,22 @@ from pathlib import Path
 from typing import Protocol
 
 from skillwire.errors import (
-    FormatError,
     RefusedByPolicy,
     SkillNotFound,
-    SkillwireError,
     SourceError,
     VerificationError,
 )
-from skillwire.files import write_atomic
 from skillwire.install.agents import CANONICAL_TARGET
-from skillwire.install.apply import Outcome, write_tree
-from skillwire.install.candidates import Candidate, Failure, Fetched, make_candidate, read_folder
-from skillwire.install.lock import Lock, LockedSkill, Pin, format_lock
+from skillwire.install.apply import Outcome
+from skillwire.install.candidates import Candidate, Failure, make_candidate, read_folder
+from skillwire.install.lock import Lock, LockedSkill, Pin
 from skillwire.install.plan import Act, Plan, Step
+from skillwire.install.proposal import Proposal, not_granted, propose
 from skillwire.install.state import InstallState, Version
 from skillwire.install.upstream import Check, Upstream
 from skillwire.install.workspace import Workspace
-from skillwire.issues import Issue, shown
-from skillwire.skill.digests import digest_of
-from skillwire.sources.archive import ArchiveFile, write_tar_gz
+from skillwire.issues import shown
+from skillwire.sources.archive import ArchiveFile
 from skillwire.trust.approval import NO_GRANTS, Grants
 
 
@@ -59,17 +56,6 @@ class Report:
         return not (self.stopped or self.refused or self.failures)
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """What would be installed. A candidate in `known` is installed already, as it is."""
-
-    candidates: tuple[Candidate, ...]
-    before: Mapping[str, LockedSkill] = field(default_factory=dict[str, LockedSkill])
-    """What is pinned now, of those that would be replaced."""
-    known: tuple[Candidate, ...] = ()
-    failures: tuple[Failure, ...] = ()
-
-
 @dataclass(slots=True)
 class Installer:
     """The operations on one workspace."""
@@ -88,40 +74,13 @@ class Installer:
         """Fetch what sources have and compare it with the lock. Nothing is written."""
         wanted = None if names is None else {source: list(names) for source in sources}
         fetched = await self.upstream.fetch(sources, wanted)
-        return self._compare(fetched, tuple(targets))
+        return propose(fetched, self.workspace.read_lock() or Lock(), tuple(targets))
 
     async def propose_updates(self, names: Iterable[str] | None = None) -> Proposal:
         """Fetch what the sources of pinned skills have now."""
         lock = self.workspace.require_lock()
         skills = lock.skills if names is None else tuple(lock.require(name) for name in names)
-        return self._compare(await self.upstream.fetch_latest(skills), None)
-
-    def _compare(self, fetched: Fetched, targets: tuple[str, ...] | None) -> Proposal:
-        lock = self.workspace.read_lock() or Lock()
-        failures = list(fetched.failures)
-        new: dict[str, Candidate] = {}
-        known: list[Candidate] = []
-        before: dict[str, LockedSkill] = {}
-        for candidate in fetched.candidates:
-            pinned = lock.get(candidate.name)
-            if candidate.name in new or any(one.name == candidate.name for one in known):
-                failures.append(Failure(candidate.name, _two_of_one_name(candidate)))
-                continue
-            if pinned is not None and targets is not None and not _same_source(pinned, candidate.skill):
-                failures.append(Failure(candidate.name, _name_taken(pinned)))
-                continue
-            own = targets if targets is not None else pinned.targets if pinned else ()
-            merged = sorted({*own, *(pinned.targets if pinned else ())})
-            ready = candidate.for_targets(merged)
-            if pinned is not None:
-                ready = replace(ready, skill=replace(ready.skill, extra=pinned.extra))
-            if pinned is not None and _is_pinned(pinned, ready.skill):
-                known.append(ready)
-                continue
-            if pinned is not None:
-                before[candidate.name] = pinned
-            new[candidate.name] = ready
-        return Proposal(tuple(new.values()), before, tuple(known), tuple(failures))
+        return propose(await self.upstream.fetch_latest(skills), lock, None)
 
     async def install(
         self,
@@ -330,59 +289,6 @@ class Installer:
         report = _report(made, outcomes)
         return replace(report, removed=tuple(skill.name for skill in gone))
 
-    def content(self, skill: LockedSkill) -> dict[str, bytes]:
-        """The bytes of a pinned skill, from what is kept or from its folder, verified."""
-        if self.workspace.versions.has(skill):
-            return self.workspace.versions.content(skill)
-        folder = self.workspace.places.canonical(self.workspace.scope) / skill.name
-        files = read_folder(folder, limits=self.workspace.limits).get("", ()) if folder.is_dir() else ()
-        content = {file.path: file.data for file in files}
-        wanted = {file.path: file.digest for file in skill.files}
-        actual = {path: digest_of(data) for path, data in content.items()}
-        if actual != wanted:
-            raise VerificationError(
-                f"{skill.name} is not here as it is pinned: run `skillwire sync` first", uri=skill.name
-            )
-        return content
-
-    def export(self, place: Path, names: Iterable[str] | None = None) -> tuple[LockedSkill, ...]:
-        """Write pinned skills and their lock to a new folder, or to an archive that is always the same."""
-        lock = self.workspace.require_lock()
-        skills = lock.skills if names is None else tuple(lock.require(name) for name in names)
-        text = format_lock(replace(lock, skills=tuple(skills)))
-        contents = {skill.name: self.content(skill) for skill in skills}
-        if place.name.endswith((".tar.gz", ".tgz")):
-            files = [
-                ArchiveFile(f"{skill.name}/{file.path}", contents[skill.name][file.path], file.executable)
-                for skill in skills
-                for file in skill.files
-            ]
-            _write_new(place, write_tar_gz([*files, ArchiveFile("skillwire.lock", text.encode())]))
-            return tuple(skills)
-        if place.exists() and (not place.is_dir() or any(place.iterdir())):
-            raise SourceError(f"{place} is there already: name a new folder, or a file that ends in .tar.gz")
-        try:
-            place.mkdir(parents=True, exist_ok=True)
-            for skill in skills:
-                write_tree(place / skill.name, skill, contents[skill.name])
-            (place / "skillwire.lock").write_text(text, "utf-8")
-        except OSError as error:
-            raise SourceError(f"{place} cannot be written: {error.strerror}") from None
-        return tuple(skills)
-
-
-def not_granted(skill: LockedSkill, tools: Sequence[str]) -> SkillwireError:
-    """Why a skill with powers is not installed."""
-    if tools:
-        return RefusedByPolicy(
-            f"{skill.name} asks for tools ({shown(' '.join(tools), 200)}), and they were not granted: "
-            "--allow-tools grants them"
-        )
-    return RefusedByPolicy(
-        f"{skill.name} has scripts ({shown(', '.join(skill.powers.scripts), 200)}), and they were not "
-        "granted: --allow-code grants them"
-    )
-
 
 def _report(made: Plan, outcomes: Sequence[Outcome]) -> Report:
     done = [one for one in outcomes if one.done]
@@ -412,43 +318,3 @@ def _report(made: Plan, outcomes: Sequence[Outcome]) -> Report:
 
 def _only_current(made: Plan) -> Plan:
     return Plan(tuple(step for step in made.steps if step.act is Act.CURRENT))
-
-
-def _is_pinned(pinned: LockedSkill, candidate: LockedSkill) -> bool:
-    return (
-        pinned.digest == candidate.digest
-        and pinned.targets == candidate.targets
-        and pinned.powers == candidate.powers
-        and pinned.pin == candidate.pin
-        and pinned.source == candidate.source
-        and [file.executable for file in pinned.files] == [file.executable for file in candidate.files]
-    )
-
-
-def _same_source(pinned: LockedSkill, candidate: LockedSkill) -> bool:
-    return pinned.source == candidate.source or pinned.pin.identity == candidate.pin.identity
-
-
-def _name_taken(pinned: LockedSkill) -> SkillwireError:
-    return RefusedByPolicy(
-        f"{pinned.name} is installed from {shown(pinned.source, 200)} already, and a folder holds one skill: "
-        f"`skillwire remove {pinned.name}` first"
-    )
-
-
-def _two_of_one_name(candidate: Candidate) -> SkillwireError:
-    return FormatError(
-        Issue(
-            rule="two-skills",
-            message=f"{candidate.name} is there twice, here in {shown(candidate.skill.source, 200)}",
-            fix="add one of them by its own path",
-        )
-    )
-
-
-def _write_new(path: Path, data: bytes) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, data, mode=0o644)
-    except OSError as error:
-        raise SourceError(f"{path} cannot be written: {error.strerror}") from None

@@ -44,7 +44,7 @@ from skillwire.trust.approval import Policy, Reason
 from skillwire.trust.verify import check_entry
 
 if TYPE_CHECKING:
-    from skillwire.trust.signatures import Publisher
+    from skillwire.trust.publishers import Publisher
 
 _FILES_TOGETHER: Final = 32
 _READY: Final = "ready"

@@ -22,7 +22,8 @@ import platformdirs
 
 from skillwire.errors import FormatError, SourceError
 from skillwire.files import write_atomic
-from skillwire.install.lock import Lock, LockedSkill, format_lock, parse_lock
+from skillwire.install.lock import Lock, LockedSkill
+from skillwire.install.lock_format import format_lock, parse_lock
 from skillwire.install.plan import Placed
 from skillwire.json_types import is_list, is_object
 

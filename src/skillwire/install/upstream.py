@@ -40,7 +40,7 @@ from skillwire.sources.wellknown import fetch_artifact, fetch_index, fetch_site
 if TYPE_CHECKING:
     from skillwire.host.config.server import ServerConfig
     from skillwire.install.servers import ServerSkills
-    from skillwire.trust.signatures import Publisher
+    from skillwire.trust.publishers import Publisher
 
 INSTALLED: Final = "--installed"
 """How the lock names the skills of installed Python packages as a source."""

@@ -18,7 +18,8 @@ from skillwire.files import write_atomic
 from skillwire.install.agents import Places, Scope, detect_agents, find_agents, shares_canonical
 from skillwire.install.apply import Outcome, apply, recover
 from skillwire.install.disk import knows_modes, look_at_all, read_file, target_folders
-from skillwire.install.lock import LOCK_NAME, Lock, LockedSkill, Pin, format_lock, parse_lock
+from skillwire.install.lock import LOCK_NAME, Lock, LockedSkill, Pin
+from skillwire.install.lock_format import format_lock, parse_lock
 from skillwire.install.plan import Act, Found, Placed, Plan, Tree, plan
 from skillwire.install.state import InstallState, StateFiles
 from skillwire.install.versions import VersionStore

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from skillwire.lazy import export
 
 if TYPE_CHECKING:
+    from skillwire.skill.dialects import Dialect as Dialect
+    from skillwire.skill.dialects import Draft as Draft
     from skillwire.skill.digests import Digest as Digest
     from skillwire.skill.digests import SetDigest as SetDigest
     from skillwire.skill.digests import digest_of as digest_of
     from skillwire.skill.digests import parse_digest as parse_digest
     from skillwire.skill.digests import set_digest as set_digest
-    from skillwire.skill.drafts import Dialect as Dialect
-    from skillwire.skill.drafts import Draft as Draft
     from skillwire.skill.entries import DYNAMIC as DYNAMIC
     from skillwire.skill.entries import Dynamic as Dynamic
     from skillwire.skill.entries import SkillEntry as SkillEntry
@@ -34,7 +34,7 @@ export(
     __name__,
     {
         "digests": "Digest SetDigest digest_of parse_digest set_digest",
-        "drafts": "Dialect Draft",
+        "dialects": "Dialect Draft",
         "entries": "DYNAMIC Dynamic SkillEntry SkillResource",
         "fields": "HostFields host_fields",
         "files": "belongs_to_skill media_type",

@@ -8,8 +8,8 @@ from enum import Enum
 from typing import Final, Literal
 
 from skillwire.json_types import JsonValue
+from skillwire.skill.dialects import Dialect, Draft
 from skillwire.skill.digests import Digest
-from skillwire.skill.drafts import Dialect, Draft
 from skillwire.skill.uris import SkillUri
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from skillwire.issues import Issue, Severity, shown
 from skillwire.json_types import JsonObject, JsonValue
-from skillwire.skill.drafts import Dialect, Draft
+from skillwire.skill.dialects import Dialect, Draft
 from skillwire.skill.frontmatter import SkillDocument
 from skillwire.skill.names import name_issues
 

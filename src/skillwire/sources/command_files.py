@@ -17,8 +17,8 @@ from skillwire.errors import FormatError, SkillNotFound, SourceError
 from skillwire.issues import Issue
 from skillwire.json_types import JsonObject
 from skillwire.limits import DEFAULT_LIMITS, Limits
+from skillwire.skill.dialects import Dialect, Draft
 from skillwire.skill.digests import digest_of
-from skillwire.skill.drafts import Dialect, Draft
 from skillwire.skill.entries import SkillEntry, SkillResource
 from skillwire.skill.frontmatter import parse_skill_md
 from skillwire.skill.uris import SKILL_FILE, SkillUri, make_uri, shown_uri

@@ -17,7 +17,7 @@ import anyio
 from skillwire.errors import FormatError, LimitExceeded, RequestRefused, SkillNotFound, SkillwireError
 from skillwire.issues import Issue, shown
 from skillwire.limits import Limits
-from skillwire.skill.drafts import Dialect
+from skillwire.skill.dialects import Dialect
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SKILL_FILE, SkillUri, skill_root
 from skillwire.wire.index import INDEX_URI, parse_index

@@ -6,11 +6,8 @@ need: a listing holds entries, and a file is read when somebody asks for that fi
 
 from __future__ import annotations
 
-import re
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
-from typing import Final, Protocol
 
 import anyio
 
@@ -19,7 +16,6 @@ from skillwire.errors import (
     LimitExceeded,
     RequestRefused,
     SkillNotFound,
-    SkillwireError,
     SourceError,
 )
 from skillwire.issues import Issue
@@ -28,64 +24,22 @@ from skillwire.skill.entries import NO_SIZE, SkillEntry
 from skillwire.skill.uris import SKILL_FILE, SkillUri, is_inside, parse_uri, shown_uri
 from skillwire.sources.base import Change, DirectoryChild, Problem, Read, Source, children_among
 from skillwire.sources.legacy import Asker, list_legacy
+from skillwire.sources.listing import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    ArrivingListing,
+    Listing,
+    Peer,
+    confirm_mentioned,
+    is_last_page,
+    read_pages,
+)
 from skillwire.sources.peek import unlisted_entry, with_peeks
 from skillwire.wire.declaration import Declaration
-from skillwire.wire.paging import PageLimits, Stop
-from skillwire.wire.responses import WireChild, directory_page, extent, file_bytes, list_page, single_entry
+from skillwire.wire.paging import PageLimits
+from skillwire.wire.responses import WireChild, directory_page, file_bytes, single_entry
 from skillwire.wire.templates import SkillTemplate, completed_values
-from skillwire.wire.v1 import METHOD_GET, METHOD_LIST, METHOD_READ_DIRECTORY
-
-INVALID_PARAMS: Final = -32602
-METHOD_NOT_FOUND: Final = -32601
-INCOMPLETE: Final = "listing-incomplete"
-"""The rule of an issue that says that a listing holds only a part of the skills."""
-
-_MENTION_SECONDS: Final = 5.0
-_BETWEEN_WORDS: Final = re.compile(r"[\s<>\"'`()\[\]{},]+")
-
-
-class Peer(Protocol):
-    """The other end of a connection."""
-
-    @property
-    def declaration(self) -> Declaration | None:
-        """What the server declared, or `None` (CAP-3)."""
-        ...
-
-    @property
-    def serves_resources(self) -> bool:
-        """Whether the server declared resources; without them nothing is asked of it at all."""
-        ...
-
-    @property
-    def instructions(self) -> str:
-        """What the server told all clients about itself."""
-        ...
-
-    async def settled(self) -> None:
-        """Wait until the server is connected or has failed: only then is known what it declared."""
-        ...
-
-    async def request(self, method: str, params: Mapping[str, object]) -> object:
-        """The result of a request, within the time and size limits; `SourceError` when there is none."""
-        ...
-
-    def changes(self) -> AsyncGenerator[Collection[str | None]]:
-        """The URIs that the server says have changed, and `None` for its listing, as they come."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """What a server listed, and until when that may be used without asking again."""
-
-    entries: tuple[SkillEntry, ...]
-    problems: tuple[Problem, ...]
-    good_until: float
-    spellings: Mapping[SkillUri, str] = field(default_factory=dict[SkillUri, str])
-    """URIs that the server writes in another way than we do."""
-    ttl_seconds: float = 0
-    """How long the server said that the listing may be cached; 0 when it did not say."""
+from skillwire.wire.v1 import METHOD_GET, METHOD_READ_DIRECTORY
 
 
 class McpSource(Source):
@@ -117,7 +71,8 @@ class McpSource(Source):
         self._limits = limits
         self._clock = clock
         self._listing: Listing | None = None
-        self._arrived: dict[SkillUri, SkillEntry] = {}
+        self._arriving = ArrivingListing()
+        self._pages_before = 0
         self._spellings: Mapping[SkillUri, str] = {}
         self._asked_for: set[SkillUri] = set()
         self._resources: tuple[str, ...] = ()
@@ -127,8 +82,6 @@ class McpSource(Source):
         self._is_draft = False
         self._asking = anyio.Lock()
         self._retrieved = 0
-        self.pages = 0
-        """How many pages of listings have arrived: a slow listing that goes on is told from a silent one."""
 
     @property
     def is_legacy(self) -> bool:
@@ -173,7 +126,13 @@ class McpSource(Source):
 
     def arrived(self) -> Sequence[SkillEntry]:
         """What has arrived so far of a listing that is still being asked for."""
-        return tuple(self._arrived[uri] for uri in sorted(self._arrived))
+        entries = self._arriving.entries
+        return tuple(entries[uri] for uri in sorted(entries))
+
+    @property
+    def pages(self) -> int:
+        """How many pages of listings have arrived so far: it tells a slow server from a silent one."""
+        return self._pages_before + self._arriving.pages
 
     async def list_entries(self) -> Sequence[SkillEntry]:
         """Every listed skill; asked for again only when the last answer has expired."""
@@ -271,7 +230,9 @@ class McpSource(Source):
                     ) from None
                 raise
             children.extend(map(_child, page.children))
-            if self._is_last(paging, page.next_cursor, len(page.children)):
+            if is_last_page(
+                paging, page.next_cursor, len(page.children), label=self._label, limits=self._limits
+            ):
                 return children
             cursor = page.next_cursor
 
@@ -301,67 +262,18 @@ class McpSource(Source):
         return self._made(entries, list(found.issues), None, found.spellings)
 
     async def _ask_by_extension(self) -> Listing:
-        entries: dict[SkillUri, SkillEntry] = {}
-        self._arrived = entries
-        issues: list[Issue] = []
-        spellings: dict[SkillUri, str] = {}
-        room = self._limits.listing_chars
-        ttl: int | None = None
-        cursor: str | None = None
-        paging = PageLimits(self._limits)
-        while True:
-            try:
-                answer = await self._peer.request(METHOD_LIST, {} if cursor is None else {"cursor": cursor})
-            except SourceError as error:
-                if cursor is None:
-                    raise
-                issues.append(_incomplete(len(entries), str(error)))
-                ttl = None
-                break
-            self.pages += 1
-            # SEC-9: many pages of long entries must not add up either.
-            room -= extent(answer, room)
-            if room < 0:
-                raise LimitExceeded(
-                    f"{self._label} lists more than {self._limits.listing_chars:,} characters: it is cut off"
-                )
-            page = list_page(answer, accept_drafts=self._accept_drafts, limits=self._limits)
-            ttl = page.ttl_ms if ttl is None else ttl
-            issues.extend(page.issues)
-            spellings.update(page.spellings)
-            for entry in page.entries:
-                if entries.setdefault(entry.uri, entry) != entry:
-                    issues.append(_listed_twice(entry.uri))
-            try:
-                if self._is_last(paging, page.next_cursor, len(page.entries) + len(page.issues)):
-                    break
-            except SourceError as error:
-                # What came before the loop is as valid as any listing.
-                issues.append(_incomplete(len(entries), str(error)))
-                ttl = None
-                break
-            cursor = page.next_cursor
-        self._spellings = spellings
-        await self._add_mentioned(entries, issues)
-        return self._made(entries, issues, ttl, spellings)
+        arriving = self._start_listing()
+        await read_pages(
+            arriving, self._peer, self._label, accept_drafts=self._accept_drafts, limits=self._limits
+        )
+        self._spellings = arriving.spellings
+        await confirm_mentioned(arriving, self._peer.instructions, self.get_entry, self._limits)
+        return self._made(arriving.entries, arriving.issues, arriving.ttl_ms, arriving.spellings)
 
-    async def _add_mentioned(self, entries: dict[SkillUri, SkillEntry], issues: list[Issue]) -> None:
-        """Confirm the skills that the server's instructions name, with that server alone (LST-3, SEC-3)."""
-        found: dict[SkillUri, SkillEntry] = {}
-
-        async def look_up(text: str) -> None:
-            try:
-                uri = parse_uri(text)
-                if uri not in entries:
-                    found[uri] = await self.get_entry(uri)
-            except SkillwireError as error:
-                issues.append(_not_served(text, error))
-
-        with anyio.move_on_after(_MENTION_SECONDS):
-            async with anyio.create_task_group() as tasks:
-                for text in mentioned_skills(self._peer.instructions, self._limits):
-                    tasks.start_soon(look_up, text)
-        entries.update(found)
+    def _start_listing(self) -> ArrivingListing:
+        self._pages_before += self._arriving.pages
+        self._arriving = ArrivingListing()
+        return self._arriving
 
     def _made(
         self,
@@ -370,7 +282,7 @@ class McpSource(Source):
         ttl: int | None,
         spellings: Mapping[SkillUri, str],
     ) -> Listing:
-        self._arrived = {}
+        self._start_listing()
         self._spellings = spellings
         problems = (Problem(self._label, tuple(issues)),) if issues else ()
         seconds = min((ttl or 0) / 1000, self._limits.max_ttl_seconds)
@@ -438,41 +350,11 @@ class McpSource(Source):
             if skill in known:
                 return skill
 
-    def _is_last(self, paging: PageLimits, next_cursor: str | None, items: int) -> bool:
-        """Whether a page ends its listing; raises when the listing loops or exceeds a limit (SEC-9)."""
-        match paging.stop(next_cursor, items):
-            case None:
-                return False
-            case Stop.LAST:
-                return True
-            case Stop.LOOP:
-                raise SourceError(f"the listing of {self._label} goes in circles: tell its operator")
-            case Stop.PAGES:
-                raise LimitExceeded(
-                    f"the listing of {self._label} has more than {self._limits.pages} pages: it is cut off"
-                )
-            case Stop.ITEMS:
-                most = self._limits.entries_per_server
-                raise LimitExceeded(f"{self._label} lists more than {most:,} entries: it is cut off")
-
     def _require_declaration(self) -> Declaration:
         declaration = self._peer.declaration
         if declaration is None:
             raise SourceError(f"{self._label} does not declare the skills extension")
         return declaration
-
-
-def mentioned_skills(instructions: str, limits: Limits) -> list[str]:
-    """What looks like the URI of a skill, each once; only its server can say whether it is one (FMT-5).
-
-    The text is cut into words and each is looked at once, so that no text takes longer than its length.
-    """
-    found: dict[str, None] = {}
-    for word in _BETWEEN_WORDS.split(instructions[: limits.instructions_chars]):
-        text = word.rstrip(".;:!?")
-        if text.endswith(f"/{SKILL_FILE}") and "://" in text and len(text) <= limits.uri_bytes:
-            found[text] = None
-    return list(found)[: limits.linked_skills]
 
 
 def _none(entry: SkillEntry) -> bool:
@@ -481,25 +363,3 @@ def _none(entry: SkillEntry) -> bool:
 
 def _child(child: WireChild) -> DirectoryChild:
     return DirectoryChild(child.uri, child.uri.rpartition("/")[2], child.is_directory)
-
-
-def _listed_twice(uri: SkillUri) -> Issue:
-    return Issue(
-        rule="listed-twice",
-        message="is listed twice with different content; the first was taken",
-        fix="tell the server's operator",
-        file=shown_uri(uri),
-    )
-
-
-def _not_served(text: str, error: SkillwireError) -> Issue:
-    return Issue(
-        rule="mentioned-skill",
-        message=f"is named in the server's instructions and not served: {error}",
-        fix="tell the server's operator",
-        file=shown_uri(text),
-    )
-
-
-def _incomplete(count: int, reason: str) -> Issue:
-    return Issue(rule=INCOMPLETE, message=f"the listing stopped after {count:,} skills: {reason}")

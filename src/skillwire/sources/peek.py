@@ -16,7 +16,7 @@ import anyio
 from skillwire.errors import FormatError, SkillwireError
 from skillwire.issues import Issue, shown
 from skillwire.limits import Limits
-from skillwire.skill.drafts import Dialect, Draft
+from skillwire.skill.dialects import Dialect, Draft
 from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.frontmatter import parse_skill_md
 from skillwire.skill.uris import SkillUri, shown_uri

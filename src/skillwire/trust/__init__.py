@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from skillwire.trust.guards import looks_like_uri as looks_like_uri
     from skillwire.trust.origin import Origin as Origin
     from skillwire.trust.origin import OriginKind as OriginKind
-    from skillwire.trust.signatures import Publisher as Publisher
+    from skillwire.trust.publishers import Publisher as Publisher
     from skillwire.trust.signatures import SignatureState as SignatureState
     from skillwire.trust.signatures import SignatureVerdict as SignatureVerdict
     from skillwire.trust.signatures import check_signature as check_signature
@@ -42,7 +42,8 @@ export(
         "fence": "Fenced",
         "guards": "Execution HeldSkill looks_like_uri",
         "origin": "Origin OriginKind",
-        "signatures": "Publisher SignatureState SignatureVerdict check_signature sign_files",
+        "publishers": "Publisher",
+        "signatures": "SignatureState SignatureVerdict check_signature sign_files",
         "verify": "CheckedEntry VerifiedFile VerifiedSkill check_entry verify_file verify_skill_md",
     },
 )

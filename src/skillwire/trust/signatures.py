@@ -16,21 +16,18 @@ Values in, a verdict out: no files, no network, no clock.
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from skillwire.errors import FormatError
-from skillwire.issues import Issue
 from skillwire.skill.digests import Digest
 from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.uris import path_below, skill_root
+from skillwire.trust.certificates import signing_time, verify_chain
 from skillwire.trust.oms import (
-    MAX_CERTIFICATES,
     PAYLOAD_TYPE,
     SIGNATURE_FILE,
     InvalidSignatureFile,
@@ -41,15 +38,13 @@ from skillwire.trust.oms import (
     signed_files,
     statement_of,
 )
+from skillwire.trust.publishers import Publisher, allowed_key, key_hint, unusable_key
 
 if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
     from cryptography.hazmat.primitives.hashes import HashAlgorithm
-    from cryptography.x509.verification import ClientVerifier
 
-
-_CURVES: Final = frozenset({"secp256r1", "secp384r1", "secp521r1"})
 
 # What git keeps beside the files, which tells a model nothing. Nothing else may be left unsigned.
 _GIT_FILES: Final = frozenset({".gitignore", ".gitattributes"})
@@ -123,64 +118,6 @@ class _NotTheirs(Exception):
     """The signature is not made with a key of this publisher."""
 
 
-class Publisher:
-    """Somebody whose signatures the user wants to recognize, by public keys or by root certificates.
-
-    `timestamp_roots` are the root certificates of a timestamp authority: a timestamp by it proves that a
-    certificate was still valid when it signed. `identity` and `issuer` recognize a keyless signature
-    (Sigstore). A key that is not on an allowed elliptic curve is a `FormatError`.
-    """
-
-    __slots__ = ("identity", "issuer", "keys", "name", "roots", "timestamp_roots")
-
-    def __init__(
-        self,
-        name: str,
-        *,
-        keys: Sequence[EllipticCurvePublicKey] = (),
-        roots: Sequence[x509.Certificate] = (),
-        timestamp_roots: Sequence[x509.Certificate] = (),
-        identity: str = "",
-        issuer: str = "",
-    ) -> None:
-        self.name = name
-        self.keys = {key_hint(key): key for key in keys}
-        self.roots = tuple(roots)
-        self.timestamp_roots = tuple(timestamp_roots)
-        self.identity = identity
-        self.issuer = issuer
-
-    @classmethod
-    def from_pem(
-        cls,
-        name: str,
-        *,
-        key: bytes | None = None,
-        root: bytes | None = None,
-        timestamp_root: bytes | None = None,
-        identity: str = "",
-        issuer: str = "",
-    ) -> Publisher:
-        """A publisher by PEM texts: a public key, or root certificates."""
-        from cryptography.hazmat.primitives.serialization import load_pem_public_key
-
-        try:
-            keys = [] if key is None else [_ec_key(load_pem_public_key(key))]
-        except ValueError:
-            raise _refused(f"the key of publisher {name} is not a public key in PEM") from None
-        return cls(
-            name,
-            keys=keys,
-            roots=_certificates(root, f"the root of publisher {name}"),
-            timestamp_roots=_certificates(timestamp_root, f"the timestamp root of publisher {name}"),
-            identity=identity,
-            issuer=issuer,
-        )
-
-    def __repr__(self) -> str:
-        return f"Publisher({self.name!r})"
-
-
 def skill_files(entry: SkillEntry) -> dict[str, Digest] | None:
     """The files of an entry by their paths; `None` for a dynamic skill, which no signature can cover."""
     if entry.resources is DYNAMIC:
@@ -235,9 +172,9 @@ def sign_files(
     from cryptography.hazmat.primitives.serialization import Encoding
 
     payload = statement_of(files, name=name)
-    public = _ec_key(key.public_key())
+    public = allowed_key(key.public_key())
     if chain and chain[0].public_key() != public:
-        raise _refused("the certificate is not for this key")
+        raise unusable_key("the certificate is not for this key")
     signature = key.sign(_pae(payload), ECDSA(_hash_for(public), deterministic_signing=True))
     return bundle_of(
         payload,
@@ -245,14 +182,6 @@ def sign_files(
         hint=key_hint(public),
         chain=[certificate.public_bytes(Encoding.DER) for certificate in chain],
     )
-
-
-def key_hint(key: EllipticCurvePublicKey) -> str:
-    """The SHA-256 of a public key in PEM, by which a bundle names the key that it was signed with."""
-    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
-    pem = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    return hashlib.sha256(pem).hexdigest()
 
 
 # Steps 3 and 4: the publisher and the signature
@@ -289,7 +218,7 @@ def _by_certificate(
         raise InvalidSignatureFile("a certificate cannot be read") from None
     signer = f"cert:{leaf.fingerprint(SHA256()).hex()}"
     try:
-        allowed = _ec_key(key)
+        allowed = allowed_key(key)
     except FormatError as error:
         raise InvalidSignatureFile(str(error)) from None
     reasons: list[str] = []
@@ -297,7 +226,7 @@ def _by_certificate(
         if not publisher.roots:
             continue
         try:
-            _verify_chain(leaf, others, publisher, _signing_time(bundle, publisher, at))
+            verify_chain(leaf, others, publisher, signing_time(bundle, publisher, at))
         except InvalidSignatureFile as error:
             reasons.append(str(error))
             continue
@@ -341,109 +270,6 @@ def _by_identity(bundle: bytes, publishers: Sequence[Publisher]) -> tuple[str, s
     raise _NotTheirs("")
 
 
-def _verify_chain(
-    leaf: x509.Certificate, others: list[x509.Certificate], publisher: Publisher, at: datetime
-) -> None:
-    """Step 3; the reason is empty when the chain leads to another root."""
-    from cryptography.x509.verification import VerificationError
-
-    verifier = _verifier(publisher.roots, at)
-    try:
-        path = verifier.verify(leaf, others).chain
-    except VerificationError:
-        raise InvalidSignatureFile(_chain_reason(leaf, others, publisher.roots, at)) from None
-    except (ValueError, TypeError):
-        raise InvalidSignatureFile("a certificate of its chain cannot be read") from None
-    used = set(path)
-    if any(certificate not in used for certificate in others):
-        raise InvalidSignatureFile("its chain has a certificate that is no part of it")
-    if not _may_sign(leaf):
-        raise InvalidSignatureFile("its certificate is not for signing")
-
-
-def _chain_reason(
-    leaf: x509.Certificate, others: list[x509.Certificate], roots: Sequence[x509.Certificate], at: datetime
-) -> str:
-    """Why a chain does not hold, where it does lead to one of the roots; empty where it does not."""
-    issuers = {root.subject for root in roots}
-    if not any(certificate.issuer in issuers for certificate in (leaf, *others)):
-        return ""
-    for certificate in (leaf, *others):
-        if at > certificate.not_valid_after_utc:
-            return f"its certificate expired on {certificate.not_valid_after_utc:%Y-%m-%d}"
-        if at < certificate.not_valid_before_utc:
-            return f"its certificate is not valid before {certificate.not_valid_before_utc:%Y-%m-%d}"
-    if not _may_sign(leaf):
-        return "its certificate is not for signing"
-    # The same name with another key is another root.
-    return ""
-
-
-def _signing_time(bundle: SignatureBundle, publisher: Publisher, now: datetime) -> datetime:
-    """When the signature was made, as a trusted timestamp authority states; otherwise `now`."""
-    if not bundle.timestamps or not publisher.timestamp_roots:
-        return now
-    try:
-        from rfc3161_client import VerifierBuilder, decode_timestamp_response
-        from rfc3161_client.errors import VerificationError
-    except ModuleNotFoundError:
-        raise InvalidSignatureFile("install skillwire[sigstore] to check its timestamp") from None
-    builder = VerifierBuilder()
-    for root in publisher.timestamp_roots:
-        builder = builder.add_root_certificate(root)
-    verifier = builder.build()
-    for raw in bundle.timestamps:
-        try:
-            response = decode_timestamp_response(raw)
-            verifier.verify_message(response, bundle.signature)
-        except (ValueError, VerificationError):
-            raise InvalidSignatureFile("its timestamp is not valid") from None
-        return response.tst_info.gen_time
-    return now
-
-
-def _verifier(roots: Sequence[x509.Certificate], at: datetime) -> ClientVerifier:
-    from cryptography import x509
-    from cryptography.x509.verification import Criticality, ExtensionPolicy, PolicyBuilder, Store
-
-    def is_authority(_policy: object, _certificate: object, extension: x509.BasicConstraints) -> None:
-        if not extension.ca:
-            raise ValueError("not a certificate authority")
-
-    def may_certify(_policy: object, _certificate: object, extension: x509.KeyUsage | None) -> None:
-        if extension is not None and not extension.key_cert_sign:
-            raise ValueError("not for signing certificates")
-
-    either = Criticality.AGNOSTIC
-    authority = (
-        ExtensionPolicy.permit_all()
-        .require_present(x509.BasicConstraints, either, is_authority)
-        .may_be_present(x509.KeyUsage, either, may_certify)
-    )
-    return (
-        PolicyBuilder()
-        .store(Store(list(roots)))
-        .time(at.astimezone(UTC).replace(tzinfo=None))
-        .max_chain_depth(MAX_CERTIFICATES)
-        .extension_policies(ca_policy=authority, ee_policy=ExtensionPolicy.permit_all())
-        .build_client_verifier()
-    )
-
-
-def _may_sign(leaf: x509.Certificate) -> bool:
-    """Whether a certificate is for signing: each usage that it states must say so, and one must be stated."""
-    from cryptography import x509
-    from cryptography.x509.oid import ExtendedKeyUsageOID
-
-    stated: list[bool] = []
-    with contextlib.suppress(x509.ExtensionNotFound):
-        stated.append(leaf.extensions.get_extension_for_class(x509.KeyUsage).value.digital_signature)
-    with contextlib.suppress(x509.ExtensionNotFound):
-        usages = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-        stated.append(ExtendedKeyUsageOID.CODE_SIGNING in usages)
-    return bool(stated) and all(stated)
-
-
 def _is_signed_by(bundle: SignatureBundle, key: EllipticCurvePublicKey) -> bool:
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
@@ -466,14 +292,6 @@ def _hash_for(key: EllipticCurvePublicKey) -> HashAlgorithm:
     return {"secp256r1": SHA256, "secp384r1": SHA384, "secp521r1": SHA512}[key.curve.name]()
 
 
-def _ec_key(key: object) -> EllipticCurvePublicKey:
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
-
-    if not isinstance(key, EllipticCurvePublicKey) or key.curve.name not in _CURVES:
-        raise _refused("the key is not an elliptic curve key on P-256, P-384 or P-521")
-    return key
-
-
 # Step 6: the files
 
 
@@ -486,16 +304,3 @@ def _differences(files: Mapping[str, Digest], signed: Mapping[str, str]) -> set[
         for path in ours.keys() | theirs.keys()
         if ours.get(path) != theirs.get(path) and not (path in _GIT_FILES and path not in theirs)
     }
-
-
-def _certificates(pem: bytes | None, what: str) -> list[x509.Certificate]:
-    from cryptography import x509
-
-    try:
-        return [] if pem is None else x509.load_pem_x509_certificates(pem)
-    except ValueError:
-        raise _refused(f"{what} is not a certificate in PEM") from None
-
-
-def _refused(message: str) -> FormatError:
-    return FormatError(Issue(rule="signature-key", message=message, fix="give a PEM file of the right kind"))

@@ -15,8 +15,8 @@ from skillwire.errors import FormatError
 from skillwire.issues import Issue, shown
 from skillwire.json_types import JsonObject, JsonValue, is_list, is_object
 from skillwire.limits import DEFAULT_LIMITS, Limits
+from skillwire.skill.dialects import Dialect, Draft
 from skillwire.skill.digests import Digest, parse_digest
-from skillwire.skill.drafts import Dialect, Draft
 from skillwire.skill.entries import DYNAMIC, NO_SIZE, SkillEntry, SkillResource
 from skillwire.skill.uris import SkillUri, child_uri, shown_uri, skill_name_in, skill_root
 from skillwire.wire.legacy import LegacyListing, left_out, reason, skill_md_uri

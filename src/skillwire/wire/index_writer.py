@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from skillwire.json_types import JsonObject, JsonValue
-from skillwire.skill.drafts import Dialect
+from skillwire.skill.dialects import Dialect
 from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.uris import path_below, skill_root
 from skillwire.wire.index import FILE_DIGESTS

@@ -13,7 +13,7 @@ from typing import Final
 from skillwire.errors import FormatError
 from skillwire.issues import Issue, shown
 from skillwire.json_types import JsonObject, is_list, is_object
-from skillwire.skill.drafts import Dialect, Draft
+from skillwire.skill.dialects import Dialect, Draft
 from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.uris import SCHEME, SKILL_FILE, SkillUri, skill_name_in
 from skillwire.wire.legacy import LegacyListing, is_legacy_resource, left_out, reason, skill_md_uri

@@ -8,8 +8,8 @@ from typing import Any, cast
 from skillwire.errors import FormatError
 from skillwire.issues import Issue
 from skillwire.json_types import JsonObject
+from skillwire.skill.dialects import Dialect, Draft
 from skillwire.skill.digests import parse_digest
-from skillwire.skill.drafts import Dialect, Draft
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import parse_uri
 from skillwire.wire.v1 import entry_from_wire, entry_to_wire

@@ -12,8 +12,8 @@ from typing import Literal, cast
 from skillwire.errors import FormatError
 from skillwire.issues import Issue
 from skillwire.json_types import JsonObject, JsonValue, is_list, is_object
+from skillwire.skill.dialects import Dialect, Draft
 from skillwire.skill.digests import Digest, parse_digest
-from skillwire.skill.drafts import Dialect, Draft
 from skillwire.skill.entries import DYNAMIC, NO_SIZE, Dynamic, SkillEntry, SkillResource
 from skillwire.skill.uris import SkillUri, is_inside, parse_uri, shown_uri, skill_root
 

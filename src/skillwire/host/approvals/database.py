@@ -11,71 +11,23 @@ import os
 import sqlite3
 import stat
 import tempfile
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from enum import Enum, auto
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import quote
 
 from skillwire.errors import SourceError
+from skillwire.host.approvals.schema import COLUMNS, Row, is_old, migrate, select
 
 BUSY_SECONDS = 5.0
 """How long a call waits for another process that is writing."""
 
-_VERSION: Final = 2
-_TABLE: Final = """
-CREATE TABLE IF NOT EXISTS skill_approvals (
-    server TEXT NOT NULL,
-    uri TEXT NOT NULL,
-    label TEXT NOT NULL,
-    resources TEXT NOT NULL,
-    allowed_tools INTEGER NOT NULL,
-    execute_code INTEGER NOT NULL,
-    entry TEXT NOT NULL,
-    is_current INTEGER NOT NULL,
-    approved_at TEXT NOT NULL,
-    approved_by TEXT NOT NULL,
-    approved_how TEXT NOT NULL,
-    PRIMARY KEY (server, uri)
-) WITHOUT ROWID
-"""
-_COLUMNS: Final = (
-    "server, uri, label, resources, allowed_tools, execute_code, entry, is_current, "
-    "approved_at, approved_by, approved_how"
-)
-# Version 0.1 had two tables, keyed by the label alone; their rows keep that key until a server claims them.
-_OLD_TABLES: Final = (("withdrawn", 0), ("approvals", 1))
-_OLD_ROWS: Final = (
-    "SELECT 'label:' || server AS server, uri, server AS label, resources, allowed_tools, execute_code, "
-    "entry, {current} AS is_current, '' AS approved_at, '' AS approved_by, 'version 0.1' AS approved_how "
-    "FROM {table}"
-)
 _BESIDE: Final = ("-wal", "-shm", "-journal")
 
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One approval as it is stored. Nothing in it has been checked yet.
-
-    `server` identifies the server, `label` is what the user called it then. A row that is not current was
-    approved before the skill changed: it allows nothing and shows what changed.
-    """
-
-    server: str
-    uri: str
-    label: str
-    resources: str
-    allowed_tools: int
-    execute_code: int
-    entry: str
-    is_current: int
-    approved_at: str = ""
-    approved_by: str = ""
-    approved_how: str = ""
 
 
 class _Fault(Enum):
@@ -95,19 +47,19 @@ class ApprovalDatabase:
 
     def open(self) -> list[Row]:
         """Every row, after a file of version 0.1 was migrated, if it can be written."""
-        if self._read(_is_old, default=False):
+        if self._read(is_old, default=False):
             with suppress(SourceError):  # It can be read as it is.
                 self._write(lambda database: None)
         return self.rows()
 
     def rows(self) -> list[Row]:
         """Every row; none when there is no file yet."""
-        return self._read(lambda database: _select(database, "", ()), default=[])
+        return self._read(lambda database: select(database, "", ()), default=[])
 
     def row(self, server: str, uri: str) -> Row | None:
         """The row of one skill of one server."""
         found = self._read(
-            lambda database: _select(database, "WHERE server = ? AND uri = ?", (server, uri)), default=[]
+            lambda database: select(database, "WHERE server = ? AND uri = ?", (server, uri)), default=[]
         )
         return found[0] if found else None
 
@@ -115,7 +67,7 @@ class ApprovalDatabase:
         """Write rows in place of any earlier ones of the same skills, all or none."""
         values = [tuple(getattr(row, field.name) for field in fields(Row)) for row in rows]
         marks = ", ".join("?" * len(fields(Row)))
-        statement = f"INSERT OR REPLACE INTO skill_approvals ({_COLUMNS}) VALUES ({marks})"  # noqa: S608 - names of ours
+        statement = f"INSERT OR REPLACE INTO skill_approvals ({COLUMNS}) VALUES ({marks})"  # noqa: S608 - names of ours
         self._write(lambda database: database.executemany(statement, values))
 
     def withdraw(self, server: str, uri: str, approved_at: str) -> None:
@@ -194,7 +146,7 @@ class ApprovalDatabase:
             with closing(self._connect("rw")) as database:
                 _settle_journal(database)
                 with _transaction(database):
-                    taken_over = _migrate(database)
+                    taken_over = migrate(database)
                     result = action(database)
                 if taken_over:
                     self.remark = f"{taken_over:,} approvals of version 0.1 were taken over"
@@ -256,8 +208,8 @@ class ApprovalDatabase:
         with _exclusive(self.path.with_name(f"{self.path.name}.lock")):
             try:
                 with closing(self._connect("rw")) as database, _transaction(database):
-                    _migrate(database)
-                    _select(database, "", ())
+                    migrate(database)
+                    select(database, "", ())
                     (verdict,) = database.execute("PRAGMA quick_check(1)").fetchone()
                 if verdict == "ok":
                     return
@@ -346,47 +298,6 @@ def _transaction(database: sqlite3.Connection) -> Generator[None]:
             database.execute("ROLLBACK")
         raise
     database.execute("COMMIT")
-
-
-def _migrate(database: sqlite3.Connection) -> int:
-    """Take over the tables of version 0.1, which stay as they are; how many rows there are then."""
-    if _version(database) >= _VERSION:
-        return 0
-    database.execute(_TABLE)
-    for table, current in _old_tables(database):
-        rows = _OLD_ROWS.format(current=current, table=table)
-        database.execute(f"INSERT OR REPLACE INTO skill_approvals ({_COLUMNS}) {rows}")
-    database.execute(f"PRAGMA user_version = {_VERSION}")
-    (count,) = database.execute("SELECT count(*) FROM skill_approvals").fetchone()
-    return int(count)
-
-
-def _select(database: sqlite3.Connection, where: str, values: Iterable[str]) -> list[Row]:
-    """The rows, also of a file that an older version wrote and nobody has migrated yet."""
-    source = "skill_approvals"
-    if _version(database) < _VERSION:
-        old = [_OLD_ROWS.format(current=current, table=table) for table, current in _old_tables(database)]
-        if not old:
-            return []
-        source = f"({' UNION ALL '.join(old)})"
-    query = f"SELECT {_COLUMNS} FROM {source} {where} ORDER BY server, uri, is_current"  # noqa: S608 - names of ours
-    found: list[Any] = database.execute(query, tuple(values)).fetchall()
-    # Of a skill in both old tables, the current row comes last and counts.
-    return list({row[:2]: Row(*row) for row in found}.values())
-
-
-def _is_old(database: sqlite3.Connection) -> bool:
-    return _version(database) < _VERSION and bool(_old_tables(database))
-
-
-def _version(database: sqlite3.Connection) -> int:
-    (version,) = database.execute("PRAGMA user_version").fetchone()
-    return int(version)
-
-
-def _old_tables(database: sqlite3.Connection) -> list[tuple[str, int]]:
-    names = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    return [(table, current) for table, current in _OLD_TABLES if table in names]
 
 
 def _is_writable(path: Path) -> bool:

@@ -19,7 +19,8 @@ import anyio
 import anyio.to_thread
 
 from skillwire.errors import FormatError, SkillwireError
-from skillwire.host.approvals.database import ApprovalDatabase, Row
+from skillwire.host.approvals.database import ApprovalDatabase
+from skillwire.host.approvals.schema import Row
 from skillwire.issues import Issue
 from skillwire.skill.digests import parse_digest
 from skillwire.skill.entries import SkillEntry

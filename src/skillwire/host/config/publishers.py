@@ -7,7 +7,7 @@ from pathlib import Path
 
 from skillwire.host.config.merge import ConfiguredPublisher
 from skillwire.sources.directory.signing import read_pem
-from skillwire.trust.signatures import Publisher
+from skillwire.trust.publishers import Publisher
 
 
 def load_publishers(configured: Iterable[ConfiguredPublisher]) -> list[Publisher]:

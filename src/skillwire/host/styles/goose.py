@@ -13,7 +13,6 @@ from skillwire.catalog.render import LOAD_TOOL, CatalogText, fit_catalog
 from skillwire.errors import FormatError
 from skillwire.host.styles.base import Actions, RenderContext, Style, ToolSpec
 from skillwire.host.styles.ranks import local_keeps
-from skillwire.host.styles.schemes import is_uri
 from skillwire.host.styles.spec import READ_RESOURCE, RESOURCE_TOOL
 from skillwire.host.styles.texts import (
     fenced_skill,
@@ -22,6 +21,7 @@ from skillwire.host.styles.texts import (
     spoken_description,
     supporting,
 )
+from skillwire.host.styles.uris import is_uri
 from skillwire.issues import Issue, shown
 from skillwire.skill.entries import SkillEntry
 from skillwire.trust.origin import Origin

@@ -13,7 +13,7 @@ from typing import Final
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.server.catalog import Catalog, Page, cut_page, has_same_metadata
 from skillwire.server.legacy.features import LegacyFeatures
-from skillwire.skill.drafts import Dialect
+from skillwire.skill.dialects import Dialect
 from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.uris import SKILL_FILE, SkillUri, skill_root
 from skillwire.wire.index import INDEX_URI

@@ -15,7 +15,7 @@ from skillwire.errors import FormatError, SourceError
 from skillwire.issues import Issue, Severity
 from skillwire.json_types import JsonValue
 from skillwire.limits import MIB, Limits
-from skillwire.skill.drafts import Draft
+from skillwire.skill.dialects import Draft
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.fields import field_issues, local_fields
 from skillwire.skill.files import LFS_POINTER, holds_private_key, may_hold_private_key

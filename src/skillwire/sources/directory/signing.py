@@ -19,7 +19,8 @@ from skillwire.sources.directory.builder import Rules
 from skillwire.sources.directory.roots import find_reach, parse_root
 from skillwire.sources.directory.scan import scan
 from skillwire.trust.oms import MAX_BUNDLE_BYTES, SIGNATURE_FILE, statement_of
-from skillwire.trust.signatures import Publisher, SignatureVerdict, check_signature, sign_files, skill_files
+from skillwire.trust.publishers import Publisher
+from skillwire.trust.signatures import SignatureVerdict, check_signature, sign_files, skill_files
 
 if TYPE_CHECKING:
     from cryptography import x509

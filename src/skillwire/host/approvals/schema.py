@@ -1,0 +1,99 @@
+"""The tables of the approval database: rows, and the migration from version 0.1."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+_VERSION: Final = 2
+_TABLE: Final = """
+CREATE TABLE IF NOT EXISTS skill_approvals (
+    server TEXT NOT NULL,
+    uri TEXT NOT NULL,
+    label TEXT NOT NULL,
+    resources TEXT NOT NULL,
+    allowed_tools INTEGER NOT NULL,
+    execute_code INTEGER NOT NULL,
+    entry TEXT NOT NULL,
+    is_current INTEGER NOT NULL,
+    approved_at TEXT NOT NULL,
+    approved_by TEXT NOT NULL,
+    approved_how TEXT NOT NULL,
+    PRIMARY KEY (server, uri)
+) WITHOUT ROWID
+"""
+COLUMNS: Final = (
+    "server, uri, label, resources, allowed_tools, execute_code, entry, is_current, "
+    "approved_at, approved_by, approved_how"
+)
+# Version 0.1 had two tables, keyed by the label alone; their rows keep that key until a server claims them.
+_OLD_TABLES: Final = (("withdrawn", 0), ("approvals", 1))
+_OLD_ROWS: Final = (
+    "SELECT 'label:' || server AS server, uri, server AS label, resources, allowed_tools, execute_code, "
+    "entry, {current} AS is_current, '' AS approved_at, '' AS approved_by, 'version 0.1' AS approved_how "
+    "FROM {table}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One approval as it is stored. Nothing in it has been checked yet.
+
+    `server` identifies the server, `label` is what the user called it then. A row that is not current was
+    approved before the skill changed: it allows nothing and shows what changed.
+    """
+
+    server: str
+    uri: str
+    label: str
+    resources: str
+    allowed_tools: int
+    execute_code: int
+    entry: str
+    is_current: int
+    approved_at: str = ""
+    approved_by: str = ""
+    approved_how: str = ""
+
+
+def migrate(database: sqlite3.Connection) -> int:
+    """Take over the tables of version 0.1, which stay as they are; how many rows there are then."""
+    if _version(database) >= _VERSION:
+        return 0
+    database.execute(_TABLE)
+    for table, current in _old_tables(database):
+        rows = _OLD_ROWS.format(current=current, table=table)
+        database.execute(f"INSERT OR REPLACE INTO skill_approvals ({COLUMNS}) {rows}")
+    database.execute(f"PRAGMA user_version = {_VERSION}")
+    (count,) = database.execute("SELECT count(*) FROM skill_approvals").fetchone()
+    return int(count)
+
+
+def select(database: sqlite3.Connection, where: str, values: Iterable[str]) -> list[Row]:
+    """The rows, also of a file that an older version wrote and nobody has migrated yet."""
+    source = "skill_approvals"
+    if _version(database) < _VERSION:
+        old = [_OLD_ROWS.format(current=current, table=table) for table, current in _old_tables(database)]
+        if not old:
+            return []
+        source = f"({' UNION ALL '.join(old)})"
+    query = f"SELECT {COLUMNS} FROM {source} {where} ORDER BY server, uri, is_current"  # noqa: S608 - names of ours
+    found: list[Any] = database.execute(query, tuple(values)).fetchall()
+    # Of a skill in both old tables, the current row comes last and counts.
+    return list({row[:2]: Row(*row) for row in found}.values())
+
+
+def is_old(database: sqlite3.Connection) -> bool:
+    return _version(database) < _VERSION and bool(_old_tables(database))
+
+
+def _version(database: sqlite3.Connection) -> int:
+    (version,) = database.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
+def _old_tables(database: sqlite3.Connection) -> list[tuple[str, int]]:
+    names = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    return [(table, current) for table, current in _OLD_TABLES if table in names]

@@ -1,0 +1,102 @@
+"""HostOrigins: every origin of a host, from what its user gave: servers, directories and sources."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from skillwire.host.config.server import ServerConfig, parse_server
+from skillwire.host.directories import (
+    LocalDirectory,
+    command_directories,
+    default_directories,
+    label_directories,
+    origin_identities,
+)
+from skillwire.host.styles.base import Style
+from skillwire.host.styles.ranks import Layer, Rank
+from skillwire.limits import Limits
+from skillwire.sources.base import Source
+from skillwire.sources.command_files import CommandFiles
+from skillwire.sources.directory.source import DirectorySource
+from skillwire.trust.origin import Origin
+
+
+@dataclass(frozen=True, slots=True)
+class HostOrigins:
+    """The origins of a host. Nothing in it is open."""
+
+    servers: Mapping[Origin, ServerConfig]
+    sources: Mapping[Origin, Source]
+    ranks: Mapping[Origin, Rank]
+    identities: Mapping[Origin, str]
+    """What identifies an origin, whatever it is called: approvals and cached files are kept under it."""
+    directories: tuple[Path, ...]
+
+    def required_publishers(self, origin: Origin) -> tuple[str, ...]:
+        """The publishers of whom one must have signed every skill of this origin."""
+        config = self.servers.get(origin)
+        return config.require if config is not None else ()
+
+
+def collect_origins(
+    servers: Mapping[str, object],
+    directories: Iterable[str | Path | LocalDirectory],
+    sources: Mapping[str, Source],
+    *,
+    with_default_directories: bool,
+    only: Collection[str] | None,
+    timeout: float | None,
+    style: Style,
+    limits: Limits,
+) -> HostOrigins:
+    """Every origin under a label of its own; with `only`, those with these labels."""
+    configs = {
+        Origin.mcp(label): config
+        for label, given in servers.items()
+        if (config := _server_config(given, timeout, style)).skills and (only is None or label in only)
+    }
+    local = _local_directories(
+        directories, with_default_directories, style, taken=[*(o.label for o in configs), *sources]
+    )
+    own = {Origin.local(label): source for label, source in sources.items()}
+    ranks = {directory.origin: Rank(directory.layer, number) for number, directory in enumerate(local)}
+    ranks |= {origin: Rank(Layer.ADDED, len(ranks) + number) for number, origin in enumerate(own)}
+    ranks |= {origin: Rank(Layer.MCP, number) for number, origin in enumerate(configs)}
+    opened = {directory.origin: _directory_source(directory, limits) for directory in local} | own
+    return HostOrigins(
+        servers=configs,
+        sources={origin: source for origin, source in opened.items() if only is None or origin.label in only},
+        ranks=ranks,
+        identities=origin_identities(configs, local),
+        directories=tuple(directory.path for directory in local),
+    )
+
+
+def _server_config(given: object, timeout: float | None, style: Style) -> ServerConfig:
+    """A server with the time limits of the caller and of the style."""
+    config = parse_server(given)
+    if timeout is not None:
+        config = replace(config, connect_seconds=timeout, call_seconds=timeout)
+    return replace(config, call_seconds=style.seconds(config.call_seconds))
+
+
+def _local_directories(
+    directories: Iterable[str | Path | LocalDirectory],
+    with_defaults: bool,
+    style: Style,
+    *,
+    taken: Iterable[str],
+) -> list[LocalDirectory]:
+    if not with_defaults:
+        return label_directories([], directories, taken=taken)
+    here, home = Path.cwd(), Path.home()
+    folders = command_directories(here, home, style.command_folders)
+    return label_directories(default_directories(here, home), [*directories, *folders], taken=taken)
+
+
+def _directory_source(directory: LocalDirectory, limits: Limits) -> Source:
+    if directory.layer is Layer.COMMANDS:
+        return CommandFiles(directory.path, limits=limits)
+    return DirectorySource([directory.path], limits=limits, local=True)

@@ -1,0 +1,330 @@
+"""The text of a lock file: TOML for people to review, sorted, without times, one line a file.
+
+`parse_lock` and `format_lock` do no I/O. Keys that this version does not know are kept.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeAlias, cast
+
+from skillwire.errors import FormatError
+from skillwire.install.lock import KINDS, LOCK_NAME, UNSIGNED, Extra, Lock, LockedFile, LockedSkill, Pin
+from skillwire.install.powers import Powers
+from skillwire.issues import Issue, shown
+from skillwire.skill.digests import parse_digest, parse_set_digest, set_digest
+from skillwire.skill.names import name_issues, parse_name
+
+LOCK_VERSION: Final = 1
+_HEADER: Final = (
+    "# Installed skills, pinned. Made by `skillwire add`; `skillwire sync` installs exactly this.\n"
+)
+Table: TypeAlias = Mapping[str, Any]
+
+
+def parse_lock(text: str, *, file: str = LOCK_NAME) -> Lock:
+    """Read a lock file, or raise a `FormatError` that names every mistake."""
+    table = _read_canonical(text)
+    if table is None:
+        try:
+            table = cast("Table", tomllib.loads(text))
+        except tomllib.TOMLDecodeError as error:
+            raise _mistake(file, f"not TOML: {shown(str(error), 200)}") from None
+        except RecursionError:
+            raise _mistake(file, "not a lock file: its values are nested too deeply") from None
+    version: object = table.get("version")
+    if version is True or version != LOCK_VERSION:
+        raise FormatError(
+            Issue(
+                rule="lock-version",
+                message=f"the version is {shown(repr(version))}, this Skillwire reads {LOCK_VERSION}",
+                fix="use the Skillwire that wrote it, or a newer one",
+                file=file,
+            )
+        )
+    issues: list[Issue] = []
+    skills: dict[str, LockedSkill] = {}
+    rows: object = table.get("skill", [])
+    for number, row in enumerate(cast("list[object]", rows) if isinstance(rows, list) else [rows], 1):
+        try:
+            skill = _skill(_table(row, "skill"))
+        except (_Mistake, FormatError) as error:
+            known = cast("Table", row).get("name") if isinstance(row, dict) else None
+            place = shown(known) if isinstance(known, str) else f"number {number}"
+            issues.append(_issue(file, f"skill {place}: {error}"))
+            continue
+        if skill.name in skills:
+            issues.append(_issue(file, f"skill {skill.name} is there twice"))
+        skills[skill.name] = skill
+    if issues:
+        raise FormatError(issues)
+    return Lock(
+        tuple(skills[name] for name in sorted(skills)), _extra(table, frozenset({"version", "skill"}))
+    )
+
+
+def format_lock(lock: Lock) -> str:
+    """The lock as text: the same lock is the same text, always."""
+    lines = [_HEADER, f"version = {LOCK_VERSION}\n", *_extra_lines(lock.extra)]
+    for skill in sorted(lock.skills, key=lambda skill: skill.name):
+        pin = [("kind", skill.pin.kind), *skill.pin.details, *skill.pin.extra]
+        lines += [
+            "\n[[skill]]\n",
+            f"name = {_string(skill.name)}\n",
+            f"source = {_string(skill.source)}\n",
+            f"pin = {_inline(pin)}\n",
+            f"digest = {_string(skill.digest)}\n",
+            f"signer = {_string(skill.signer)}\n",
+        ]
+        if skill.powers.allowed_tools:
+            lines.append(f"allowed-tools = {_strings(skill.powers.allowed_tools)}\n")
+        if skill.powers.scripts:
+            lines.append(f"scripts = {_strings(skill.powers.scripts)}\n")
+        if skill.targets:
+            lines.append(f"targets = {_strings(sorted(skill.targets))}\n")
+        lines += _extra_lines(skill.extra)
+        lines.append("files = [\n")
+        for one in sorted(skill.files, key=lambda file: file.path):
+            row: list[tuple[str, Any]] = [("path", one.path), ("size", one.size), ("digest", one.digest)]
+            if one.executable:
+                row.append(("executable", True))
+            lines.append(f"    {_inline([*row, *one.extra])},\n")
+        lines.append("]\n")
+    return "".join(lines)
+
+
+# Reading
+
+_SKILL_KEYS: Final = frozenset(
+    {"name", "source", "pin", "digest", "signer", "allowed-tools", "scripts", "targets", "files"}
+)
+_FILE_KEYS: Final = frozenset({"path", "size", "digest", "executable"})
+
+
+class _Mistake(Exception):
+    """What is wrong with one skill of a lock file."""
+
+
+def _skill(table: Table) -> LockedSkill:
+    name = _text(table, "name")
+    if name_issues(name):
+        raise FormatError(name_issues(name))
+    rows = table.get("files")
+    if not isinstance(rows, list):
+        raise _Mistake("files is not a list")
+    files = tuple(
+        sorted((_file(_table(row, "files")) for row in cast("list[Any]", rows)), key=lambda file: file.path)
+    )
+    digest = parse_set_digest(_text(table, "digest"))
+    # Nothing in the file is taken for granted: the one digest must be that of the files below it.
+    actual = set_digest((file.path, file.digest) for file in files)
+    if digest != actual:
+        raise _Mistake(f"the digest is {digest}, its files give {actual}")
+    if all(file.path != "SKILL.md" for file in files):
+        raise _Mistake("SKILL.md is not among its files")
+    paths = {file.path for file in files}
+    for path in paths:
+        if any(parent in paths for parent in _parents(path)):
+            raise _Mistake(f"{shown(path)} lies below a file")
+    return LockedSkill(
+        name=parse_name(name),
+        source=_text(table, "source"),
+        pin=_pin(_table(table.get("pin"), "pin")),
+        digest=digest,
+        files=files,
+        powers=Powers(_texts(table, "allowed-tools"), _texts(table, "scripts")),
+        signer=_text(table, "signer", UNSIGNED),
+        targets=_texts(table, "targets"),
+        extra=_extra(table, _SKILL_KEYS),
+    )
+
+
+def _file(table: Table) -> LockedFile:
+    size = table.get("size")
+    if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+        raise _Mistake("the size of a file is not a number")
+    executable = table.get("executable", False)
+    if not isinstance(executable, bool):
+        raise _Mistake("executable is not true or false")
+    path = _text(table, "path")
+    if "\\" in path:
+        raise _Mistake(f"{shown(path)} is not a plain path")
+    extra = () if len(table) <= len(_FILE_KEYS) and table.keys() <= _FILE_KEYS else _extra(table, _FILE_KEYS)
+    return LockedFile(path, parse_digest(_text(table, "digest")), size, executable, extra)
+
+
+def _pin(table: Table) -> Pin:
+    kind = _text(table, "kind")
+    if kind not in KINDS:
+        raise _Mistake(f"the kind of source {shown(kind)} is not known here; a newer Skillwire may know it")
+    for key in KINDS[kind]:
+        _text(table, key)
+    details = tuple(
+        (key, value) for key, value in sorted(table.items()) if key != "kind" and isinstance(value, str)
+    )
+    extra = tuple((key, value) for key, value in sorted(table.items()) if not isinstance(value, str))
+    return Pin(kind, details, extra)
+
+
+def _parents(path: str) -> Iterable[str]:
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path
+
+
+def _table(value: object, what: str) -> Table:
+    if not isinstance(value, dict):
+        raise _Mistake(f"{what} is not a table")
+    return cast("Table", value)
+
+
+def _text(table: Table, key: str, default: str | None = None) -> str:
+    value = table.get(key, default)
+    if not isinstance(value, str) or not value:
+        raise _Mistake(f"{key} is not text")
+    return value
+
+
+def _texts(table: Table, key: str) -> tuple[str, ...]:
+    value = table.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in cast("list[Any]", value)):
+        raise _Mistake(f"{key} is not a list of texts")
+    return tuple(sorted(cast("list[str]", value)))
+
+
+def _extra(table: Table, known: frozenset[str]) -> Extra:
+    return tuple((key, table[key]) for key in sorted(table) if key not in known)
+
+
+def _issue(file: str, message: str) -> Issue:
+    return Issue(
+        rule="lock-format", message=message, fix="take the file from version control again", file=file
+    )
+
+
+def _mistake(file: str, message: str) -> FormatError:
+    return FormatError(_issue(file, message))
+
+
+# The fast way: a file of hundreds of skills as `format_lock` wrote it, read line by line. Anything that is
+# not exactly in that form is tomllib's.
+
+_PLAIN: Final = r'"([^"\\\x00-\x1f\x7f]*)"'
+_FILE_LINE: Final = re.compile(
+    rf"    \{{ path = {_PLAIN}, size = ([0-9]{{1,15}}), digest = {_PLAIN}(, executable = true)? \}},"
+)
+_TEXT_LINE: Final = re.compile(rf"(name|source|digest|signer) = {_PLAIN}")
+_LIST_LINE: Final = re.compile(rf"(allowed-tools|scripts|targets) = \[({_PLAIN}(?:, {_PLAIN})*)\]")
+_PIN_LINE: Final = re.compile(rf"pin = \{{ ([a-z]+ = {_PLAIN}(?:, [a-z]+ = {_PLAIN})*) \}}")
+_PAIR: Final = re.compile(rf"([a-z]+) = {_PLAIN}")
+_ITEM: Final = re.compile(_PLAIN)
+
+
+def _read_canonical(text: str) -> dict[str, Any] | None:
+    """The same as tomllib would give, or `None` when the text is not in the form that we write."""
+    start = f"{_HEADER}version = {LOCK_VERSION}\n"
+    if not text.startswith(start) or "\r" in text:
+        return None
+    skills: list[dict[str, Any]] = []
+    lines = iter(text[len(start) :].split("\n"))
+    for line in lines:
+        if line == "":
+            continue
+        if line == "[[skill]]":
+            skills.append({})
+            continue
+        if not skills:
+            return None
+        skill = skills[-1]
+        if line == "files = [":
+            if "files" in skill:
+                return None
+            files: list[dict[str, Any]] = []
+            for inner in lines:
+                row = _FILE_LINE.fullmatch(inner)
+                if row is None:
+                    if inner != "]":
+                        return None
+                    break
+                path, size, digest, executable = row.groups()
+                if len(size) > 1 and size[0] == "0":
+                    return None
+                file: dict[str, Any] = {"path": path, "size": int(size), "digest": digest}
+                if executable:
+                    file["executable"] = True
+                files.append(file)
+            else:
+                return None
+            skill["files"] = files
+            continue
+        pair = _canonical_line(line)
+        if pair is None or pair[0] in skill:
+            return None
+        skill[pair[0]] = pair[1]
+    table: dict[str, Any] = {"version": LOCK_VERSION}
+    return table | ({"skill": skills} if skills else {})
+
+
+def _canonical_line(line: str) -> tuple[str, Any] | None:
+    if match := _TEXT_LINE.fullmatch(line):
+        return match[1], match[2]
+    if match := _PIN_LINE.fullmatch(line):
+        pairs = _PAIR.findall(match[1])
+        return ("pin", dict(pairs)) if len(dict(pairs)) == len(pairs) else None
+    if match := _LIST_LINE.fullmatch(line):
+        return match[1], _ITEM.findall(match[2])
+    return None
+
+
+# Writing
+
+_ESCAPED: Final = re.compile(r'["\\\x00-\x1f\x7f]')
+_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+_BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def _string(text: str) -> str:
+    # Characters that show nothing are escaped as well: a reviewer must see them.
+    safe = _ESCAPED.sub(lambda match: _ESCAPES.get(match[0]) or f"\\u{ord(match[0]):04x}", text)
+    return '"' + "".join(char if char.isprintable() else _unicode_escape(char) for char in safe) + '"'
+
+
+def _unicode_escape(char: str) -> str:
+    point = ord(char)
+    return f"\\u{point:04x}" if point <= 0xFFFF else f"\\U{point:08x}"
+
+
+def _strings(texts: Iterable[str]) -> str:
+    return f"[{', '.join(_string(text) for text in texts)}]"
+
+
+def _inline(pairs: Iterable[tuple[str, Any]]) -> str:
+    return "{ " + ", ".join(f"{_key(key)} = {_value(value)}" for key, value in pairs) + " }"
+
+
+def _key(key: str) -> str:
+    return key if _BARE_KEY.fullmatch(key) else _string(key)
+
+
+def _value(value: Any) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case str():
+            return _string(value)
+        case list():
+            return f"[{', '.join(_value(item) for item in cast('list[Any]', value))}]"
+        case dict():
+            return _inline(cast("dict[str, Any]", value).items()) if value else "{}"
+        case float():
+            return repr(value) if value == value and abs(value) != float("inf") else f"{value}"
+        case _:
+            return str(value.isoformat())  # What is left of TOML: dates and times.
+
+
+def _extra_lines(extra: Extra) -> list[str]:
+    return [f"{_key(key)} = {_value(value)}\n" for key, value in extra]

@@ -1,0 +1,201 @@
+"""Listing: what an MCP server lists, asked for page by page within limits (LST-1, SEC-9)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import anyio
+
+from skillwire.errors import LimitExceeded, SkillwireError, SourceError
+from skillwire.issues import Issue
+from skillwire.limits import Limits
+from skillwire.skill.entries import SkillEntry
+from skillwire.skill.uris import SKILL_FILE, SkillUri, parse_uri, shown_uri
+from skillwire.sources.base import Problem
+from skillwire.wire.declaration import Declaration
+from skillwire.wire.paging import PageLimits, Stop
+from skillwire.wire.responses import extent, list_page
+from skillwire.wire.v1 import METHOD_LIST
+
+INVALID_PARAMS: Final = -32602
+METHOD_NOT_FOUND: Final = -32601
+INCOMPLETE: Final = "listing-incomplete"
+"""The rule of an issue that says that a listing holds only a part of the skills."""
+
+_MENTION_SECONDS: Final = 5.0
+_BETWEEN_WORDS: Final = re.compile(r"[\s<>\"'`()\[\]{},]+")
+
+
+class Peer(Protocol):
+    """The other end of a connection."""
+
+    @property
+    def declaration(self) -> Declaration | None:
+        """What the server declared, or `None` (CAP-3)."""
+        ...
+
+    @property
+    def serves_resources(self) -> bool:
+        """Whether the server declared resources; without them nothing is asked of it at all."""
+        ...
+
+    @property
+    def instructions(self) -> str:
+        """What the server told all clients about itself."""
+        ...
+
+    async def settled(self) -> None:
+        """Wait until the server is connected or has failed: only then is known what it declared."""
+        ...
+
+    async def request(self, method: str, params: Mapping[str, object]) -> object:
+        """The result of a request, within the time and size limits; `SourceError` when there is none."""
+        ...
+
+    def changes(self) -> AsyncGenerator[Collection[str | None]]:
+        """The URIs that the server says have changed, and `None` for its listing, as they come."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a server listed, and until when that may be used without asking again."""
+
+    entries: tuple[SkillEntry, ...]
+    problems: tuple[Problem, ...]
+    good_until: float
+    spellings: Mapping[SkillUri, str] = field(default_factory=dict[SkillUri, str])
+    """URIs that the server writes in another way than we do."""
+    ttl_seconds: float = 0
+    """How long the server said that the listing may be cached; 0 when it did not say."""
+
+
+@dataclass(slots=True)
+class ArrivingListing:
+    """A listing while its pages come: what has arrived so far."""
+
+    entries: dict[SkillUri, SkillEntry] = field(default_factory=dict[SkillUri, SkillEntry])
+    issues: list[Issue] = field(default_factory=list[Issue])
+    spellings: dict[SkillUri, str] = field(default_factory=dict[SkillUri, str])
+    ttl_ms: int | None = None
+    pages: int = 0
+
+    def cut_short(self, error: SourceError) -> None:
+        """Keep what came before an error: it is as valid as any listing, but not to be cached."""
+        message = f"the listing stopped after {len(self.entries):,} skills: {error}"
+        self.issues.append(Issue(rule=INCOMPLETE, message=message))
+        self.ttl_ms = None
+
+
+async def read_pages(
+    arriving: ArrivingListing, peer: Peer, label: str, *, accept_drafts: bool, limits: Limits
+) -> None:
+    """Ask for every page of `skills/list`. An error after the first page cuts the listing short."""
+    room = limits.listing_chars
+    cursor: str | None = None
+    paging = PageLimits(limits)
+    while True:
+        try:
+            answer = await peer.request(METHOD_LIST, {} if cursor is None else {"cursor": cursor})
+        except SourceError as error:
+            if cursor is None:
+                raise
+            arriving.cut_short(error)
+            return
+        arriving.pages += 1
+        # SEC-9: many pages of long entries must not add up either.
+        room -= extent(answer, room)
+        if room < 0:
+            raise LimitExceeded(f"{label} lists more than {limits.listing_chars:,} characters: it is cut off")
+        page = list_page(answer, accept_drafts=accept_drafts, limits=limits)
+        if arriving.ttl_ms is None:
+            arriving.ttl_ms = page.ttl_ms
+        arriving.issues.extend(page.issues)
+        arriving.spellings.update(page.spellings)
+        for entry in page.entries:
+            if arriving.entries.setdefault(entry.uri, entry) != entry:
+                arriving.issues.append(_listed_twice(entry.uri))
+        items = len(page.entries) + len(page.issues)
+        try:
+            if is_last_page(paging, page.next_cursor, items, label=label, limits=limits):
+                return
+        except SourceError as error:
+            arriving.cut_short(error)
+            return
+        cursor = page.next_cursor
+
+
+def is_last_page(
+    paging: PageLimits, next_cursor: str | None, items: int, *, label: str, limits: Limits
+) -> bool:
+    """Whether a page ends its listing; raises when the listing loops or exceeds a limit (SEC-9)."""
+    match paging.stop(next_cursor, items):
+        case None:
+            return False
+        case Stop.LAST:
+            return True
+        case Stop.LOOP:
+            raise SourceError(f"the listing of {label} goes in circles: tell its operator")
+        case Stop.PAGES:
+            raise LimitExceeded(f"the listing of {label} has more than {limits.pages} pages: it is cut off")
+        case Stop.ITEMS:
+            most = limits.entries_per_server
+            raise LimitExceeded(f"{label} lists more than {most:,} entries: it is cut off")
+
+
+async def confirm_mentioned(
+    arriving: ArrivingListing,
+    instructions: str,
+    get_entry: Callable[[SkillUri], Awaitable[SkillEntry]],
+    limits: Limits,
+) -> None:
+    """Add the skills that the server's instructions name, confirmed by that server alone (LST-3, SEC-3)."""
+    found: dict[SkillUri, SkillEntry] = {}
+
+    async def look_up(text: str) -> None:
+        try:
+            uri = parse_uri(text)
+            if uri not in arriving.entries:
+                found[uri] = await get_entry(uri)
+        except SkillwireError as error:
+            arriving.issues.append(_not_served(text, error))
+
+    with anyio.move_on_after(_MENTION_SECONDS):
+        async with anyio.create_task_group() as tasks:
+            for text in mentioned_skills(instructions, limits):
+                tasks.start_soon(look_up, text)
+    arriving.entries.update(found)
+
+
+def mentioned_skills(instructions: str, limits: Limits) -> list[str]:
+    """What looks like the URI of a skill, each once; only its server can say whether it is one (FMT-5).
+
+    The text is cut into words and each is looked at once, so that no text takes longer than its length.
+    """
+    found: dict[str, None] = {}
+    for word in _BETWEEN_WORDS.split(instructions[: limits.instructions_chars]):
+        text = word.rstrip(".;:!?")
+        if text.endswith(f"/{SKILL_FILE}") and "://" in text and len(text) <= limits.uri_bytes:
+            found[text] = None
+    return list(found)[: limits.linked_skills]
+
+
+def _listed_twice(uri: SkillUri) -> Issue:
+    return Issue(
+        rule="listed-twice",
+        message="is listed twice with different content; the first was taken",
+        fix="tell the server's operator",
+        file=shown_uri(uri),
+    )
+
+
+def _not_served(text: str, error: SkillwireError) -> Issue:
+    return Issue(
+        rule="mentioned-skill",
+        message=f"is named in the server's instructions and not served: {error}",
+        fix="tell the server's operator",
+        file=shown_uri(text),
+    )
