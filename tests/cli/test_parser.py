@@ -73,9 +73,12 @@ def given_in(line: str | list[str]) -> dict[str, Any]:
         ("verify --era 2025-11-25 u", {"target": ("u",), "protocol": "2025-11-25"}),
         (
             "servers add tools --user -- npx -y x",
-            {"name": "tools", "place": ("npx", "-y", "x"), "user": True},
+            {"name": "tools", "place": ("npx", "-y", "x"), "user": True, "command": True},
         ),
-        ("servers add docs http://x --user", {"name": "docs", "place": ("http://x",), "user": True}),
+        (
+            "servers add docs http://x --user",
+            {"name": "docs", "place": ("http://x",), "user": True, "command": False},
+        ),
         ("servers --check", {"check": True}),
         ("-q servers list", {}),
     ],
@@ -194,6 +197,7 @@ def test_the_function_of_a_command_takes_exactly_what_its_table_says(command: Co
     if command.host:
         assert hints.pop("options") is HostOptions
     described = {one.field: types_of(one) for one in (*command.arguments, *command.options)}
+    described |= {one.marked: {bool} for one in command.arguments if one.marked}
     assert hints.keys() == described.keys()
     for field, hint in hints.items():
         assert simplified(hint) in described[field], field

@@ -254,3 +254,120 @@ def test_list_from_clients_asks_them_all_and_writes_nothing(run: Run, home: Path
     assert len(document["skipped"]) == 2
     assert sorted(str(path) for path in Path().rglob("*")) == before
     assert not user_file(home).exists()
+
+
+@pytest.mark.parametrize(
+    ("word", "complaint"),
+    [
+        ("localhost:8000/mcp", "localhost:8000/mcp is not a URL: write http://localhost:8000/mcp"),
+        ("127.0.0.1:9", "write http://127.0.0.1:9"),
+        ("docs.example.org/mcp", "write https://docs.example.org/mcp"),
+        ("example.org", "write https://example.org"),
+        ("notaurl", "notaurl is neither a URL nor a program on the PATH"),
+    ],
+)
+def test_a_mistyped_url_is_not_taken_for_a_command(run: Run, word: str, complaint: str) -> None:
+    ended = run("servers", "add", "x", word)
+    assert (ended.code, complaint in ended.err) == (2, True), ended.err
+    assert not PROJECT.exists()
+    assert run("servers", "add", "x", "--", word).code == 0
+    assert places(PROJECT) == {"x": Place(command=(word,))}
+
+
+def test_a_program_that_is_there_needs_no_dashes(run: Run) -> None:
+    assert run("servers", "add", "x", "sh").code == 0
+    assert places(PROJECT) == {"x": Place(command=("sh",))}
+
+
+def test_a_server_is_disabled_and_enabled_and_the_rest_of_the_file_stays(run: Run, home: Path) -> None:
+    run("servers", "add", "web", "https://w.example", "--user")
+    before = user_file(home).read_text("utf-8")
+    assert run("servers", "disable", "WEB").out == f"web is disabled in {user_file(home)}.\n"
+    assert "off (skills = false)" in run("servers", "list").out
+    assert run("servers", "disable", "web").out == "web is disabled already.\n"
+    assert run("servers", "enable", "web").out == f"web is enabled in {user_file(home)}.\n"
+    assert user_file(home).read_text("utf-8") == before
+    assert run("servers", "enable", "web").out == "web is enabled already.\n"
+
+
+def test_a_server_of_the_user_can_be_disabled_in_one_project(run: Run, home: Path) -> None:
+    run("servers", "add", "web", "https://w.example", "--user")
+    document = run("servers", "disable", "web", "--project", "--json").document
+    assert document["server"] == {"label": "web", "enabled": False, "files": [str(PROJECT.resolve())]}
+    assert run("servers", "list", "--json").document["servers"][0]["skills"] is False
+    assert "skills" not in user_file(home).read_text("utf-8")
+    assert run("servers", "enable", "web").code == 0
+    assert run("servers", "list", "--json").document["servers"][0]["skills"] is True
+    assert PROJECT.read_text("utf-8").strip() == ""
+
+
+def test_only_a_server_that_is_there_can_be_disabled(run: Run) -> None:
+    run("servers", "add", "web", "https://w.example")
+    for command in ("disable", "enable"):
+        ended = run("servers", command, "wbe")
+        assert (ended.code, "no server is called wbe in your files; there is web" in ended.err) == (8, True)
+
+
+def test_import_keeps_every_switch_and_says_so(run: Run, home: Path) -> None:
+    (home / ".gemini").mkdir(parents=True)
+    (home / ".gemini/settings.json").write_text(
+        json.dumps(
+            {
+                "skills": {"disabled": ["noisy"]},
+                "mcpServers": {
+                    "some": {"command": "s", "includeSkills": ["a"]},
+                    "none": {"command": "n", "includeSkills": []},
+                    "mute": {"command": "m", "skillsEnabled": False},
+                    "signed": {"httpUrl": "https://s.example", "oauth": {"enabled": True}},
+                },
+            }
+        ),
+        "utf-8",
+    )
+    ended = run("servers", "import", "--write")
+    shown = " ".join(ended.out.split())
+    for words in (
+        "kept as it is there: only the skills a",
+        "kept as it is there: no skill",
+        "kept as it is there: its skills stay switched off",
+        "kept as it is there: not the skills noisy",
+        "it wants you to sign in: skillwire servers login signed",
+    ):
+        assert words in shown
+    texts = parse_config(user_file(home).read_text("utf-8"), user_file(home)).servers
+    assert {label: (text.skills, text.include, text.exclude) for label, text in texts.items()} == {
+        "some": (None, ("a",), ("noisy",)),
+        "none": (None, (), ("noisy",)),
+        "mute": (False, None, ("noisy",)),
+        "signed": (None, None, ("noisy",)),
+    }
+
+
+def test_import_of_a_server_that_is_here_under_another_name_adds_nothing(run: Run, home: Path) -> None:
+    run("servers", "add", "docs", "https://d.example/mcp", "--token-env", "T", "--user")
+    (home / ".cursor").mkdir()
+    (home / ".cursor/mcp.json").write_text(
+        '{"mcpServers": {"other": {"url": "https://d.example/mcp",'
+        ' "headers": {"Authorization": "Bearer ${env:T}"}}}}',
+        "utf-8",
+    )
+    ended = run("servers", "import", "--write")
+    assert "known other  https://d.example/mcp, here as docs" in ended.out
+    assert "There is nothing to add." in ended.out
+
+
+def test_import_that_finds_nothing_says_where_it_looked(run: Run, home: Path) -> None:
+    ended = run("servers", "import")
+    words = ended.out.replace(",", "").split()
+    for client, path in (
+        ("Claude Code", "~/.claude.json"),
+        ("Windsurf", "~/.codeium/windsurf/mcp_config.json"),
+        ("Zed", "~/.config/zed/settings.json"),
+        ("Copilot CLI", "~/.copilot/mcp-config.json"),
+        ("opencode", "~/.config/opencode/opencode.json"),
+        ("Wayland", ".wayland-core.toml"),
+    ):
+        assert client in ended.out
+        assert path in words
+    searched = run("servers", "import", "--json").document["searched"]
+    assert {one["client"] for one in searched} >= {"Cursor", "VS Code", "Codex", "Gemini CLI", "Goose"}

@@ -20,7 +20,8 @@ import pytest
 from fuzz import corpus
 from skillwire.errors import SkillwireError
 from skillwire.host.config.text import parse_config
-from skillwire.host.importers import parse as importers
+from skillwire.host.importers.base import Surroundings, narrowed
+from skillwire.host.importers.files import CLIENTS
 from skillwire.host.importers.jsonc import parse_jsonc
 from skillwire.install.foreign_locks import parse_foreign_lock
 from skillwire.install.lock_format import format_lock, parse_lock
@@ -135,16 +136,11 @@ def read_client_file(data: bytes) -> None:
         values = parse_jsonc(_text(data))
     except (ValueError, RecursionError):
         return
-    around = importers.Surroundings(environment={}, home=Path("/home/me"), project=Path("/x"))
-    for read in (
-        importers.read_claude,
-        importers.read_claude_code,
-        importers.read_vscode,
-        importers.read_gemini,
-        importers.read_codex,
-        importers.read_goose,
-    ):
-        list(read(values, around))
+    around = Surroundings(environment={}, home=Path("/home/me"), project=Path("/x"))
+    for read in {file.read for client in CLIENTS for file in client.files(around)}:
+        contents = read(values, around)
+        for server in contents.servers:
+            narrowed(server, [contents])
 
 
 def read_archive_safely(data: bytes) -> None:

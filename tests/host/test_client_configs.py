@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -61,7 +62,7 @@ def test_mcp_json_of_a_project(project: Path, home: Path) -> None:
     )
     servers = found(project, home, {"LEVEL": "debug"})
     assert places(servers) == {
-        "github": Place(url="https://api.example/mcp", headers={"Authorization": "Bearer ${GITHUB_TOKEN}"}),
+        "github": Place(url="https://api.example/mcp", token_env="GITHUB_TOKEN"),
         "db": Place(
             command=("npx", "-y", "db", "postgres://localhost"),
             env={"LEVEL": "${LEVEL}", "KEY": "${KEY}"},
@@ -132,11 +133,12 @@ def test_cursor_in_the_project_and_at_home(project: Path, home: Path) -> None:
     assert places(servers) == {
         "web": Place(url="https://${HOST}/mcp", headers={"X-Key": "${KEY}"}),
         "root": Place(command=(f"{home}/bin/run", str(project), "--n"), directory=str(project)),
+        "signed": Place(url="https://s.example"),
     }
+    assert servers["signed"].login == "skillwire servers login signed --client-id x"
     assert skipped(servers) == {
         "filed": "its variables are in a file of their own",
         "odd": "it has the placeholder ${pathSeparator}",
-        "signed": "it signs in with OAuth",
         "events": "it uses the deprecated SSE transport, which is not supported",
     }
 
@@ -225,7 +227,7 @@ def test_gemini_cli_with_its_allowed_and_excluded_servers(project: Path, home: P
     )
     servers = found(project, home)
     assert places(servers) == {
-        "web": Place(url="http://localhost:3000/mcp", headers={"Authorization": "Bearer ${TOKEN}"}),
+        "web": Place(url="http://localhost:3000/mcp", token_env="TOKEN"),
         "tool": Place(
             command=("python", "-m", "x"), env={"A": "${EXTERNAL}", "B": "$5"}, directory=f"{project}/sub"
         ),
@@ -358,3 +360,275 @@ def test_a_file_that_cannot_be_read_is_said_and_not_quoted(
 def test_a_file_of_another_shape_does_no_harm(project: Path, home: Path, text: str) -> None:
     write(project / ".mcp.json", text)
     assert places(found(project, home)) == {}
+
+
+def test_windsurf_has_server_urls(project: Path, home: Path) -> None:
+    write(
+        home / ".codeium/windsurf/mcp_config.json",
+        """{"mcpServers": {
+          "web": {"serverUrl": "https://w.example/mcp", "headers": {"Authorization": "Bearer ${env:KEY}"}},
+          "tool": {"command": "npx", "args": ["-y", "x"], "disabledTools": ["a"], "disabled": false},
+          "off": {"command": "x", "disabled": true},
+          "filed": {"serverUrl": "https://f.example", "headers": {"X": "${file:/secret}"}}
+        }}""",
+    )
+    servers = found(project, home)
+    assert places(servers) == {
+        "web": Place(url="https://w.example/mcp", token_env="KEY"),
+        "tool": Place(command=("npx", "-y", "x")),
+    }
+    assert skipped(servers) == {
+        "off": "it is switched off there",
+        "filed": "it reads a value from a file of its own",
+    }
+
+
+@pytest.mark.parametrize(
+    ("platform", "file"),
+    [
+        ("linux", ".config/zed/settings.json"),
+        ("darwin", ".config/zed/settings.json"),
+        ("win32", "AppData/Roaming/Zed/settings.json"),
+    ],
+)
+def test_zed_has_context_servers_of_its_own_and_of_extensions(
+    project: Path, home: Path, platform: str, file: str
+) -> None:
+    write(
+        home / file,
+        """{
+          "theme": "One", // a comment
+          "context_servers": {
+            "now": {"source": "custom", "command": "npx", "args": ["-y", "${x}"], "env": {"A": "b"}},
+            "before": {"command": {"path": "/bin/old", "args": ["run"], "env": {"K": "v"}}, "settings": {}},
+            "far": {"url": "https://z.example/mcp", "headers": {"X": "y"}},
+            "part": {"source": "extension", "settings": {"token": "t"}},
+            "older-part": {"settings": {}},
+            "off": {"enabled": false, "command": "x"},
+          },
+        }""",
+    )
+    servers = found(project, home, platform=platform)
+    assert places(servers) == {
+        "now": Place(command=("npx", "-y", "$${x}"), env={"A": "b"}),
+        "before": Place(command=("/bin/old", "run"), env={"K": "v"}),
+        "far": Place(url="https://z.example/mcp", headers={"X": "y"}),
+    }
+    assert skipped(servers) == {
+        "part": "an extension of Zed starts it",
+        "older-part": "an extension of Zed starts it",
+        "off": "it is switched off there",
+    }
+
+
+def test_copilot_cli_has_local_servers_and_a_list_of_those_that_are_off(project: Path, home: Path) -> None:
+    write(
+        home / ".copilot/mcp-config.json",
+        """{"mcpServers": {
+          "near": {"type": "local", "command": "uvx", "args": ["x"], "env": {"K": "${K}"}, "tools": ["*"]},
+          "far": {"type": "http", "url": "https://c.example/mcp", "tools": ["*"]},
+          "tired": {"type": "local", "command": "t"}
+        }}""",
+    )
+    write(home / ".copilot/config.json", '{"disabledMcpServers": ["tired", "shared"]}')
+    write(project / ".github/mcp.json", '{"mcpServers": {"shared": {"type": "local", "command": "s"}}}')
+    servers = found(project, home)
+    assert places(servers) == {
+        "near": Place(command=("uvx", "x"), env={"K": "${K}"}),
+        "far": Place(url="https://c.example/mcp"),
+    }
+    assert skipped(servers) == {"tired": "it is switched off there", "shared": "it is switched off there"}
+
+
+def test_opencode_writes_commands_as_lists_and_variables_in_braces(project: Path, home: Path) -> None:
+    write(
+        home / ".config/opencode/opencode.json",
+        """{"mcp": {
+          "near": {"type": "local", "command": ["npx", "-y", "x"], "environment": {"K": "{env:KEY}"}},
+          "far": {"type": "remote", "url": "https://o.example/mcp", "oauth": {"clientId": "abc"},
+                  "headers": {"X": "${literal}"}},
+          "bare": {"type": "remote", "url": "https://b.example/mcp", "oauth": false},
+          "off": {"type": "local", "command": ["x"], "enabled": false},
+          "filed": {"type": "remote", "url": "https://f.example", "headers": {"X": "{file:~/.key}"}}
+        }, "permission": {"skill": {"*": "allow", "internal-*": "deny"}}}""",
+    )
+    servers = found(project, home)
+    assert places(servers) == {
+        "near": Place(command=("npx", "-y", "x"), env={"K": "${KEY}"}),
+        "far": Place(url="https://o.example/mcp", headers={"X": "$${literal}"}),
+        "bare": Place(url="https://b.example/mcp"),
+    }
+    assert skipped(servers) == {
+        "off": "it is switched off there",
+        "filed": "it reads a value from a file of its own",
+    }
+    assert servers["far"].login == "skillwire servers login far --client-id abc"
+    assert servers["bare"].login == ""
+    assert servers["near"].switches == ("not the skills internal-*",)
+
+
+def test_wayland_connects_what_its_default_profile_names(project: Path, home: Path) -> None:
+    write(
+        home / ".config/wayland-core/config.toml",
+        """
+        [mcp.servers.web]
+        transport = "streamable-http"
+        url = "https://y.example/mcp"
+        [mcp.servers.tool]
+        transport = "stdio"
+        command = "tool"
+        args = ["--x"]
+        [mcp.servers.other]
+        command = "other"
+        [profiles.default]
+        mcp_servers = ["web", "tool", "here"]
+        """,
+    )
+    write(project / ".wayland-core.toml", '[mcp.servers.here]\ncommand = "here"\n')
+    servers = found(project, home)
+    assert places(servers) == {
+        "web": Place(url="https://y.example/mcp"),
+        "tool": Place(command=("tool", "--x")),
+        "here": Place(command=("here",), directory=str(project)),
+    }
+    assert skipped(servers) == {"other": "it is not allowed there"}
+
+
+def test_what_gemini_narrows_stays_narrow(project: Path, home: Path) -> None:
+    write(
+        home / ".gemini/settings.json",
+        """{
+          "skills": {"disabled": ["noisy"]},
+          "mcpServers": {
+            "some": {"command": "s", "includeSkills": ["a-*", "b"], "excludeSkills": ["a-x"]},
+            "none": {"command": "n", "includeSkills": []},
+            "mute": {"command": "m", "skillsEnabled": false}
+          }
+        }""",
+    )
+    # The project's file speaks of the same server: both hold.
+    write(
+        project / ".gemini/settings.json",
+        """{"mcp": {"excluded": ["mute"]},
+            "mcpServers": {"some": {"command": "s", "includeSkills": ["a-1", "c"]}}}""",
+    )
+    servers = found(project, home)
+    some = servers["some"].server
+    assert (some.include, some.exclude, some.skills) == (("a-1",), ("a-x", "noisy"), True)
+    assert servers["some"].switches == ("only the skills a-1", "not the skills a-x, noisy")
+    assert servers["none"].switches == ("no skill", "not the skills noisy")
+    assert servers["mute"].skipped == "it is switched off there"
+
+
+def test_what_codex_and_claude_code_switch_off_stays_off(project: Path, home: Path) -> None:
+    write(
+        home / ".codex/config.toml",
+        """
+        [mcp_servers.quiet]
+        command = "q"
+        mcp_skills = false
+        [[skills.config]]
+        name = "draft"
+        enabled = false
+        """,
+    )
+    write(
+        project / ".mcp.json",
+        """{"mcpServers": {"a": {"command": "a"}, "b": {"command": "b"}, "c": {"url": "https://c.bad.example/mcp"},
+             "d": {"command": "d", "args": ["--x"]}, "e": {"command": "e"}}}""",
+    )
+    write(home / ".claude/settings.json", '{"deniedMcpServers": [{"serverName": "b"}]}')
+    write(
+        project / ".claude/settings.local.json",
+        """{"disabledMcpjsonServers": ["a"],
+            "permissions": {"deny": ["Bash", "Skill(deploy)", "Skill(x *)"]},
+            "deniedMcpServers": [{"serverUrl": "https://*.bad.example/*"},
+                                 {"serverCommand": ["d", "--x"]}]}""",
+    )
+    servers = found(project, home)
+    assert servers["quiet"].switches == ("its skills stay switched off", "not the skills draft")
+    assert skipped(servers) == dict.fromkeys("abcd", "it is switched off there")
+    assert servers["e"].switches == ("not the skills deploy, x",)
+
+
+def test_one_server_is_found_once_whatever_it_is_called_and_however_it_is_reached(
+    project: Path, home: Path
+) -> None:
+    write(
+        home / ".config/Code/User/mcp.json",
+        '{"servers": {"platform": {"type": "http", "url": "https://p.example/mcp"}}}',
+    )
+    write(
+        home / ".cursor/mcp.json",
+        """{"mcpServers": {
+          "platform-skills": {"url": "https://p.example/mcp"},
+          "data": {"url": "https://d.example/mcp", "headers": {"Authorization": "Bearer ${env:DATA_TOKEN}"}}
+        }}""",
+    )
+    write(
+        home / ".codex/config.toml",
+        """
+        [mcp_servers.data]
+        url = "https://d.example/mcp"
+        bearer_token_env_var = "DATA_TOKEN"
+        [mcp_servers.bridge]
+        command = "npx"
+        args = ["-y", "mcp-remote@latest", "https://p.example/mcp", "3334", "--debug"]
+        """,
+    )
+    servers = found(project, home)
+    assert places(servers) == {
+        "platform-skills": Place(url="https://p.example/mcp"),
+        "data": Place(url="https://d.example/mcp", token_env="DATA_TOKEN"),
+    }
+    assert servers["platform-skills"].also == ("platform", "bridge")
+    assert servers["platform-skills"].clients == ("Cursor", "VS Code", "Codex")
+    assert servers["platform-skills"].login == "skillwire servers login platform-skills"
+
+
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [
+        (["npx", "mcp-remote", "https://x.example/mcp"], Place(url="https://x.example/mcp")),
+        ([r"C:\nodejs\npx.cmd", "-y", "mcp-remote", "https://x.example"], Place(url="https://x.example")),
+        (
+            [
+                "npx",
+                "mcp-remote",
+                "https://x.example",
+                "--header",
+                "Authorization: Bearer ${T}",
+                "--allow-http",
+            ],
+            Place(url="https://x.example", headers={"Authorization": "Bearer s"}),
+        ),
+        (["npx", "mcp-remote", "https://x.example", "--transport", "sse-only"], None),
+        (["npx", "mcp-remote", "https://x.example", "--header"], None),
+        (["npx", "mcp-remote"], None),
+        (["npx", "-y", "other", "https://x.example"], None),
+    ],
+)
+def test_a_bridge_that_only_bridges_is_the_url_behind_it(
+    project: Path, home: Path, words: list[str], place: Place | None
+) -> None:
+    entry = {"command": words[0], "args": words[1:], "env": {"T": "s"}}
+    write(
+        home / ".config/Claude/claude_desktop_config.json",
+        json.dumps({"mcpServers": {"x": entry}}),
+    )
+    [server] = found(project, home).values()
+    expected = place or Place(command=tuple(words), env={"T": "s"})
+    assert server.place == expected
+
+
+def test_oauth_that_is_not_ours_to_do_is_skipped(project: Path, home: Path) -> None:
+    write(
+        home / ".gemini/settings.json",
+        """{"mcpServers": {
+          "google": {"httpUrl": "https://g.example", "authProviderType": "google_credentials"},
+          "plain": {"httpUrl": "https://p.example", "oauth": {"enabled": true}}
+        }}""",
+    )
+    servers = found(project, home)
+    assert skipped(servers) == {"google": "it signs in with credentials of Google"}
+    assert servers["plain"].login == "skillwire servers login plain"

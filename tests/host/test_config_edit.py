@@ -8,7 +8,7 @@ import pytest
 
 from skillwire.errors import FormatError, SourceError
 from skillwire.host.config.edit import with_server, without_server, write_config
-from skillwire.host.config.text import Place, parse_config
+from skillwire.host.config.text import Place, ServerText, parse_config
 from skillwire.trust.approval import Policy
 
 FILE = Path("skillwire.toml")
@@ -33,7 +33,7 @@ FULL = Place(command=("npx", "-y", 'a "b"'), env={"KEY": "${KEY}", "b.c": "d"})
     [FULL, Place(url="https://x.example", headers={"X-Key": "v"}, token_env="T"), Place(command=("x",))],
 )
 def test_a_server_that_is_added_is_there_and_the_rest_stays(text: str, place: Place) -> None:
-    edited = with_server(text, "new", place, file=FILE, policy=Policy.PINNED)
+    edited = with_server(text, "new", ServerText(place=place, approval=Policy.PINNED), file=FILE)
     server = parse_config(edited, FILE).servers["new"]
     assert (server.place, server.approval) == (place, Policy.PINNED)
     for line in text.splitlines():
@@ -51,12 +51,12 @@ def test_removing_a_server_leaves_every_other_line() -> None:
 
 def test_a_server_is_not_added_twice() -> None:
     with pytest.raises(SourceError, match="has a server called shop"):
-        with_server(MINE, "shop", FULL, file=FILE)
+        with_server(MINE, "shop", ServerText(place=FULL), file=FILE)
 
 
 def test_a_file_with_mistakes_is_not_edited() -> None:
     with pytest.raises(FormatError):
-        with_server("nonsense = 1", "new", FULL, file=FILE)
+        with_server("nonsense = 1", "new", ServerText(place=FULL), file=FILE)
 
 
 def test_a_new_file_is_the_users_alone_and_an_old_one_keeps_its_mode(tmp_path: Path) -> None:

@@ -53,6 +53,8 @@ class Argument(NamedTuple):
     choices: tuple[str, ...] = ()
     """All that it can be, if that is not any text."""
     completion: Completion = ""
+    marked: str = ""
+    """The parameter that says whether `--` was written before its words, for a function that wants it."""
 
     @property
     def usage(self) -> str:

@@ -29,11 +29,13 @@ def read_words(command: Command, words: Sequence[str]) -> dict[str, Any]:
     options = (*command.all_options, *GLOBAL_OPTIONS)
     known = {name: option for option in options for name in _spellings(option)}
     values: dict[str, Any] = {option.field: option.default for option in options}
+    values |= {argument.marked: False for argument in command.arguments if argument.marked}
     given: set[str] = set()
     positional: list[str] = []
     rest = iter(words)
     for word in rest:
         if word == "--":
+            values |= {argument.marked: True for argument in command.arguments if argument.marked}
             positional += rest
             break
         if not word.startswith("-") or word == "-":
@@ -82,7 +84,9 @@ def words_of(command: Command, values: Mapping[str, Any]) -> list[str]:
     for argument in command.arguments:
         value = values[argument.field]
         arguments += map(str, value if argument.many else () if value is None else (value,))
-    return [*words, *(["--"] if any(word.startswith("-") for word in arguments) else []), *arguments]
+    marked = any(values[argument.marked] for argument in command.arguments if argument.marked)
+    dashes = ["--"] if marked or any(word.startswith("-") for word in arguments) else []
+    return [*words, *dashes, *arguments]
 
 
 def closest(word: str, known: Iterable[str]) -> str:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from skillwire.cli.screen import Screen
     from skillwire.host.config.text import ConfigText, Place
     from skillwire.host.config.trust import SeenFile, TrustedFiles
+    from skillwire.host.importers.base import ClientFile
     from skillwire.host.importers.files import FoundServer
 
 HINT = "To look at what is not trusted, and to trust it: skillwire servers trust"
@@ -84,6 +85,20 @@ def found_servers() -> list[FoundServer]:
     return list(find_servers(Path.cwd(), Path.home(), os.environ))
 
 
+def client_files() -> list[ClientFile]:
+    """The files in which other clients may have servers, whether they are there or not."""
+    import os
+    import sys
+    from pathlib import Path
+
+    from skillwire.host.importers import files
+    from skillwire.host.importers.base import Surroundings
+
+    return files.client_files(
+        Surroundings(environment=os.environ, home=Path.home(), project=Path.cwd(), platform=sys.platform)
+    )
+
+
 def write_project(file: Path, before: ConfigText | None, text: str) -> bool:
     """Write the user's or the project's file. False when the project's has servers that wait for trust.
 
@@ -104,16 +119,11 @@ def write_project(file: Path, before: ConfigText | None, text: str) -> bool:
 
 
 def _forget(*, as_json: bool) -> None:
-    import os
-    from pathlib import Path
-
     from skillwire.cli.output import printable
     from skillwire.cli.screen import Screen, show_json
     from skillwire.host.config.file import project_file
-    from skillwire.host.importers.files import client_files
 
-    others = client_files(Path.cwd(), Path.home(), os.environ)
-    paths = [project_file(), *(file.path for file in others if file.of_project)]
+    paths = [project_file(), *(file.path for file in client_files() if file.of_project)]
     trusted = trusted_files()
     gone = [str(path) for path in paths if trusted.forget(path)]
     if as_json:

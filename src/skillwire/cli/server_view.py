@@ -11,11 +11,12 @@ from rich.cells import cell_len
 from skillwire.cli.output import counted, printable
 from skillwire.cli.project_trust import HINT
 from skillwire.cli.screen import Screen, padded, show_json
-from skillwire.host.importers.files import FoundServer
 
 if TYPE_CHECKING:
     from skillwire.host.config.merge import ConfiguredServer, HostConfig
     from skillwire.host.config.text import Place
+    from skillwire.host.importers.base import ClientFile
+    from skillwire.host.importers.files import FoundServer
     from skillwire.host.state import ServerState
 
 
@@ -52,9 +53,19 @@ def show_servers(
 
 
 def show_import(
-    found: Sequence[FoundServer], new: Sequence[FoundServer], file: Path, *, written: bool, as_json: bool
+    found: Sequence[FoundServer],
+    new: Sequence[FoundServer],
+    known: Mapping[str, str],
+    file: Path,
+    searched: Sequence[ClientFile],
+    *,
+    written: bool,
+    as_json: bool,
 ) -> None:
-    """What was found, what is or would be written, and what is left out."""
+    """What was found, what is or would be written, what is left out, and what stays as narrow as it was.
+
+    `known` has our names for servers that are here already, `searched` the places that were looked at.
+    """
     if as_json:
         show_json(
             {
@@ -68,9 +79,17 @@ def show_import(
                         "file": str(server.file),
                         "place": server.place.shown if server.place else None,
                         "new": server in new,
+                        "known_as": known.get(server.label),
+                        "also": list(server.also),
                         "skipped": server.skipped or None,
+                        "switches": list(server.switches),
+                        "login": server.login or None,
                     }
                     for server in found
+                ],
+                "searched": [
+                    {"client": one.client, "path": str(one.path), "exists": one.path.exists()}
+                    for one in searched
                 ],
             }
         )
@@ -78,6 +97,7 @@ def show_import(
     screen = Screen()
     if not found:
         screen.line("No servers were found in the configuration of other MCP clients.")
+        _show_searched(screen, searched)
         return
     widest = max(cell_len(server.label) for server in found)
     for server in found:
@@ -87,8 +107,17 @@ def show_import(
         elif server in new:
             screen.line(("new   ", "green"), padded(server.label, widest), f"  {_outline(server.place)}")
         else:
-            screen.line(("known ", "dim"), padded(server.label, widest), f"  {server.place.shown}")
-        screen.line(" " * (widest + 8), (who, "dim"))
+            name = known.get(server.label, server.label)
+            own = f", here as {name}" if name != server.label else ""
+            screen.line(("known ", "dim"), padded(server.label, widest), f"  {server.place.shown}{own}")
+        margin = " " * (widest + 8)
+        if server.also:
+            screen.line(margin, f"also called {printable(', '.join(server.also))}")
+        for switch in server.switches if server.place is not None else ():
+            screen.hanging(f"{margin}kept as it is there: ", printable(switch))
+        if server.login:
+            screen.line(margin, "it wants you to sign in: ", (printable(server.login), "bold"))
+        screen.line(margin, (who, "dim"))
     screen.line()
     if not new:
         screen.line("There is nothing to add.")
@@ -96,6 +125,24 @@ def show_import(
         screen.line(f"Wrote {counted(len(new), 'server')} to {printable(str(file))}.")
     else:
         screen.line(f"--write would add {counted(len(new), 'server')} to {printable(str(file))}.")
+
+
+def _show_searched(screen: Screen, searched: Sequence[ClientFile]) -> None:
+    """Where was looked, by client."""
+    screen.line("Looked at:")
+    clients = dict.fromkeys(file.client for file in searched)
+    screen.pairs(
+        (client, ", ".join(_short(file.path) for file in searched if file.client == client))
+        for client in clients
+    )
+
+
+def _short(path: Path) -> str:
+    """A path as people write it: from the working directory, or from home."""
+    for root, start in ((Path.cwd(), ""), (Path.home(), "~/")):
+        if path.is_relative_to(root):
+            return printable(f"{start}{path.relative_to(root)}")
+    return printable(str(path))
 
 
 def _outline(place: Place) -> str:

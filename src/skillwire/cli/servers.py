@@ -13,7 +13,7 @@ from skillwire.errors import FormatError, SkillNotFound, SourceError
 
 if TYPE_CHECKING:
     from skillwire.host.config.merge import HostConfig
-    from skillwire.host.config.text import ConfigText
+    from skillwire.host.config.text import ConfigText, ServerText
     from skillwire.host.host import SkillHost
     from skillwire.host.importers.files import FoundServer
 
@@ -55,6 +55,7 @@ def add(
     *,
     name: str,
     place: tuple[str, ...],
+    command: bool,
     user: bool,
     header: tuple[str, ...],
     token_env: str | None,
@@ -67,7 +68,7 @@ def add(
     from skillwire.cli.screen import Screen, show_json
     from skillwire.host.config.edit import with_server
     from skillwire.host.config.file import read_config
-    from skillwire.host.config.text import Place, parse_config
+    from skillwire.host.config.text import Place, ServerText, parse_config
     from skillwire.trust.approval import Policy
     from skillwire.trust.origin import Origin
 
@@ -78,6 +79,8 @@ def add(
         if policy is Policy.ALWAYS and not user:
             raise UsageError("--approval always is for your own file only: add --user")
     is_url = len(place) == 1 and "://" in place[0]
+    if not is_url and not command:
+        _refuse_mistaken_url(place)
     if is_url and env:
         raise UsageError("--env is for a command: leave it out for a URL")
     if not is_url and (header or token_env):
@@ -94,7 +97,7 @@ def add(
     file, other = _files(user)
     _refuse_twin(name, file, other)
     before = read_config(file)
-    text = with_server(_text(before), name, server, file=file, policy=policy)
+    text = with_server(_text(before), name, ServerText(place=server, approval=policy), file=file)
     parse_config(text, file)
     trusted = write_project(file, before, text)
     if as_json:
@@ -154,6 +157,48 @@ def remove(
         screen.line(f"With it went {gone}.")
 
 
+def enable(*, name: str, as_json: bool) -> None:
+    """Use the skills of a server again."""
+    _switch(name, on=True, project=False, as_json=as_json)
+
+
+def disable(*, name: str, project: bool, as_json: bool) -> None:
+    """Stop using the skills of a server. It is not connected any longer; approvals stay."""
+    _switch(name, on=False, project=project, as_json=as_json)
+
+
+def _switch(name: str, *, on: bool, project: bool, as_json: bool) -> None:
+    from skillwire.cli.output import printable
+    from skillwire.cli.screen import Screen, show_json
+    from skillwire.host.config.edit import with_switch
+    from skillwire.host.config.file import load_config, project_file, read_config
+
+    configured = {server.label.casefold(): server for server in load_config(fill=False).configured}
+    server = configured.get(name.casefold())
+    if server is None:
+        known = ", ".join(one.label for one in configured.values()) or "none"
+        raise SkillNotFound(f"no server is called {printable(name)} in your files; there is {known}")
+    changed: list[Path] = []
+    for file in _files(True) if on else (project_file() if project else server.file,):
+        before = read_config(file)
+        text = before.servers.get(server.label) if before is not None else None
+        said = text.skills if text is not None else None
+        if said is (False if on else None) or (said and not on):
+            write_project(file, before, with_switch(_text(before), server.label, on=on, file=file))
+            changed.append(file)
+    if as_json:
+        show_json(
+            {"server": {"label": server.label, "enabled": on, "files": [str(file) for file in changed]}}
+        )
+        return
+    screen = Screen()
+    where = " and ".join(printable(str(file)) for file in changed)
+    state = "enabled" if on else "disabled"
+    screen.line(
+        f"{server.label} is {state} in {where}." if changed else f"{server.label} is {state} already."
+    )
+
+
 def import_servers(
     *,
     write: bool,
@@ -162,9 +207,11 @@ def import_servers(
     as_json: bool,
 ) -> None:
     """Find the servers of other MCP clients, and write them to skillwire.toml."""
+    from skillwire.cli.project_trust import client_files
     from skillwire.cli.server_view import show_import
     from skillwire.host.config.edit import with_server
     from skillwire.host.config.file import read_config
+    from skillwire.host.importers.base import canonical
 
     found = [_if_trusted(server) for server in found_servers()]
     if only:
@@ -175,15 +222,32 @@ def import_servers(
         found = [server for server in found if server.label in only]
     file, other = _files(not project)
     before = read_config(file)
-    known = {label.casefold() for config in (before, read_config(other)) for label in _servers(config)}
-    new = [server for server in found if server.place is not None and server.label.casefold() not in known]
+    configs = [config for config in (before, read_config(other)) if config is not None]
+    labels = {label.casefold() for config in configs for label in config.servers}
+    places = [
+        (canonical(text.place), label)
+        for config in configs
+        for label, text in config.servers.items()
+        if text.place is not None
+    ]
+    # The same server is known here, whatever it is called.
+    known = {
+        server.label: label
+        for server in found
+        for place, label in places
+        if server.place is not None and server.place == place
+    }
+    new = [
+        server
+        for server in found
+        if server.place is not None and server.label.casefold() not in labels and server.label not in known
+    ]
     text = _text(before)
     for server in new:
-        if server.place is not None:
-            text = with_server(text, server.label, server.place, file=file)
+        text = with_server(text, server.label, _server_text(server), file=file)
     if write and new:
         write_project(file, before, text)
-    show_import(found, new, file, written=write, as_json=as_json)
+    show_import(found, new, known, file, client_files(), written=write, as_json=as_json)
 
 
 def with_client_servers(settings: HostConfig) -> tuple[HostConfig, tuple[str, ...]]:
@@ -193,10 +257,12 @@ def with_client_servers(settings: HostConfig) -> tuple[HostConfig, tuple[str, ..
 
     from skillwire.cli.output import printable
     from skillwire.host.config.merge import combine
-    from skillwire.host.config.text import ConfigText, ServerText
+    from skillwire.host.config.text import ConfigText
     from skillwire.host.config.trust import UntrustedServer
+    from skillwire.host.importers.base import canonical
 
     servers = dict(settings.servers)
+    same = {server.label: canonical(server.place) for server in settings.configured}
     # A server that is not trusted takes no name from one that is.
     configured = [server.label for server in settings.configured if server.trusted]
     known = {name.casefold() for name in (*configured, *servers)}
@@ -205,14 +271,17 @@ def with_client_servers(settings: HostConfig) -> tuple[HostConfig, tuple[str, ..
     notes: list[str] = []
     for found in found_servers():
         who = f"{printable(found.name)} ({', '.join(found.clients)})"
+        own = next((label for label, place in same.items() if place == found.place), None)
         if found.place is None:
             notes.append(f"{who}: {printable(found.skipped)}")
+        elif own is not None:
+            continue  # It is listed already, under the name that the user gave it.
         elif found.label.casefold() in known:
             notes.append(f"{who}: your own configuration has a server of this name")
         elif not any(map(trusted.trusts, found.files)):
             untrusted.append(UntrustedServer(label=found.label, file=found.file))
         else:
-            text = ConfigText(file=found.file, servers={found.label: ServerText(place=found.place)})
+            text = ConfigText(file=found.file, servers={found.label: _server_text(found)})
             try:
                 config = combine(text, environment=os.environ)
                 servers |= config.servers
@@ -222,13 +291,45 @@ def with_client_servers(settings: HostConfig) -> tuple[HostConfig, tuple[str, ..
     return replace(settings, servers=servers, untrusted=tuple(untrusted)), tuple(notes)
 
 
+def _server_text(found: FoundServer) -> ServerText:
+    """A server of another client as our file says it, as narrow as it is there."""
+    from skillwire.host.config.text import ServerText
+
+    server = found.server
+    return ServerText(
+        place=server.place,
+        skills=None if server.skills else False,
+        include=server.include,
+        exclude=server.exclude,
+    )
+
+
+def _refuse_mistaken_url(place: tuple[str, ...]) -> None:
+    """One word that is no program is a mistyped URL, not a command."""
+    import re
+    import shutil
+
+    word = place[0]
+    if len(place) > 1 or shutil.which(word) is not None:
+        return
+    looks = re.fullmatch(r"(localhost|[\w-]+(\.[\w-]+)+|\[[0-9a-f:]+\])(:\d+)?(/.*)?", word, re.IGNORECASE)
+    if looks is not None and not Path(word).exists():
+        near = looks[1] == "localhost" or looks[1].startswith(("127.", "["))
+        raise UsageError(f"{word} is not a URL: write {'http' if near else 'https'}://{word}")
+    raise UsageError(
+        f"{word} is neither a URL nor a program on the PATH: write a URL with https://, or put -- before a "
+        "command that is not installed yet"
+    )
+
+
 def _if_trusted(found: FoundServer) -> FoundServer:
     """A server to take over; one of a project's file that is not trusted is skipped, and stays there."""
     from dataclasses import replace
 
     if found.place is None or any(map(trusted_files().trusts, found.files)):
         return found
-    return replace(found, place=None, skipped="its file is not trusted: see `skillwire servers trust`")
+    reason = "its file is not trusted: see `skillwire servers trust`"
+    return replace(found, server=replace(found.server, place=None, skipped=reason))
 
 
 def _files(user: bool) -> tuple[Path, Path]:

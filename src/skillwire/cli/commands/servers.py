@@ -42,6 +42,7 @@ COMMANDS: Final = (
                 help="Give the URL of the server, or -- and the command that starts it.",
                 many=True,
                 completion="command",
+                marked="command",
             ),
         ),
         options=(
@@ -80,10 +81,34 @@ COMMANDS: Final = (
         examples=(("skillwire servers remove docs", "from the project's file, or else the user's"),),
     ),
     Command(
+        name="servers enable",
+        summary="Use the skills of a server again",
+        run="servers:enable",
+        arguments=(_SERVER,),
+        options=(JSON,),
+        examples=(("skillwire servers enable docs", "in every file that disables it"),),
+    ),
+    Command(
+        name="servers disable",
+        summary="Stop using the skills of a server, and keep its settings and approvals",
+        about="It is not started or connected until you enable it.",
+        run="servers:disable",
+        arguments=(_SERVER,),
+        options=(
+            flag("--project", help="Disable it in the project's skillwire.toml only."),
+            JSON,
+        ),
+        examples=(
+            ("skillwire servers disable docs", "in the file that has it"),
+            ("skillwire servers disable docs --project", "in this project"),
+        ),
+    ),
+    Command(
         name="servers import",
         summary="Import the servers of your other MCP clients",
-        about="Reads the configuration of Claude Code, Claude Desktop, Cursor, VS Code, Codex, Gemini CLI "
-        "and Goose. Nothing is started, and nothing is written without --write.",
+        about="Reads the configuration of Claude Code, Claude Desktop, Cursor, VS Code, Codex, Gemini CLI, "
+        "Goose, Windsurf, Zed, Copilot CLI, opencode and Wayland. What is switched off or narrowed there "
+        "stays so. Nothing is started, and nothing is written without --write.",
         run="servers:import_servers",
         options=(
             flag("--write", help="Write the servers to skillwire.toml."),

@@ -1,8 +1,9 @@
-"""Adding and removing servers in the text of a `skillwire.toml`, all else in it left as it is."""
+"""Adding, switching and removing servers in the text of a `skillwire.toml`, all else in it left as it is."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,11 +12,10 @@ from tomlkit.exceptions import TOMLKitError
 
 from skillwire.errors import SourceError
 from skillwire.files import write_atomic
-from skillwire.host.config.text import Place, parse_config
-from skillwire.trust.approval import Policy
+from skillwire.host.config.text import Place, ServerText, parse_config
 
 
-def with_server(text: str, label: str, place: Place, *, file: Path, policy: Policy | None = None) -> str:
+def with_server(text: str, label: str, server: ServerText, *, file: Path) -> str:
     """The text with one server more, or a `SourceError` when it has one of that name."""
     if label in parse_config(text, file).servers:
         raise SourceError(f"{file} has a server called {label}: remove it first, or choose another name")
@@ -23,10 +23,28 @@ def with_server(text: str, label: str, place: Place, *, file: Path, policy: Poli
     if "servers" not in document:
         document["servers"] = tomlkit.table(is_super_table=True)
     table = tomlkit.table()
-    for key, value in _keys(place, policy).items():
+    for key, value in _keys(server).items():
         table.add(key, _inline(cast("Mapping[str, str]", value)) if isinstance(value, dict) else value)
     document["servers"][label] = table
-    return _checked(document, file, label, place)
+    return _checked(document, file, label, server)
+
+
+def with_switch(text: str, label: str, *, on: bool, file: Path) -> str:
+    """The text with a server's skills switched on or off. A table that says nothing else is removed."""
+    document = cast("dict[str, Any]", tomlkit.parse(text))
+    tables = document.setdefault("servers", tomlkit.table(is_super_table=True))
+    table = tables.setdefault(label, tomlkit.table())
+    if on:
+        table.pop("skills", None)
+    else:
+        table["skills"] = False
+    if not table:
+        del tables[label]
+    if not tables:
+        del document["servers"]
+    before = parse_config(text, file).servers.get(label, ServerText())
+    after = replace(before, skills=None if on else False)
+    return _checked(document, file, label, None if after == ServerText() else after)
 
 
 def without_server(text: str, label: str, *, file: Path) -> str:
@@ -49,7 +67,8 @@ def write_config(file: Path, text: str) -> None:
         raise SourceError(f"{file} cannot be written: {error.strerror}") from None
 
 
-def _keys(place: Place, policy: Policy | None) -> dict[str, object]:
+def _keys(server: ServerText) -> dict[str, object]:
+    place = server.place or Place()
     keys: dict[str, object] = {
         "url": place.url,
         "command": place.command[0] if place.command else "",
@@ -59,9 +78,13 @@ def _keys(place: Place, policy: Policy | None) -> dict[str, object]:
         "headers": dict(place.headers),
         "token": place.token,
         "token_env": place.token_env,
-        "approval": policy.value if policy else "",
+        "approval": server.approval.value if server.approval else "",
+        "exclude": list(server.exclude),
     }
-    return {key: value for key, value in keys.items() if value}
+    kept = {key: value for key, value in keys.items() if value}
+    if server.include is not None:  # An empty list denies all.
+        kept["include"] = list(server.include)
+    return kept if server.skills is None else {**kept, "skills": server.skills}
 
 
 def _inline(values: Mapping[str, str]) -> object:
@@ -71,13 +94,12 @@ def _inline(values: Mapping[str, str]) -> object:
     return table
 
 
-def _checked(document: Mapping[str, Any], file: Path, label: str, place: Place | None) -> str:
+def _checked(document: Mapping[str, Any], file: Path, label: str, wanted: ServerText | None) -> str:
     """What is about to be written is read again: it must say what was meant."""
     try:
         text = tomlkit.dumps(document)
     except TOMLKitError:
         raise SourceError(f"{file} has a layout that cannot be edited: change it by hand") from None
-    server = parse_config(text, file).servers.get(label)
-    if (server.place if server else None) != place:
+    if parse_config(text, file).servers.get(label) != wanted:
         raise SourceError(f"{file} has a layout that cannot be edited: change it by hand")
     return text

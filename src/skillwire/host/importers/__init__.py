@@ -1,1 +1,1 @@
-"""Servers from other clients' configuration."""
+"""Servers from other clients' configuration: one module for each client."""

@@ -1,53 +1,59 @@
-"""Where other MCP clients keep their configuration, and all servers found there, each under one label."""
+"""All servers that other MCP clients have here, each once, under a label of its own."""
 
 from __future__ import annotations
 
-import os
 import sys
-import tomllib
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-import yaml
-
 from skillwire.catalog.naming import clean_handle
+from skillwire.files import read_regular
 from skillwire.host.config.text import Place
 from skillwire.host.config.trust import SeenFile
-from skillwire.host.importers.jsonc import parse_jsonc
-from skillwire.host.importers.parse import (
+from skillwire.host.importers import (
+    claude_code,
+    claude_desktop,
+    codex,
+    copilot,
+    cursor,
+    gemini,
+    goose,
+    opencode,
+    vscode,
+    wayland,
+    windsurf,
+    zed,
+)
+from skillwire.host.importers.base import (
+    ClientFile,
     ClientServer,
-    Reader,
+    FileContents,
     Surroundings,
-    read_claude,
-    read_claude_code,
-    read_claude_desktop,
-    read_codex,
-    read_cursor,
-    read_gemini,
-    read_goose,
-    read_vscode,
-    read_vscode_settings,
+    both,
+    narrowed,
 )
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill.digests import digest_of
 from skillwire.trust.origin import LOCAL_LABEL, MAX_LABEL_LENGTH
 
-_EDITORS: Final = ("Code", "Code - Insiders")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientFile:
-    """A file that a client may keep servers in."""
-
-    client: str
-    path: Path
-    parse: Callable[[str], object]
-    read: Reader
-    of_project: bool
-    """Whether it comes with the project, perhaps from somebody else. What the user has as well is theirs."""
+CLIENTS: Final = (
+    claude_code,
+    claude_desktop,
+    cursor,
+    vscode,
+    codex,
+    gemini,
+    goose,
+    windsurf,
+    zed,
+    copilot,
+    opencode,
+    wayland,
+)
+"""The clients that are looked at, in this order. Each module has `files`: where its client keeps servers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,13 +64,42 @@ class FoundServer:
     name: str
     clients: tuple[str, ...]
     files: tuple[SeenFile, ...]
-    """Every file that names it so, the user's own first."""
-    place: Place | None = None
-    skipped: str = ""
+    """Every file that names it, the user's own first."""
+    server: ClientServer
+    also: tuple[str, ...] = ()
+    """What other clients call it."""
 
     @property
     def file(self) -> Path:
         return self.files[0].path
+
+    @property
+    def place(self) -> Place | None:
+        return self.server.place
+
+    @property
+    def skipped(self) -> str:
+        return self.server.skipped
+
+    @property
+    def switches(self) -> tuple[str, ...]:
+        """What its clients switch off or narrow, and what therefore stays so here."""
+        server, found = self.server, list[str]()
+        if not server.skills:
+            found.append("its skills stay switched off")
+        if server.include is not None:
+            found.append(f"only the skills {', '.join(server.include)}" if server.include else "no skill")
+        if server.exclude:
+            found.append(f"not the skills {', '.join(server.exclude)}")
+        return tuple(found)
+
+    @property
+    def login(self) -> str:
+        """The command by which the user signs in; empty if none is needed."""
+        if not self.server.signs_in or self.place is None:
+            return ""
+        client = f" --client-id {self.server.client_id}" if self.server.client_id else ""
+        return f"skillwire servers login {self.label}{client}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,76 +113,56 @@ def find_servers(
     project: Path, home: Path, environment: Mapping[str, str], *, platform: str = sys.platform
 ) -> tuple[FoundServer, ...]:
     """The servers of every client that is here. Reads files and starts nothing."""
-    around = Surroundings(environment=environment, home=home, project=project)
+    around = Surroundings(environment=environment, home=home, project=project, platform=platform)
+    read = [(file, *_contents(file, around)) for file in client_files(around)]
     found: list[_Found] = []
-    for file in client_files(project, home, environment, platform=platform):
-        data = b""
-        try:
-            read = _read(file.path)
-            if read is None:
-                continue
-            data = read
-            servers = [*file.read(file.parse(_decoded(data)), around)]
-        except (ValueError, OSError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            servers = [ClientServer(name=file.path.name, skipped=f"the file cannot be read: {reason}")]
-        seen = SeenFile(file.path, digest_of(data), file.of_project)
-        found += [_Found(file.client, seen, _anchored(server, project)) for server in servers]
+    for file, seen, contents in read:
+        # What one file of a client switches off is off in all of them.
+        others = [said for other, _, said in read if other.client == file.client]
+        for server in contents.servers:
+            found.append(_Found(file.client, seen, _anchored(narrowed(server, others), project)))
     return tuple(_at_home(server, project) for server in _labelled(found))
 
 
-def client_files(
-    project: Path, home: Path, environment: Mapping[str, str], *, platform: str = sys.platform
-) -> list[ClientFile]:
+def client_files(around: Surroundings) -> list[ClientFile]:
     """Every place to look at, the user's first: a project does not take a name from a server of theirs."""
-    config = _config_home(home, environment, platform)
-    goose = config / "Block/goose/config" if platform == "win32" else _xdg(home, environment) / "goose"
-    claude = Path(environment["CLAUDE_CONFIG_DIR"]) if environment.get("CLAUDE_CONFIG_DIR") else home
-    codex = Path(environment["CODEX_HOME"]) if environment.get("CODEX_HOME") else home / ".codex"
-    users = [
-        ("Claude Code", claude / ".claude.json", parse_jsonc, read_claude_code),
-        ("Claude Desktop", config / "Claude/claude_desktop_config.json", parse_jsonc, read_claude_desktop),
-        ("Cursor", home / ".cursor/mcp.json", parse_jsonc, read_cursor),
-        *(("VS Code", config / f"{name}/User/mcp.json", parse_jsonc, read_vscode) for name in _EDITORS),
-        *(
-            ("VS Code", config / f"{name}/User/settings.json", parse_jsonc, read_vscode_settings)
-            for name in _EDITORS
-        ),
-        ("Codex", codex / "config.toml", _parse_toml, read_codex),
-        ("Gemini CLI", home / ".gemini/settings.json", parse_jsonc, read_gemini),
-        ("Goose", goose / "config.yaml", _parse_yaml, read_goose),
-    ]
-    projects = [
-        ("Claude Code", project / ".mcp.json", parse_jsonc, read_claude),
-        ("Cursor", project / ".cursor/mcp.json", parse_jsonc, read_cursor),
-        ("VS Code", project / ".vscode/mcp.json", parse_jsonc, read_vscode),
-        ("Codex", project / ".codex/config.toml", _parse_toml, read_codex),
-        ("Gemini CLI", project / ".gemini/settings.json", parse_jsonc, read_gemini),
-    ]
+    every = [file for client in CLIENTS for file in client.files(around)]
     known: dict[Path, ClientFile] = {}
-    for of_project, files in ((False, users), (True, projects)):
-        for client, path, parse, read in files:
-            file = ClientFile(client=client, path=path, parse=parse, read=read, of_project=of_project)
-            known.setdefault(path, file)
+    for file in sorted(every, key=lambda file: file.of_project):
+        known.setdefault(file.path, file)
     return list(known.values())
 
 
+def _contents(file: ClientFile, around: Surroundings) -> tuple[SeenFile, FileContents]:
+    data = b""
+    try:
+        read = _read(file.path)
+        data = read or b""
+        contents = file.read(file.parse(_decoded(data)), around) if read is not None else FileContents()
+    except (ValueError, OSError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        unread = ClientServer(name=file.path.name, skipped=f"the file cannot be read: {reason}")
+        contents = FileContents(servers=(unread,))
+    return SeenFile(file.path, digest_of(data), file.of_project), contents
+
+
 def _labelled(found: Iterable[_Found]) -> list[FoundServer]:
-    """Each place once; two places of one name get labels of their own."""
+    """Each place once, whatever it is called; two places of one name get labels of their own."""
     servers: list[FoundServer] = []
     for one in found:
         server = one.server
-        label = _label(server.name)
-        same = [
-            other
-            for other in servers
-            if other.place is not None and other.place == server.place and _label(other.name) == label
-        ]
-        if same:
-            [known] = same
-            clients = tuple(dict.fromkeys((*known.clients, one.client)))
-            servers[servers.index(known)] = replace(known, clients=clients, files=(*known.files, one.file))
+        known = next((other for other in servers if other.place and other.place == server.place), None)
+        if known is not None:
+            names = [*known.also, *([server.name] if server.name != known.name else [])]
+            servers[servers.index(known)] = replace(
+                known,
+                clients=tuple(dict.fromkeys((*known.clients, one.client))),
+                files=(*known.files, one.file),
+                server=both(known.server, server),
+                also=tuple(dict.fromkeys(names)),
+            )
             continue
+        label = _label(server.name)
         if server.place is not None:
             taken = {other.label.casefold() for other in servers if other.place is not None}
             wish = label
@@ -157,23 +172,18 @@ def _labelled(found: Iterable[_Found]) -> list[FoundServer]:
                 label = f"{wish[: MAX_LABEL_LENGTH - 4]}-{number}"
         servers.append(
             FoundServer(
-                label=label,
-                name=server.name,
-                clients=(one.client,),
-                files=(one.file,),
-                place=server.place,
-                skipped=server.skipped,
+                label=label, name=server.name, clients=(one.client,), files=(one.file,), server=server
             )
         )
     return servers
 
 
-def _at_home(server: FoundServer, project: Path) -> FoundServer:
+def _at_home(found: FoundServer, project: Path) -> FoundServer:
     """A command that only the project names is started there; one of the user's in no project at all (S1)."""
-    place = server.place
-    if place is None or not place.command or place.directory or not all(f.of_project for f in server.files):
-        return server
-    return replace(server, place=replace(place, directory=str(project)))
+    place = found.place
+    if place is None or not place.command or place.directory or not all(f.of_project for f in found.files):
+        return found
+    return replace(found, server=replace(found.server, place=replace(place, directory=str(project))))
 
 
 def _anchored(server: ClientServer, project: Path) -> ClientServer:
@@ -193,8 +203,7 @@ def _label(name: str) -> str:
 
 def _read(path: Path) -> bytes | None:
     try:
-        with path.open("rb") as stream:
-            data = stream.read(DEFAULT_LIMITS.config_bytes + 1)
+        data = read_regular(path, DEFAULT_LIMITS.config_bytes + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
     if len(data) > DEFAULT_LIMITS.config_bytes:
@@ -207,35 +216,3 @@ def _decoded(data: bytes) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8 text") from None
-
-
-def _parse_toml(text: str) -> object:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"it is not TOML: {error}") from None
-    except RecursionError:
-        raise ValueError("its values are nested too deeply") from None
-
-
-def _parse_yaml(text: str) -> object:
-    try:
-        # Every scalar as its text: `off` is a name to Goose, and no false.
-        return yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - makes texts, lists and tables alone
-    except (yaml.YAMLError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        raise ValueError(f"it is not YAML{f' in line {mark.line + 1}' if mark else ''}") from None
-
-
-def _config_home(home: Path, environment: Mapping[str, str], platform: str) -> Path:
-    """Where applications of this system keep their settings."""
-    if platform == "darwin":
-        return home / "Library/Application Support"
-    if platform == "win32":
-        return Path(environment.get("APPDATA") or home / "AppData/Roaming")
-    return _xdg(home, environment)
-
-
-def _xdg(home: Path, environment: Mapping[str, str]) -> Path:
-    given = environment.get("XDG_CONFIG_HOME")
-    return Path(given) if given and os.path.isabs(given) else home / ".config"  # noqa: PTH117 - a plain test
