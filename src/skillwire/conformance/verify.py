@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
@@ -80,31 +81,22 @@ Opener: TypeAlias = Callable[[], AbstractAsyncContextManager[Channel]]
 """Makes a channel for one connection: a process of its own, or one client for all."""
 
 
+@dataclass(eq=False)
 class _Run:
     """The conversations of one run."""
 
-    def __init__(
-        self,
-        target: Target,
-        limits: Limits,
-        *,
-        max_skills: int,
-        max_bytes: int,
-        progress: Progress,
-        tracer: TraceFile | None,
-    ) -> None:
-        self._target = target
-        self._limits = limits
-        self._max_skills = max_skills
-        self._max_bytes = max_bytes
-        self._progress = progress
-        self._tracer = tracer
+    target: Target
+    limits: Limits
+    max_skills: int
+    max_bytes: int
+    progress: Progress
+    tracer: TraceFile | None
 
     async def observe(self, revisions: Sequence[Revision]) -> tuple[list[Observations], dict[Revision, str]]:
         """What was seen on each supported revision, and why the others are not supported."""
         all_seen: list[Observations] = []
         unsupported: dict[Revision, str] = {}
-        name, seconds = self._target.name, self._limits.verify_seconds
+        name, seconds = self.target.name, self.limits.verify_seconds
         failed: SourceError | None = None
         with anyio.move_on_after(seconds) as deadline:
             async with self._opened() as open_channel:
@@ -113,7 +105,7 @@ class _Run:
                     if isinstance(outcome, Observations):
                         all_seen.append(outcome)
                     elif isinstance(outcome, NotSupported):
-                        unsupported[revision] = redact(str(outcome), self._target.secrets)
+                        unsupported[revision] = redact(str(outcome), self.target.secrets)
                     else:
                         # Silence or a broken connection is a failure to verify, never a pass.
                         failed = self._failed(revision, str(outcome))
@@ -130,8 +122,8 @@ class _Run:
         return all_seen, unsupported
 
     def _failed(self, revision: Revision, reason: str) -> SourceError:
-        reason = redact(reason, self._target.secrets)
-        return SourceError(f"{self._target.name} cannot be verified (protocol {revision}): {reason}")
+        reason = redact(reason, self.target.secrets)
+        return SourceError(f"{self.target.name} cannot be verified (protocol {revision}): {reason}")
 
     async def _survey(self, open_channel: Opener, revision: Revision) -> Observations | SourceError:
         """Everything seen on one revision, over two connections; or why there is nothing to see.
@@ -140,16 +132,16 @@ class _Run:
         """
 
         def progress(step: str, done: int, total: int) -> None:
-            self._progress(f"{revision}: {step}", done, total)
+            self.progress(f"{revision}: {step}", done, total)
 
         self._trace_connection(revision)
         async with open_channel() as channel:
-            session = Session(channel, revision, self._limits, self._max_bytes)
+            session = Session(channel, revision, self.limits, self.max_bytes)
             try:
                 opening = await session.open()
             except SourceError as error:
                 return error
-            prober = Prober(session, opening, max_skills=self._max_skills, progress=progress)
+            prober = Prober(session, opening, max_skills=self.max_skills, progress=progress)
             seen = await prober.run()
             await session.close()
         skill = prober.second_skill()
@@ -158,11 +150,11 @@ class _Run:
         progress("asking on a second connection", 0, 1)
         self._trace_connection(revision)
         async with open_channel() as channel:
-            session = Session(channel, revision, self._limits, self._max_bytes)
+            session = Session(channel, revision, self.limits, self.max_bytes)
             try:
                 seen.second = await second_look(session, skill, reads_directories=seen.reads_directories)
             except SourceError as error:
-                reason = f"a second connection failed: {redact(str(error), self._target.secrets)}"
+                reason = f"a second connection failed: {redact(str(error), self.target.secrets)}"
                 failed = Answer(method="connect", failure=Failure.CONNECTION, reason=reason)
                 seen.failures = (*seen.failures, failed)
             seen.failures = (*seen.failures, *session.failures)
@@ -170,13 +162,13 @@ class _Run:
         return seen
 
     def _trace_connection(self, revision: Revision) -> None:
-        if self._tracer is not None:
-            self._tracer.connection(revision)
+        if self.tracer is not None:
+            self.tracer.connection(revision)
 
     @asynccontextmanager
     async def _opened(self) -> AsyncGenerator[Opener]:
-        target, size = self._target, self._limits.answer_bytes
-        trace: Trace = self._tracer or no_trace
+        target, size = self.target, self.limits.answer_bytes
+        trace: Trace = self.tracer or no_trace
         if target.command:
             yield lambda: open_process(
                 target.command,
@@ -198,9 +190,9 @@ class _Run:
     def _client(self) -> httpx2.AsyncClient:
         try:
             return httpx2.AsyncClient(
-                headers={**self._target.headers, "Accept-Encoding": "identity"},
+                headers={**self.target.headers, "Accept-Encoding": "identity"},
                 # An answer may come in pieces over a long time; the deadline of the call ends it.
-                timeout=httpx2.Timeout(self._limits.call_seconds, read=None, pool=None),
+                timeout=httpx2.Timeout(self.limits.call_seconds, read=None, pool=None),
                 limits=httpx2.Limits(max_connections=64),
             )
         except (ValueError, UnicodeError):

@@ -136,8 +136,8 @@ class SkillHost:
         naming = self.style.naming(origins.ranks)
         self._registry = Registry(naming)
         registration = Registration(
-            self._registry,
-            servers=origins.servers,
+            registry=self._registry,
+            configs=origins.servers,
             log=self._log,
             disabled=frozenset(disabled),
             style=self.style,
@@ -183,15 +183,27 @@ class SkillHost:
         # Fences that nobody can guess, and that stay the same while the host lives.
         context = RenderContext(limits=limits, salt=secrets.token_bytes(16), path_of=self._inventory.path_of)
         self._context = context
-        self._resolver = Resolver(self._registry, self._inventory, self._loader, self._log)
+        self._resolver = Resolver(
+            registry=self._registry, inventory=self._inventory, loader=self._loader, log=self._log
+        )
         reader = ResourceReader(
-            self._inventory, self._loader, self._registry, ask_read, style=self.style, context=context
+            inventory=self._inventory,
+            loader=self._loader,
+            registry=self._registry,
+            ask=ask_read,
+            style=self.style,
+            context=context,
         )
         self._search = SkillSearch(
             registry=self._registry, source_of=self._inventory.source, cache=self._cache, limits=limits
         )
         self._actions = ModelActions(
-            self._resolver, self._loader, reader, self._search, style=self.style, context=context
+            resolver=self._resolver,
+            loader=self._loader,
+            reader=reader,
+            searcher=self._search,
+            style=self.style,
+            context=context,
         )
         self._catalog = CatalogCache(self._registry, self.style, context)
         self.admin = HostAdmin(

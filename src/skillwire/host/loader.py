@@ -17,7 +17,7 @@ A dynamic skill promises no digests, so step 2 comes after step 5 for it: the us
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import anyio
@@ -66,35 +66,22 @@ class _Held:
     is_kept: bool
 
 
+@dataclass(kw_only=True, eq=False)
 class Loader:
     """Loads skills, holds what is loaded, and reads the files of what is held."""
 
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        source_of: Callable[[Origin], Source],
-        take_fresh: Callable[[Origin, SkillEntry], None],
-        approver: Approver,
-        cache: SkillCache,
-        accept: Callable[[VerifiedSkill], None],
-        on_held: Callable[[Origin], None],
-        limits: Limits,
-        required_publishers: Callable[[Origin], Sequence[str]] = lambda origin: (),
-        publishers: Sequence[Publisher] = (),
-    ) -> None:
-        self._registry = registry
-        self._source_of = source_of
-        self._take_fresh = take_fresh
-        self._approver = approver
-        self._cache = cache
-        self._accept = accept
-        self._on_held = on_held
-        self._limits = limits
-        self._required_publishers = required_publishers
-        self._publishers = tuple(publishers)
-        self._held: dict[SkillKey, _Held] = {}
-        self._turns: dict[SkillKey, anyio.Lock] = {}
+    registry: Registry
+    source_of: Callable[[Origin], Source]
+    take_fresh: Callable[[Origin, SkillEntry], None]
+    approver: Approver
+    cache: SkillCache
+    accept: Callable[[VerifiedSkill], None]
+    on_held: Callable[[Origin], None]
+    limits: Limits
+    required_publishers: Callable[[Origin], Sequence[str]]
+    publishers: Sequence[Publisher]
+    _held: dict[SkillKey, _Held] = field(default_factory=dict[SkillKey, _Held], init=False)
+    _turns: dict[SkillKey, anyio.Lock] = field(default_factory=dict[SkillKey, anyio.Lock], init=False)
 
     @property
     def held(self) -> tuple[HeldSkill, ...]:
@@ -117,7 +104,7 @@ class Loader:
         """The skill's text has left the context; false when it was not held."""
         if self._held.pop(key, None) is None:
             return False
-        self._on_held(key.origin)
+        self.on_held(key.origin)
         return True
 
     def release_server(self, origin: Origin) -> None:
@@ -155,67 +142,65 @@ class Loader:
         directory = skill_directory(entry, path)
         if not entry.is_dynamic:
             return listed_children(entry, directory)
-        return filter_directory(entry, directory, await self._source_of(key.origin).read_directory(directory))
+        return filter_directory(entry, directory, await self.source_of(key.origin).read_directory(directory))
 
     async def preview(self, skill: RegisteredSkill, path: str = SKILL_FILE) -> VerifiedFile:
         """A file for the user's eyes: verified, but neither loaded, held, cached nor approved (SEC-7)."""
-        entry = check_entry(skill.entry, limits=self._limits)
+        entry = check_entry(skill.entry, limits=self.limits)
         uri = skill_file(entry, path)
         data, _ = await self._fetch(entry, skill.origin, uri)
         if uri == entry.uri:
-            return verify_skill_md(entry, data, skill.origin, limits=self._limits).file
-        return verify_file(entry, uri, data, skill.origin, limits=self._limits)
+            return verify_skill_md(entry, data, skill.origin, limits=self.limits).file
+        return verify_file(entry, uri, data, skill.origin, limits=self.limits)
 
     async def require_signature(self, skill: RegisteredSkill) -> None:
         """Refuse a skill that the publisher whom its server must have did not sign, as its files are now."""
-        required = self._required_publishers(skill.origin)
+        required = self.required_publishers(skill.origin)
         if required:
-            verdict = await signature_of(
-                lambda path: self.preview(skill, path), skill.entry, self._publishers
-            )
+            verdict = await signature_of(lambda path: self.preview(skill, path), skill.entry, self.publishers)
             require_publishers(skill, verdict, required)
 
     async def _attempt(self, skill: RegisteredSkill) -> VerifiedSkill:
         # Step 1. ENT-2, ENT-6: decided from the entry alone.
-        entry = check_entry(skill.entry, limits=self._limits)
+        entry = check_entry(skill.entry, limits=self.limits)
         await self.require_signature(skill)
         # Step 2. SEC-5, SEC-6: approved as it is now, before a byte is fetched.
         if entry.resources is not DYNAMIC:
-            await self._approver.obtain(skill, entry, self.preview)
+            await self.approver.obtain(skill, entry, self.preview)
         # Steps 4 and 5. SEC-8, VER-1, VER-2.
         data, is_cached = await self._fetch(entry, skill.origin, entry.uri)
-        verified = verify_skill_md(entry, data, skill.origin, limits=self._limits)
-        self._accept(verified)
+        verified = verify_skill_md(entry, data, skill.origin, limits=self.limits)
+        self.accept(verified)
         seen = seen_set([verified.file])
         if entry.resources is DYNAMIC:
             in_hand = {entry.uri: verified.file}
-            await self._approver.obtain(skill, entry, self.preview, seen=seen, in_hand=in_hand)
+            await self.approver.obtain(skill, entry, self.preview, seen=seen, in_hand=in_hand)
         # Step 3. VER-3: held until it is released, unless the yes was taken back meanwhile.
         shown = seen if entry.is_dynamic else frozenset[tuple[SkillUri, Digest]]()
-        grants, is_kept = await self._approver.confirm(skill, entry, seen=shown)
+        grants, is_kept = await self.approver.confirm(skill, entry, seen=shown)
         held = HeldSkill(skill.origin, entry, grants)
         self._held[skill.key] = _Held(skill.handle, held, verified, seen, len(data), is_kept)
-        self._on_held(skill.origin)
+        self.on_held(skill.origin)
         # Step 7. SEC-8. With an approval for one load, the bytes of the kept one stay to compare with.
         if is_kept and not is_cached:
-            await self._cache.store(verified.file)
+            await self.cache.store(verified.file)
         return verified
 
     async def _read(self, key: SkillKey, held: _Held, uri: SkillUri) -> VerifiedFile:
         entry, origin = held.skill.entry, held.skill.origin
         data, is_cached = await self._fetch(entry, origin, uri)
-        file = verify_file(entry, uri, data, origin, retrieved=held.retrieved, limits=self._limits)
+        file = verify_file(entry, uri, data, origin, retrieved=held.retrieved, limits=self.limits)
         if entry.is_dynamic:
             held.retrieved += len(data)
             seen = held.seen | seen_set([file])
-            await self._approver.obtain(
+            await self.approver.obtain(
                 self._registered(key), entry, self.preview, seen=seen, in_hand={uri: file}
             )
             held.seen = held.seen | seen
         if self._held.get(key) is not held:
             raise SkillNotFound(f"{key.uri} was released while it was read: load it first", uri=key.uri)
         if held.is_kept and not is_cached:
-            await self._cache.store(file)
+            await self.cache.store(file)
         return file
 
     async def keep(self, skill: RegisteredSkill, entry: CheckedEntry) -> None:
@@ -224,34 +209,34 @@ class Loader:
         for resource in () if entry.resources is DYNAMIC else entry.resources:
             data, is_cached = await self._fetch(entry, skill.origin, resource.uri)
             if resource.uri == entry.uri:
-                verified = verify_skill_md(entry, data, skill.origin, limits=self._limits)
-                self._accept(verified)
+                verified = verify_skill_md(entry, data, skill.origin, limits=self.limits)
+                self.accept(verified)
                 file = verified.file
             else:
-                file = verify_file(entry, resource.uri, data, skill.origin, limits=self._limits)
+                file = verify_file(entry, resource.uri, data, skill.origin, limits=self.limits)
             if not is_cached:
                 files.append(file)
         for file in files:
-            await self._cache.store(file)
+            await self.cache.store(file)
 
     async def _fetch(self, entry: CheckedEntry, origin: Origin, uri: SkillUri) -> tuple[bytes, bool]:
         """The bytes of a file, and whether they came from the cache."""
-        source = self._source_of(origin)  # Refused behind a closed gate, cached or not.
+        source = self.source_of(origin)  # Refused behind a closed gate, cached or not.
         if not origin.is_local and entry.resources is not DYNAMIC:
             listed = next(resource for resource in entry.resources if resource.uri == uri)
-            if (cached := await self._cache.fetch(origin, uri, listed.digest)) is not None:
+            if (cached := await self.cache.fetch(origin, uri, listed.digest)) is not None:
                 return cached, True
         return (await source.read(uri)).data, False
 
     async def _refresh(self, skill: RegisteredSkill, error: SkillwireError) -> RegisteredSkill:
         """The skill with a fresh entry (step 6), or the error again when there is none to be had."""
         try:
-            entry = await self._source_of(skill.origin).get_entry(skill.uri)
+            entry = await self.source_of(skill.origin).get_entry(skill.uri)
         except SkillwireError:
             raise error from None
-        self._take_fresh(skill.origin, entry)
+        self.take_fresh(skill.origin, entry)
         fresh = replace(skill, entry=entry)
-        self._approver.forget_changed(fresh)
+        self.approver.forget_changed(fresh)
         return fresh
 
     def _changed(self, held: HeldSkill, entry: SkillEntry) -> ApprovalRequired:
@@ -269,7 +254,7 @@ class Loader:
         return held
 
     def _registered(self, key: SkillKey) -> RegisteredSkill:
-        skill = self._registry.get(key)
+        skill = self.registry.get(key)
         if skill is None:
             raise SkillNotFound(f"{key.uri} is no longer served by {key.origin}", uri=key.uri)
         return skill

@@ -6,7 +6,8 @@ reports what changed. While the host opens, listings are collected, so that no s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from skillwire.catalog.naming import Naming
@@ -28,33 +29,24 @@ from skillwire.trust.origin import Origin
 _MOST_COLLISIONS: Final = 100
 
 
+@dataclass(kw_only=True, eq=False)
 class Registration:
     """Adds entries to the registry if they are admitted, and reports what that changed."""
 
-    def __init__(
-        self,
-        registry: Registry,
-        *,
-        servers: Mapping[Origin, ServerConfig],
-        log: EventLog,
-        disabled: Collection[str],
-        style: Style,
-        naming: Naming,
-        limits: Limits,
-        on_changed: Callable[[RegisteredSkill], None],
-    ) -> None:
-        """`on_changed` is called for every skill whose entry is a different one now."""
-        self.switches: Switches = OPEN
-        self._registry = registry
-        self._configs = servers
-        self._log = log
-        self._disabled = frozenset(disabled)
-        self._style = style
-        self._naming = naming
-        self._limits = limits
-        self._on_changed = on_changed
-        # What was listed while opening; `None` once the host is open.
-        self._collected: dict[Origin, Sequence[SkillEntry]] | None = {}
+    registry: Registry
+    configs: Mapping[Origin, ServerConfig]
+    log: EventLog
+    disabled: frozenset[str]
+    style: Style
+    naming: Naming
+    limits: Limits
+    on_changed: Callable[[RegisteredSkill], None]
+    """Called for every skill whose entry is a different one now."""
+    switches: Switches = field(default=OPEN, init=False)
+    # What was listed while opening; `None` once the host is open.
+    _collected: dict[Origin, Sequence[SkillEntry]] | None = field(
+        default_factory=dict[Origin, Sequence[SkillEntry]], init=False
+    )
 
     @property
     def is_opening(self) -> bool:
@@ -64,21 +56,21 @@ class Registration:
     def finish_opening(self) -> None:
         """Register everything that was collected, at once."""
         collected, self._collected = self._collected or {}, None
-        self._report(self._registry.replace_many(collected))
+        self._report(self.registry.replace_many(collected))
 
     def has_skills(self, origin: Origin) -> bool:
         """Whether anything of an origin is registered or collected."""
-        return bool(self._registry.uris(origin) or (self._collected or {}).get(origin))
+        return bool(self.registry.uris(origin) or (self._collected or {}).get(origin))
 
     def candidate(self, origin: Origin, entry: SkillEntry, *, disabled: bool = False) -> Candidate:
         """What the admission of a skill depends on, without its approval."""
-        config = self._configs.get(origin)
+        config = self.configs.get(origin)
         return Candidate(
             origin=origin,
             entry=entry,
             switched_off=self.switches.closed_for(origin),
             selected=config is None or config.selection.admits(entry),
-            style_refusal="" if origin.is_local else self._style.refusal(entry, self._limits),
+            style_refusal="" if origin.is_local else self.style.refusal(entry, self.limits),
             disabled=disabled,
             policy=config.approval if config else Policy.PROMPT,
         )
@@ -92,13 +84,13 @@ class Registration:
             )
         # Not `SkillNotFound`: nobody may go on to read it as something else.
         require(admit(candidate, Act.LIST), entry.uri, origin)
-        self._report(self._registry.add(origin, entry))
+        self._report(self.registry.add(origin, entry))
 
     def replace(self, origin: Origin, entries: Iterable[SkillEntry], left_out: Iterable[str] = ()) -> None:
         """Register these as all that an origin lists, and record what cannot be used of it."""
         candidates = [self.candidate(origin, entry) for entry in entries]
         refused = [one for one in candidates if one.selected and one.style_refusal]
-        self._log.leave_out(
+        self.log.leave_out(
             origin, [*left_out, *(unusable(origin, self._style_issue(one)) for one in refused)]
         )
         admitted = tuple(one.entry for one in candidates if isinstance(admit(one, Act.LIST), Allowed))
@@ -106,34 +98,34 @@ class Registration:
             return  # It stays empty, whatever comes late.
         if self._collected is not None:
             self._collected[origin] = admitted
-            self._registry.foresee(origin, admitted)  # Others are still waited for: there is time now.
+            self.registry.foresee(origin, admitted)  # Others are still waited for: there is time now.
         else:
-            self._report(self._registry.replace(origin, admitted))
+            self._report(self.registry.replace(origin, admitted))
 
     def clear(self, origin: Origin) -> None:
         """Remove all skills of an origin."""
         if self._collected is not None:
             self._collected[origin] = ()
         else:
-            self._report(self._registry.clear(origin))
+            self._report(self.registry.clear(origin))
 
     def fail(self, origin: Origin, message: str) -> None:
         """Record that an origin does not work."""
-        self._log.tell(Event(kind=EventKind.FAILURE, message=message, origin=origin))
+        self.log.tell(Event(kind=EventKind.FAILURE, message=message, origin=origin))
 
     def _style_issue(self, refused: Candidate) -> Issue:
-        fix = f"another style than {self._style.name} takes it"
+        fix = f"another style than {self.style.name} takes it"
         file = shown_uri(refused.entry.uri)
         return Issue(rule="style-cap", file=file, message=refused.style_refusal, fix=fix)
 
     def _report(self, changes: Changes) -> None:
-        for skill in changes.added if self._disabled else ():
+        for skill in changes.added if self.disabled else ():
             # Every name that it goes by: a collision must not enable it again.
-            names = {skill.uri, skill.handle, *self._naming.handles(skill.key, skill.entry)}
-            if names & self._disabled:
-                self._registry.set_enabled(skill.key, False)
+            names = {skill.uri, skill.handle, *self.naming.handles(skill.key, skill.entry)}
+            if names & self.disabled:
+                self.registry.set_enabled(skill.key, False)
         for skill in changes.changed:
-            self._on_changed(skill)
+            self.on_changed(skill)
         for kind, skills in (
             (EventKind.ADDED, changes.added),
             (EventKind.CHANGED, changes.changed),
@@ -141,16 +133,16 @@ class Registration:
         ):
             for skill in skills:
                 message = f"{skill.handle} from {skill.origin} was {kind}"
-                self._log.tell(
+                self.log.tell(
                     Event(kind=kind, message=message, origin=skill.origin, handle=skill.handle, uri=skill.uri)
                 )
         for collision in changes.collisions[:_MOST_COLLISIONS]:
             for line in collision_lines(collision):
-                self._log.tell(Event(kind=EventKind.COLLISION, message=line, handle=collision.handle))
+                self.log.tell(Event(kind=EventKind.COLLISION, message=line, handle=collision.handle))
         if len(changes.collisions) > _MOST_COLLISIONS:
             more = len(changes.collisions) - _MOST_COLLISIONS
             message = f"{more:,} more names are used by several skills; each is shown under a name of its own"
-            self._log.tell(Event(kind=EventKind.COLLISION, message=message))
+            self.log.tell(Event(kind=EventKind.COLLISION, message=message))
 
 
 def unusable(origin: Origin, issue: Issue) -> str:

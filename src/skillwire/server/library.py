@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import TypeVar
 
 from skillwire.errors import SkillNotFound
 from skillwire.issues import Issue, shown
@@ -20,6 +21,8 @@ from skillwire.sources.directory.source import DirectorySource
 
 # GET-1, RD-1: an error names the URI whole, unless it is of a length that nobody reads.
 _SHOWN = 2048
+
+Result = TypeVar("Result")
 
 
 class SkillLibrary:
@@ -71,20 +74,15 @@ class SkillLibrary:
 
     async def get_skill(self, uri: SkillUri) -> SkillEntry:
         """The entry of any skill, listed or not (GET-1)."""
-        for source in await self._sources_of(uri):
-            try:
-                return await source.get_entry(uri)
-            except SkillNotFound:
-                continue
-        raise SkillNotFound(f"No skill is served at {shown(uri, _SHOWN)}", uri=uri)
+        entry = await self._first(uri, lambda source: source.get_entry(uri))
+        if entry is None:
+            raise SkillNotFound(f"No skill is served at {shown(uri, _SHOWN)}", uri=uri)
+        return entry
 
     async def read(self, uri: SkillUri) -> Read:
         """The bytes of a file of any skill (RD-1)."""
-        for source in await self._sources_of(uri):
-            try:
-                return await source.read(uri)
-            except SkillNotFound:
-                continue
+        if (read := await self._first(uri, lambda source: source.read(uri))) is not None:
+            return read
         if await self._is_directory(uri):
             raise SkillNotFound(
                 f"{shown(uri, _SHOWN)} is a directory; list it with resources/directory/read, "
@@ -124,6 +122,15 @@ class SkillLibrary:
         """The source that owns the skill around a URI; all sources outside every skill."""
         owner = (await self.catalog()).settled.owner_of(uri)
         return self.sources if owner is None else (self.sources[owner],)
+
+    async def _first(self, uri: SkillUri, ask: Callable[[Source], Awaitable[Result]]) -> Result | None:
+        """The answer of the first source that has something at a URI; `None` when none has."""
+        for source in await self._sources_of(uri):
+            try:
+                return await ask(source)
+            except SkillNotFound:
+                continue
+        return None
 
     async def _is_directory(self, uri: SkillUri) -> bool:
         try:

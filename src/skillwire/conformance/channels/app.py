@@ -12,6 +12,7 @@ from collections.abc import (
     MutableMapping,
 )
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
 import anyio
@@ -40,25 +41,22 @@ def app_of(server: object) -> App | None:
     return cast("App", server) if callable(server) else None
 
 
+@dataclass(eq=False)
 class AppChannel:
     """Streamable HTTP without a socket. The application sees a request from loopback."""
 
-    is_one_pipe = False
-    error_output: tuple[str, ...] = ()
-
-    def __init__(
-        self, app: App, path: str, headers: Mapping[str, str], *, answer_bytes: int, trace: Trace = no_trace
-    ) -> None:
-        self._app = app
-        self._path = path
-        self._sent = headers
-        self._answer_bytes = answer_bytes
-        self._trace = trace
-        self.unsolicited = Unsolicited()
+    app: App
+    path: str
+    headers: Mapping[str, str]
+    answer_bytes: int
+    trace: Trace = no_trace
+    unsolicited: Unsolicited = field(default_factory=Unsolicited, init=False)
+    is_one_pipe: bool = field(default=False, init=False)
+    error_output: tuple[str, ...] = field(default=(), init=False)
 
     async def exchange(self, message: JsonObject, headers: Mapping[str, str]) -> Reply:
         sent = json.dumps(message).encode()
-        self._trace("sent", sent)
+        self.trace("sent", sent)
         try:
             status, given, body = await self._request("POST", sent, headers)
         except Exception as error:  # Whatever an application raises, a server would have turned into a 500.
@@ -68,19 +66,19 @@ class AppChannel:
             for chunk in body:
                 yield chunk
 
-        self._trace("http", f"{status}".encode())
+        self.trace("http", f"{status}".encode())
         return await read_reply(
             status,
             given,
             chunks(),
-            most=self._answer_bytes,
+            most=self.answer_bytes,
             unsolicited=self.unsolicited,
-            trace=self._trace,
+            trace=self.trace,
         )
 
     async def notify(self, message: JsonObject, headers: Mapping[str, str]) -> None:
         sent = json.dumps(message).encode()
-        self._trace("sent", sent)
+        self.trace("sent", sent)
         with suppress(Exception):  # Nobody waits for an answer.
             status, _, _ = await self._request("POST", sent, headers)
             if status != ACCEPTED:
@@ -93,15 +91,15 @@ class AppChannel:
     async def _request(
         self, method: str, body: bytes, headers: Mapping[str, str]
     ) -> tuple[int, dict[str, str], list[bytes]]:
-        sent = {**self._sent, **headers, "Host": _HOST, "Content-Type": "application/json"}
+        sent = {**self.headers, **headers, "Host": _HOST, "Content-Type": "application/json"}
         scope: Message = {
             "type": "http",
             "asgi": {"version": "3.0"},
             "http_version": "1.1",
             "method": method,
             "scheme": "http",
-            "path": self._path,
-            "raw_path": self._path.encode(),
+            "path": self.path,
+            "raw_path": self.path.encode(),
             "query_string": b"",
             "root_path": "",
             "headers": [
@@ -110,46 +108,48 @@ class AppChannel:
             "client": ("127.0.0.1", 0),
             "server": ("127.0.0.1", 80),
         }
-        orders: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
         ended = anyio.Event()
+        request: Message = {"type": "http.request", "body": body, "more_body": False}
+        receive = _receiver(request, ended, {"type": "http.disconnect"})
         start: Message = {"status": 500, "headers": []}
         chunks: list[bytes] = []
         taken = 0
-
-        async def receive() -> Message:
-            if orders:
-                return orders.pop()
-            await ended.wait()
-            return {"type": "http.disconnect"}
 
         async def send(message: Message) -> None:
             if message["type"] == "http.response.start":
                 start.update(message)
             elif message["type"] == "http.response.body":
                 nonlocal taken
-                if taken <= self._answer_bytes:  # What exceeds the limit is dropped.
+                if taken <= self.answer_bytes:  # What exceeds the limit is dropped.
                     chunks.append(bytes(message.get("body", b"")))
                     taken += len(chunks[-1])
                 if not message.get("more_body", False):
                     ended.set()
 
-        await self._app(scope, receive, send)
+        await self.app(scope, receive, send)
         given = {name.decode("latin-1").lower(): text.decode("latin-1") for name, text in start["headers"]}
         return start["status"], given, chunks
+
+
+def _receiver(first: Message, event: anyio.Event, last: Message) -> Callable[[], Awaitable[Message]]:
+    """What an application receives: one message at once, the other after the event."""
+    waiting = [first]
+
+    async def receive() -> Message:
+        if waiting:
+            return waiting.pop()
+        await event.wait()
+        return last
+
+    return receive
 
 
 @asynccontextmanager
 async def lifespan(app: App) -> AsyncGenerator[None]:
     """Start an application, and stop it on exit. One without a lifespan just runs."""
     started, stopping, ended = anyio.Event(), anyio.Event(), anyio.Event()
-    orders: list[Message] = [{"type": "lifespan.startup"}]
+    receive = _receiver({"type": "lifespan.startup"}, stopping, {"type": "lifespan.shutdown"})
     failure: list[str] = []
-
-    async def receive() -> Message:
-        if orders:
-            return orders.pop()
-        await stopping.wait()
-        return {"type": "lifespan.shutdown"}
 
     async def send(message: Message) -> None:
         if message["type"] == "lifespan.startup.failed":

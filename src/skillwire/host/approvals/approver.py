@@ -76,31 +76,21 @@ anything else is a no. The answer counts for the files that the request names: w
 then, the user is asked again about those."""
 
 
+@dataclass(kw_only=True, eq=False)
 class Approver:
     """The approvals of a host, and the way to new ones."""
 
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        facts: Callable[[RegisteredSkill], Candidate],
-        approvals: ApprovalStore,
-        cache: SkillCache,
-        ask: ApprovalCallback | None,
-        tell: Callable[[Event], None],
-        limits: Limits,
-    ) -> None:
-        self._registry = registry
-        self._facts = facts
-        self._approvals = approvals
-        self._cache = cache
-        self._ask = ask
-        self._tell = tell
-        self._limits = limits
-        # SEC-6: approvals of dynamic skills, which end with the session.
-        self._of_seen: dict[SkillKey, Approval] = {}
-        # Approvals for one load, from the answer until the load is done.
-        self._once: dict[SkillKey, Approval] = {}
+    registry: Registry
+    facts: Callable[[RegisteredSkill], Candidate]
+    approvals: ApprovalStore
+    cache: SkillCache
+    ask: ApprovalCallback | None
+    tell: Callable[[Event], None]
+    limits: Limits
+    # SEC-6: approvals of dynamic skills, which end with the session.
+    _of_seen: dict[SkillKey, Approval] = field(default_factory=dict[SkillKey, Approval], init=False)
+    # Approvals for one load, from the answer until the load is done.
+    _once: dict[SkillKey, Approval] = field(default_factory=dict[SkillKey, Approval], init=False)
 
     async def obtain(
         self,
@@ -117,7 +107,7 @@ class Approver:
         """
         await self._read(skill)
         decision = self._decide(skill, entry, self.forget_changed(skill), seen)
-        if not isinstance(decision, Ask) or self._ask is None:
+        if not isinstance(decision, Ask) or self.ask is None:
             return require(decision, entry.uri, skill.origin)
 
         async def look(path: str) -> VerifiedFile:
@@ -128,7 +118,7 @@ class Approver:
         async def approved(path: str) -> bytes | None:
             return await self.approved_bytes(skill, skill_file(entry, path), before)
 
-        answer = await self._ask(
+        answer = await self.ask(
             ApprovalRequest(
                 skill=skill,
                 reason=decision.reason,
@@ -155,7 +145,7 @@ class Approver:
         if isinstance(answer, Once) and approval.bound:
             self._once[skill.key] = approval
         elif approval.bound:
-            await self._approvals.put(approval, entry, how="asked at load")
+            await self.approvals.put(approval, entry, how="asked at load")
         else:
             self._of_seen[skill.key] = approval
         return grants
@@ -174,7 +164,7 @@ class Approver:
 
     def check_shown(self, skill: RegisteredSkill, shown: SkillEntry | SetDigest) -> CheckedEntry:
         """The skill's entry, when it is the one that the user was shown; else `ApprovalRequired` (SEC-6)."""
-        entry = check_entry(skill.entry, limits=self._limits)
+        entry = check_entry(skill.entry, limits=self.limits)
         if entry.is_dynamic:
             raise ApprovalRequired(
                 f"{skill.handle} is generated on request: it can only be approved when it is loaded and seen",
@@ -195,7 +185,7 @@ class Approver:
     ) -> Approval:
         """Keep the user's approval of a skill with exactly this entry."""
         approval = approve(entry, skill.origin, grants=grants)
-        await self._approvals.put(approval, entry, how=how)
+        await self.approvals.put(approval, entry, how=how)
         return approval
 
     async def approved_bytes(
@@ -205,28 +195,28 @@ class Approver:
         approval = approval or self._kept(skill) or self._withdrawn(skill)
         resources = approval.resources if approval is not None else ()
         digest = next((digest for file, digest in resources if file == uri), None)
-        return await self._cache.fetch(skill.origin, uri, digest) if digest else None
+        return await self.cache.fetch(skill.origin, uri, digest) if digest else None
 
     async def revoke(self, key: SkillKey) -> bool:
         """Take the user's yes back; false when there was none."""
         seen = self._of_seen.pop(key, None) is not None
-        return await self._approvals.remove(key.origin, key.uri) or seen
+        return await self.approvals.remove(key.origin, key.uri) or seen
 
     async def forget_server(self, origin: Origin) -> int:
         """Take back everything that was approved of a server; how many skills that were."""
         seen = [key for key in self._of_seen if key.origin == origin]
         for key in seen:
             del self._of_seen[key]
-        return await self._approvals.remove_server(origin) + len(seen)
+        return await self.approvals.remove_server(origin) + len(seen)
 
     def forget_changed(self, skill: RegisteredSkill) -> Approval | None:
         """Take back an approval that no longer fits the entry (SEC-6); one that does is returned."""
         stored = self._kept(skill)
         if stored is None or coverage(stored, skill.origin, skill.entry) is not Coverage.OTHER:
             return stored
-        self._approvals.withdraw(skill.origin, skill.uri)
+        self.approvals.withdraw(skill.origin, skill.uri)
         changes = difference(stored.resources, resource_set(skill.entry))
-        self._tell(
+        self.tell(
             Event(
                 kind=EventKind.REVOKED,
                 message=f"{skill.handle} changed ({_files(len(changes))}): its approval is taken back",
@@ -240,7 +230,7 @@ class Approver:
     def standing(self, skill: RegisteredSkill) -> ApprovalStatus:
         """How a skill stands with the user now. Changes nothing and asks nobody."""
         kept = self._of_seen.get(skill.key) or self._kept(skill)
-        return status_of(self._candidate(skill, kept), limits=self._limits)
+        return status_of(self._candidate(skill, kept), limits=self.limits)
 
     def _decide(
         self, skill: RegisteredSkill, entry: CheckedEntry, kept: Approval | None, seen: ResourceSet
@@ -250,7 +240,7 @@ class Approver:
 
     def _candidate(self, skill: RegisteredSkill, approval: Approval | None) -> Candidate:
         return replace(
-            self._facts(skill),
+            self.facts(skill),
             approval=approval,
             withdrawn=self._withdrawn(skill),
             nested=self._nested(skill),
@@ -259,19 +249,19 @@ class Approver:
     async def _read(self, skill: RegisteredSkill) -> None:
         """Learn what other processes approved and revoked since."""
         try:
-            await self._approvals.fetch(skill.origin, skill.uri)
+            await self.approvals.fetch(skill.origin, skill.uri)
         except SkillwireError:
             if not skill.origin.is_own:  # The user's own files need none.
                 raise
 
     def _nested(self, skill: RegisteredSkill) -> bool:
-        return is_nested(skill.uri, self._registry.uris(skill.origin))
+        return is_nested(skill.uri, self.registry.uris(skill.origin))
 
     def _kept(self, skill: RegisteredSkill) -> Approval | None:
-        return self._approvals.get(skill.origin, skill.uri)
+        return self.approvals.get(skill.origin, skill.uri)
 
     def _withdrawn(self, skill: RegisteredSkill) -> Approval | None:
-        return self._approvals.withdrawn(skill.origin, skill.uri)
+        return self.approvals.withdrawn(skill.origin, skill.uri)
 
 
 def changed_meanwhile(

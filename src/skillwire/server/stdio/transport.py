@@ -13,6 +13,7 @@ import json
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import anyio
@@ -48,43 +49,37 @@ async def serve_stdio(fast_path: FastPath | None, make_session: SessionFactory) 
             await conversation.end()
 
 
+@dataclass(eq=False)
 class _Conversation:
     """One client. Its first request decides the protocol revision; the fast path serves 2026-07-28 only."""
 
-    def __init__(
-        self,
-        fast_path: FastPath | None,
-        make_session: SessionFactory,
-        writer: LineWriter,
-        stack: AsyncExitStack,
-    ) -> None:
-        self._fast_path = fast_path
-        self._make_session = make_session
-        self._writer = writer
-        self._stack = stack
-        self._sdk_session: SdkSession | None = None
-        self._is_modern = False
+    fast_path: FastPath | None
+    make_session: SessionFactory
+    writer: LineWriter
+    stack: AsyncExitStack
+    _sdk_session: SdkSession | None = field(default=None, init=False)
+    _is_modern: bool = field(default=False, init=False)
 
     async def take(self, line: bytes | None) -> None:
         if line is None:
-            await self._writer.write(_refusal(None))
+            await self.writer.write(_refusal(None))
         elif line.strip() and not await self._respond(line):
             sdk_session = self._sdk_session or await self._open()
-            if self._fast_path is not None and not self._is_modern:
+            if self.fast_path is not None and not self._is_modern:
                 self._decide_era(line)
             if not await sdk_session.feed(line):
-                await self._writer.write(_refusal(line))
+                await self.writer.write(_refusal(line))
 
     def respond_now(self, chunk: bytes) -> bytes:
         """Send the cached responses to the first requests of a chunk; returns the rest of it."""
         start = 0
-        while self._fast_path is not None and (end := chunk.find(b"\n", start)) >= 0:
-            found = self._fast_path.cached(chunk[start:end])
+        while self.fast_path is not None and (end := chunk.find(b"\n", start)) >= 0:
+            found = self.fast_path.cached(chunk[start:end])
             if found is None:
                 break
             id_json, cached = found
             try:
-                if not self._writer.write_now(cached.to(id_json) + b"\n"):
+                if not self.writer.write_now(cached.to(id_json) + b"\n"):
                     break
             except BrokenPipeError:
                 break  # The next write raises it again, where it ends the conversation.
@@ -97,22 +92,22 @@ class _Conversation:
 
     async def _respond(self, line: bytes) -> bool:
         """Respond from the fast path; false if the request is for the SDK."""
-        if self._fast_path is None:
+        if self.fast_path is None:
             return False
-        request = self._fast_path.parse(line)
-        response = None if request is None else await self._fast_path.respond(request)
+        request = self.fast_path.parse(line)
+        response = None if request is None else await self.fast_path.respond(request)
         if response is None:
             return False
         self._is_modern = True
-        await self._writer.write(response + b"\n")
+        await self.writer.write(response + b"\n")
         return True
 
     async def _open(self) -> SdkSession:
         # Importing the SDK takes a while; in a thread, signals are handled meanwhile.
-        sdk_session = await asyncio.to_thread(self._make_session, self._writer.write)
+        sdk_session = await asyncio.to_thread(self.make_session, self.writer.write)
         self._sdk_session = sdk_session
         # Entered by the task that will exit it, and only now: most conversations need no task group.
-        sdk_session.start(await self._stack.enter_async_context(anyio.create_task_group()))
+        sdk_session.start(await self.stack.enter_async_context(anyio.create_task_group()))
         if self._is_modern:
             await sdk_session.open_modern(dict(ENVELOPE))
         return sdk_session
@@ -129,7 +124,7 @@ class _Conversation:
         meta = params.get("_meta") if is_object(params) else None
         self._is_modern = message["method"] != "initialize" and is_object(meta) and VERSION_KEY in meta
         if not self._is_modern:
-            self._fast_path = None
+            self.fast_path = None
 
 
 def _refusal(line: bytes | None) -> bytes:
