@@ -121,7 +121,7 @@ def test_the_demo_loads_a_skill_in_its_fence_and_notices_a_change() -> None:
     _, _, body = (EXAMPLES / "skills/git-commit-review/SKILL.md").read_text("utf-8").split("---\n", 2)
     assert body.strip() in fenced
     assert 'server="samples"' in fenced
-    assert "its approval is taken back" in changed
+    assert "its approval is revoked" in changed
     assert "changed since you approved it: skill://git-commit-review/SKILL.md" in changed
     assert "it is not loaded" in changed
 

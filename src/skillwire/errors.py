@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from skillwire.issues import (
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     )  # Only a type here: `skillwire --version` does not wait for dataclasses.
 
 _SAID = 300
+_STALE = "the skill is not used; refresh the entry, and if it stays so, tell the server's operator"
 
 
 class SkillwireError(Exception):
@@ -27,6 +28,13 @@ class FormatError(SkillwireError):
     def __init__(self, issues: Iterable[Issue] | Issue) -> None:
         self.issues: tuple[Issue, ...] = tuple(issues) if isinstance(issues, Iterable) else (issues,)
         super().__init__("; ".join(str(issue) for issue in self.issues))
+
+    @classmethod
+    def of(cls, *, rule: str, message: str, fix: str = "", file: str = "", line: int | None = None) -> Self:
+        """The error of one issue."""
+        from skillwire.issues import Issue
+
+        return cls(Issue(rule=rule, message=message, fix=fix, file=file, line=line))
 
 
 class SourceError(SkillwireError):
@@ -77,11 +85,7 @@ class SizeMismatch(VerificationError):
     """A file is longer or shorter than its entry says."""
 
     def __init__(self, *, uri: str, expected: int, actual: int) -> None:
-        super().__init__(
-            f"{uri} has {actual} bytes, its entry says {expected}: the skill is not used; "
-            "refresh the entry, and if it stays so, tell the server's operator",
-            uri=uri,
-        )
+        super().__init__(f"{uri} has {actual} bytes, its entry says {expected}: {_STALE}", uri=uri)
         self.expected = expected
         self.actual = actual
 
@@ -90,11 +94,7 @@ class DigestMismatch(VerificationError):
     """A file's bytes are not those that its entry names."""
 
     def __init__(self, *, uri: str, expected: str, actual: str) -> None:
-        super().__init__(
-            f"{uri} has the digest {actual}, its entry says {expected}: the skill is not used; "
-            "refresh the entry, and if it stays so, tell the server's operator",
-            uri=uri,
-        )
+        super().__init__(f"{uri} has the digest {actual}, its entry says {expected}: {_STALE}", uri=uri)
         self.expected = expected
         self.actual = actual
 
@@ -104,10 +104,9 @@ class FrontmatterMismatch(VerificationError):
 
     def __init__(self, *, uri: str, differences: Iterable[str]) -> None:
         self.differences = tuple(differences)
+        listed = "; ".join(self.differences)
         super().__init__(
-            f"the frontmatter of {uri} is not what the server listed ({'; '.join(self.differences)}): "
-            "the skill is not used; refresh the entry, and if it stays so, tell the server's operator",
-            uri=uri,
+            f"the frontmatter of {uri} is not what the server listed ({listed}): {_STALE}", uri=uri
         )
 
 

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 
 from skillwire.catalog.naming import MAX_HANDLE_LENGTH, SPEC_NAMING, Naming, SkillKey, fold_handle
 from skillwire.errors import AmbiguousName, FormatError, SkillNotFound
-from skillwire.issues import Issue, shown
+from skillwire.issues import shown
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri, shown_uri
 from skillwire.trust.origin import Origin
@@ -197,12 +197,10 @@ class Registry:
             holder = self._origins.get(origin.fold, origin)
             if holder != origin:
                 # SEC-1: `demo/refunds` must not mean a directory today and a server tomorrow.
-                raise FormatError(
-                    Issue(
-                        rule="origin-label-taken",
-                        message=f"{origin} has the label of {holder}",
-                        fix="give each server and directory a label of its own",
-                    )
+                raise FormatError.of(
+                    rule="origin-label-taken",
+                    message=f"{origin} has the label of {holder}",
+                    fix="give each server and directory a label of its own",
                 )
             self._origins[origin.fold] = origin
 

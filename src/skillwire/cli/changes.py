@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from skillwire.host.host import SkillHost
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
+_LABELS = ("approved", "now")
 
 
 async def show_changes(screen: Screen, host: SkillHost, row: SkillRow) -> None:
@@ -40,9 +41,10 @@ async def show_changes(screen: Screen, host: SkillHost, row: SkillRow) -> None:
             show_diff(screen, old, new, path)
 
 
-def show_diff(screen: Screen, old: str, new: str, path: str) -> None:
+def show_diff(screen: Screen, old: str, new: str, path: str, labels: tuple[str, str] = _LABELS) -> None:
+    """What changed between two texts, line by line."""
     before, after = (clean_text(text).text.splitlines() for text in (old, new))
-    lines = list(unified_diff(before, after, f"approved/{path}", f"now/{path}", lineterm=""))
+    lines = list(unified_diff(before, after, f"{labels[0]}/{path}", f"{labels[1]}/{path}", lineterm=""))
     for line in lines:
         style = "bold" if line.startswith(("+++", "---")) else _STYLES.get(line[:1], "")
         screen.quoted(line, style=style)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import unified_diff
 from typing import Final
 
+from skillwire.cli.changes import show_diff
 from skillwire.cli.output import counted, human_size, printable
 from skillwire.cli.screen import Screen
 from skillwire.errors import InstalledInPart, OutOfSync, RefusedByPolicy, SkillwireError, SourceError
@@ -17,11 +17,10 @@ from skillwire.install.plan import Act, Plan, Step, Tree, tree_differences
 from skillwire.install.portable import portability_problems
 from skillwire.install.powers import Powers
 from skillwire.install.versions import VersionStore
-from skillwire.text import clean_text, safe_line
+from skillwire.text import safe_line
 from skillwire.trust.approval import ChangeKind
 from skillwire.trust.paths import shown_path
 
-_STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
 _DESCRIPTION_SHOWN: Final = 300
 _LISTED: Final = 8
 _SHORT: Final = len("sha256:") + 12
@@ -111,7 +110,7 @@ def show_changes(
             screen.line("  ", (row.kind.value, "yellow"), f"  {path}")
         before, after = _text(old_files.get(row.path)), _text(new_files.get(row.path))
         if row.kind is ChangeKind.CHANGED and before is not None and after is not None:
-            _show_diff(screen, before, after, path, labels)
+            show_diff(screen, before, after, path, labels)
         elif row.kind is ChangeKind.CHANGED and not only_texts:
             screen.wrapped("no diff: one side is binary or not at hand", indent=4, style="dim")
     modes = {file.path: file.executable for file in old}
@@ -119,16 +118,6 @@ def show_changes(
         if modes.get(file.path, file.executable) != file.executable:
             word = "can be run now" if file.executable else "can no longer be run"
             screen.line("  ", ("mode", "yellow"), f"  {shown_path(file.path)} {word}")
-
-
-def _show_diff(screen: Screen, before: str, after: str, path: str, labels: tuple[str, str]) -> None:
-    one, other = (clean_text(text).text.splitlines() for text in (before, after))
-    lines = list(unified_diff(one, other, f"{labels[0]}/{path}", f"{labels[1]}/{path}", lineterm=""))
-    for line in lines:
-        style = "bold" if line.startswith(("+++", "---")) else _STYLES.get(line[:1], "")
-        screen.quoted(line, style=style)
-    if not lines:
-        screen.wrapped("the texts differ in hidden characters or line ends alone", indent=4, style="dim")
 
 
 def _text(data: bytes | None) -> str | None:

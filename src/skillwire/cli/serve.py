@@ -16,7 +16,6 @@ from skillwire.cli.logs import log_to_stderr
 from skillwire.cli.output import counted, human_size, info, printable
 from skillwire.cli.parser import UsageError
 from skillwire.errors import FormatError, SourceError
-from skillwire.issues import Issue
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -368,4 +367,4 @@ def _summarize(source: DirectorySource, *, strict: bool) -> None:
         info(f"  {printable(line)}")
     if strict:
         message = f"--strict: {counted(len(problems), 'problem')}, so nothing is served"
-        raise FormatError(Issue(rule="strict", message=message, fix="fix what is listed above"))
+        raise FormatError.of(rule="strict", message=message, fix="fix what is listed above")

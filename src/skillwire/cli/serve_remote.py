@@ -9,7 +9,6 @@ from pathlib import Path
 from skillwire.cli.output import counted, info, printable
 from skillwire.cli.parser import UsageError
 from skillwire.errors import FormatError, SkillwireError, SourceError
-from skillwire.issues import Issue
 from skillwire.sources.archive import ArchiveFile
 from skillwire.sources.packages import packages_with_skills
 from skillwire.sources.remote import RemoteSource, remote_reference
@@ -95,4 +94,4 @@ def fetch_remotes(remotes: Sequence[RemoteSource], *, strict: bool) -> None:
         info(f"  {printable(str(problem))}")
     if strict and problems:
         message = f"--strict: {counted(len(problems), 'problem')}, so nothing is served"
-        raise FormatError(Issue(rule="strict", message=message, fix="fix what is listed above"))
+        raise FormatError.of(rule="strict", message=message, fix="fix what is listed above")

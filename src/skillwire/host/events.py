@@ -16,6 +16,7 @@ from typing import Final
 
 import anyio
 
+from skillwire.catalog.registry import RegisteredSkill
 from skillwire.text import safe_line
 from skillwire.trust.origin import Origin
 
@@ -48,6 +49,11 @@ class Event:
     origin: Origin | None = None
     handle: str = ""
     uri: str = ""
+
+
+def skill_event(kind: EventKind, skill: RegisteredSkill, message: str) -> Event:
+    """An event about one skill."""
+    return Event(kind=kind, message=message, origin=skill.origin, handle=skill.handle, uri=skill.uri)
 
 
 @dataclass(frozen=True, slots=True)

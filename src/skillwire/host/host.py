@@ -27,7 +27,7 @@ from skillwire.host.config.file import identities_by_label, load_config
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.config.trust import UntrustedServer
 from skillwire.host.directories import LocalDirectory, state_places
-from skillwire.host.events import Event, EventKind, EventLog, Failure, LeftOut
+from skillwire.host.events import Event, EventKind, EventLog, Failure, LeftOut, skill_event
 from skillwire.host.inventory import Inventory
 from skillwire.host.listings import ListingCache
 from skillwire.host.loader import Loader
@@ -453,12 +453,5 @@ class SkillHost:
         self._approver.forget_changed(skill)
         held = self._loader.held_text(skill.key)
         if held is not None and held.entry != skill.entry:
-            self._log.tell(
-                Event(
-                    kind=EventKind.OUTDATED,
-                    message=f"{skill.handle} from {skill.origin} changed while it is in use; load it again",
-                    origin=skill.origin,
-                    handle=skill.handle,
-                    uri=skill.uri,
-                )
-            )
+            message = f"{skill.handle} from {skill.origin} changed while it is in use; load it again"
+            self._log.tell(skill_event(EventKind.OUTDATED, skill, message))

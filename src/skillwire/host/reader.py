@@ -27,7 +27,6 @@ from skillwire.host.loader import Loader
 from skillwire.host.search import FoundSkill, SkillSearch
 from skillwire.host.styles.base import RenderContext, Style
 from skillwire.host.styles.uris import owner_of
-from skillwire.issues import Issue
 from skillwire.skill.uris import SKILL_FILE, SkillUri, is_inside, parse_uri, shown_uri, skill_root
 from skillwire.trust.approval import Reason
 from skillwire.trust.fence import fence
@@ -181,8 +180,8 @@ class ResourceReader:
     async def _permit(self, text: str, origin: Origin) -> None:
         ruling = read_scope(text, origin, [held.origin for held in self.loader.held])
         if ruling.scope is ReadScope.REFUSED:
-            raise FormatError(
-                Issue(rule="uri", message=f"{shown_uri(text)} {ruling}", fix="give the URI of a resource")
+            raise FormatError.of(
+                rule="uri", message=f"{shown_uri(text)} {ruling}", fix="give the URI of a resource"
             )
         if ruling.scope is not ReadScope.NEEDS_APPROVAL:
             return

@@ -14,7 +14,7 @@ from skillwire.catalog.naming import Naming
 from skillwire.catalog.registry import Changes, RegisteredSkill, Registry
 from skillwire.errors import LimitExceeded
 from skillwire.host.config.server import ServerConfig
-from skillwire.host.events import Event, EventKind, EventLog
+from skillwire.host.events import Event, EventKind, EventLog, skill_event
 from skillwire.host.state import OPEN, Switches
 from skillwire.host.styles.base import Style
 from skillwire.host.styles.ranks import collision_lines
@@ -133,9 +133,7 @@ class Registration:
         ):
             for skill in skills:
                 message = f"{skill.handle} from {skill.origin} was {kind}"
-                self.log.tell(
-                    Event(kind=kind, message=message, origin=skill.origin, handle=skill.handle, uri=skill.uri)
-                )
+                self.log.tell(skill_event(kind, skill, message))
         for collision in changes.collisions[:_MOST_COLLISIONS]:
             for line in collision_lines(collision):
                 self.log.tell(Event(kind=EventKind.COLLISION, message=line, handle=collision.handle))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from skillwire.errors import FormatError, LimitExceeded, SkillwireError, SourceError, VerificationError
 from skillwire.install.lock import UNSIGNED, LockedFile, LockedSkill, Pin
 from skillwire.install.powers import requested_powers, starts_with_interpreter
-from skillwire.issues import Issue, shown
+from skillwire.issues import shown
 from skillwire.json_types import JsonValue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.digests import Digest, digest_of, set_digest
@@ -88,17 +88,15 @@ def make_candidate(
     content = {file.path: file for file in files}
     skill_md = content.get(SKILL_FILE)
     if skill_md is None:
-        raise FormatError(Issue(rule="no-skill-md", message=f"there is no {SKILL_FILE}", fix="add one"))
+        raise FormatError.of(rule="no-skill-md", message=f"there is no {SKILL_FILE}", fix="add one")
     frontmatter = parse_skill_md(skill_md.data, file=SKILL_FILE, limits=limits).frontmatter
     given = frontmatter.get("name")
     name = parse_name(given if isinstance(given, str) else "")
     if expected_name and name != expected_name:
-        raise FormatError(
-            Issue(
-                rule="name-not-directory",
-                message=f"the name is {shown(name)!r}, its place says {shown(expected_name)!r}",
-                fix="give the skill the name of its directory",
-            )
+        raise FormatError.of(
+            rule="name-not-directory",
+            message=f"the name is {shown(name)!r}, its place says {shown(expected_name)!r}",
+            fix="give the skill the name of its directory",
         )
     rows = tuple(
         LockedFile(path, digest_of(file.data), len(file.data), file.executable)

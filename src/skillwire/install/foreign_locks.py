@@ -135,4 +135,4 @@ def _table(value: object, name: str) -> Mapping[str, Any]:
 
 
 def _refused(name: str, message: str) -> FormatError:
-    return FormatError(Issue(rule="foreign-lock", message=message, fix="check the file", file=name))
+    return FormatError.of(rule="foreign-lock", message=message, fix="check the file", file=name)

@@ -36,13 +36,11 @@ def parse_lock(text: str, *, file: str = LOCK_NAME) -> Lock:
             raise _mistake(file, "not a lock file: its values are nested too deeply") from None
     version: object = table.get("version")
     if version is True or version != LOCK_VERSION:
-        raise FormatError(
-            Issue(
-                rule="lock-version",
-                message=f"the version is {shown(repr(version))}, this Skillwire reads {LOCK_VERSION}",
-                fix="use the Skillwire that wrote it, or a newer one",
-                file=file,
-            )
+        raise FormatError.of(
+            rule="lock-version",
+            message=f"the version is {shown(repr(version))}, this Skillwire reads {LOCK_VERSION}",
+            fix="use the Skillwire that wrote it, or a newer one",
+            file=file,
         )
     issues: list[Issue] = []
     skills: dict[str, LockedSkill] = {}

@@ -12,7 +12,7 @@ from skillwire.errors import (
 )
 from skillwire.install.candidates import Candidate, Failure, Fetched
 from skillwire.install.lock import Lock, LockedSkill
-from skillwire.issues import Issue, shown
+from skillwire.issues import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +93,8 @@ def _name_taken(pinned: LockedSkill) -> SkillwireError:
 
 
 def _two_of_one_name(candidate: Candidate) -> SkillwireError:
-    return FormatError(
-        Issue(
-            rule="two-skills",
-            message=f"{candidate.name} is there twice, here in {shown(candidate.skill.source, 200)}",
-            fix="add one of them by its own path",
-        )
+    return FormatError.of(
+        rule="two-skills",
+        message=f"{candidate.name} is there twice, here in {shown(candidate.skill.source, 200)}",
+        fix="add one of them by its own path",
     )

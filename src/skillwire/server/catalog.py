@@ -12,7 +12,6 @@ from operator import is_
 from typing import Generic, Literal, TypeVar
 
 from skillwire.errors import FormatError
-from skillwire.issues import Issue
 from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.uris import SkillUri
 from skillwire.sources.conflicts import Ownership
@@ -179,11 +178,7 @@ def _decode(cursor: str, listing: str) -> str:
     except (binascii.Error, ValueError):
         named, newline, key = "", "", ""
     if not newline or named != listing:
-        raise FormatError(
-            Issue(
-                rule="cursor",
-                message="the cursor does not belong to this listing",
-                fix="start without a cursor",
-            )
+        raise FormatError.of(
+            rule="cursor", message="the cursor does not belong to this listing", fix="start without a cursor"
         )
     return key

@@ -85,14 +85,20 @@ async def _result(result: Awaitable[JsonObject]) -> JsonObject:
         raise MCPError(refusal.code, str(refusal), refusal.data) from None
 
 
-def list_after(method: str, key: str, ours: Handler, *, by_name: bool = False) -> Wrap:
-    """List the server's items, then ours; with `by_name`, without ours whose names are taken."""
+def _beside(method: str, ours: Handler, combine: Callable[[Handler], Handler]) -> Wrap:
+    """Our handler alone where the server has none for a method; otherwise the two combined."""
 
     def wrap(theirs_for: Theirs) -> Handler:
         theirs = theirs_for(method)
-        if theirs is None:
-            return ours
+        return ours if theirs is None else combine(theirs)
 
+    return wrap
+
+
+def list_after(method: str, key: str, ours: Handler, *, by_name: bool = False) -> Wrap:
+    """List the server's items, then ours; with `by_name`, without ours whose names are taken."""
+
+    def combine(theirs: Handler) -> Handler:
         async def rest(ctx: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
             result: dict[str, Any] = await ours(ctx, params)
             if by_name and result[key]:
@@ -114,17 +120,13 @@ def list_after(method: str, key: str, ours: Handler, *, by_name: bool = False) -
 
         return both
 
-    return wrap
+    return _beside(method, ours, combine)
 
 
 def read_first(method: str, ours: Handler) -> Wrap:
     """Read a file of a skill; otherwise ask the server."""
 
-    def wrap(theirs_for: Theirs) -> Handler:
-        theirs = theirs_for(method)
-        if theirs is None:
-            return ours
-
+    def combine(theirs: Handler) -> Handler:
         async def either(ctx: Context, params: types.ReadResourceRequestParams) -> Any:
             try:
                 return await ours(ctx, params)
@@ -139,7 +141,7 @@ def read_first(method: str, ours: Handler) -> Wrap:
 
         return either
 
-    return wrap
+    return _beside(method, ours, combine)
 
 
 def call_theirs_first(
@@ -169,11 +171,7 @@ def call_theirs_first(
 def both_of(method: str, ours: Handler) -> Wrap:
     """Use our handler for skill URIs and the server's for all others."""
 
-    def wrap(theirs_for: Theirs) -> Handler:
-        theirs = theirs_for(method)
-        if theirs is None:
-            return ours
-
+    def combine(theirs: Handler) -> Handler:
         async def both(
             ctx: Context, params: types.SubscribeRequestParams | types.UnsubscribeRequestParams
         ) -> Any:
@@ -183,7 +181,7 @@ def both_of(method: str, ours: Handler) -> Wrap:
 
         return both
 
-    return wrap
+    return _beside(method, ours, combine)
 
 
 async def names_in(listing: Handler, ctx: Context, key: str) -> set[str]:

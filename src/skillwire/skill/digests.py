@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from typing import NewType
 
 from skillwire.errors import FormatError
-from skillwire.issues import Issue
 
 Digest = NewType("Digest", str)
 """A string that `parse_digest` accepted or `digest_of` made."""
@@ -32,12 +31,10 @@ def digest_of(data: bytes) -> Digest:
 def parse_digest(text: str) -> Digest:
     """The text as a `Digest`, or a `FormatError`."""
     if not _SHAPE.fullmatch(text):
-        raise FormatError(
-            Issue(
-                rule="digest-shape",
-                message=f"{text[:80]!r} is not a digest",
-                fix="write sha256: and 64 lowercase hexadecimal digits",
-            )
+        raise FormatError.of(
+            rule="digest-shape",
+            message=f"{text[:80]!r} is not a digest",
+            fix="write sha256: and 64 lowercase hexadecimal digits",
         )
     return Digest(text)
 
@@ -78,4 +75,4 @@ def _is_plain_path(path: str) -> bool:
 
 
 def _refused_set(message: str, fix: str) -> FormatError:
-    return FormatError(Issue(rule="set-digest", message=message, fix=fix))
+    return FormatError.of(rule="set-digest", message=message, fix=fix)

@@ -193,14 +193,12 @@ def _decode(data: bytes, file: str) -> str:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         found = "UTF-16" if data.startswith(_UTF_16) else f"byte 0x{data[error.start]:02x} is not"
-        raise FormatError(
-            Issue(
-                rule="not-utf-8",
-                message=f"the file is not UTF-8 text: {found}",
-                fix="save the file as UTF-8",
-                file=file,
-                line=data.count(b"\n", 0, error.start) + 1,
-            )
+        raise FormatError.of(
+            rule="not-utf-8",
+            message=f"the file is not UTF-8 text: {found}",
+            fix="save the file as UTF-8",
+            file=file,
+            line=data.count(b"\n", 0, error.start) + 1,
         ) from None
     return text.removeprefix("\ufeff")
 

@@ -16,7 +16,7 @@ from typing import NewType
 from urllib.parse import quote, unquote_to_bytes
 
 from skillwire.errors import FormatError
-from skillwire.issues import Issue, shown
+from skillwire.issues import shown
 from skillwire.limits import DEFAULT_LIMITS
 
 SkillUri = NewType("SkillUri", str)
@@ -188,4 +188,4 @@ def _encode_non_ascii(raw: str) -> str:
 
 
 def _refused(uri: str, message: str, fix: str) -> FormatError:
-    return FormatError(Issue(rule="uri", message=f"{message}: {shown_uri(uri)}", fix=fix))
+    return FormatError.of(rule="uri", message=f"{message}: {shown_uri(uri)}", fix=fix)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import IO, Final
 
 from skillwire.errors import FormatError, LimitExceeded
-from skillwire.issues import Issue, shown
+from skillwire.issues import shown
 from skillwire.limits import DEFAULT_LIMITS, Limits
 
 _ZIP: Final = b"PK"
@@ -199,10 +199,8 @@ def _read(stream: IO[bytes], budget: _Budget) -> bytes:
 
 
 def _refused(message: str) -> FormatError:
-    return FormatError(
-        Issue(
-            rule="archive",
-            message=f"the archive is not used: {message}",
-            fix="ask its publisher for one with plain files",
-        )
+    return FormatError.of(
+        rule="archive",
+        message=f"the archive is not used: {message}",
+        fix="ask its publisher for one with plain files",
     )

@@ -14,7 +14,6 @@ from typing import Final
 import anyio.to_thread
 
 from skillwire.errors import FormatError, SkillNotFound, SourceError
-from skillwire.issues import Issue
 from skillwire.json_types import JsonObject
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.dialects import Dialect, Draft
@@ -149,4 +148,4 @@ def _read(path: Path, root: Path, limit: int) -> bytes:
 
 
 def _left_out(message: str) -> FormatError:
-    return FormatError(Issue(rule="command-left-out", message=message, fix="fix the file, or move it away"))
+    return FormatError.of(rule="command-left-out", message=message, fix="fix the file, or move it away")

@@ -194,4 +194,4 @@ def _files(root: SkillUri, returned: object) -> dict[SkillUri, bytes]:
 
 
 def _mistake(rule: str, message: str, fix: str) -> FormatError:
-    return FormatError(Issue(rule=rule, message=message, fix=fix))
+    return FormatError.of(rule=rule, message=message, fix=fix)

@@ -16,7 +16,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from skillwire.errors import FormatError
-from skillwire.issues import Issue, shown
+from skillwire.issues import shown
 
 _GIT_SCHEMES: Final = frozenset({"https", "http", "ssh", "file", "git"})
 _GIT_REF: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+@-]{0,254}")
@@ -122,11 +122,9 @@ def _has_secret(netloc: str, *, is_web: bool) -> bool:
 
 
 def _refused(text: str, message: str) -> FormatError:
-    return FormatError(
-        Issue(
-            rule="source",
-            message=f"{shown(text, 200)!r} is no place of skills: {message}",
-            fix="name a server's skill (docs/release-notes), a site (https://example.org), a repository "
-            "(git+https://host/repo#v1.2:skills/pdf) or a folder (./team-skills)",
-        )
+    return FormatError.of(
+        rule="source",
+        message=f"{shown(text, 200)!r} is no place of skills: {message}",
+        fix="name a server's skill (docs/release-notes), a site (https://example.org), a repository "
+        "(git+https://host/repo#v1.2:skills/pdf) or a folder (./team-skills)",
     )

@@ -194,8 +194,8 @@ async def _fetch_skill(http: httpx2.AsyncClient, entry: SiteEntry, limits: Limit
     is_text = entry.kind == "skill-md" or (entry.kind == "artifact" and not is_archive(data))
     files = (ArchiveFile("SKILL.md", data),) if is_text else read_archive(data, limits=limits)
     if all(file.path != "SKILL.md" for file in files):
-        raise FormatError(
-            Issue(rule="archive", message=f"the archive of {entry.name} has no SKILL.md at its root")
+        raise FormatError.of(
+            rule="archive", message=f"the archive of {entry.name} has no SKILL.md at its root"
         )
     return SiteSkill(entry, entry.digest, files)
 
@@ -311,14 +311,12 @@ def _named(row: object) -> tuple[str, str]:
 
 
 def _no_index(url: str, message: str) -> FormatError:
-    return FormatError(
-        Issue(
-            rule="site-index",
-            message=f"{redact_url(url)} is no index of skills: {message}",
-            fix="tell the site's operator, or use a newer Skillwire",
-        )
+    return FormatError.of(
+        rule="site-index",
+        message=f"{redact_url(url)} is no index of skills: {message}",
+        fix="tell the site's operator, or use a newer Skillwire",
     )
 
 
 def _refused(message: str) -> FormatError:
-    return FormatError(Issue(rule="site-entry", message=message))
+    return FormatError.of(rule="site-entry", message=message)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from skillwire.errors import FormatError
-from skillwire.issues import Issue, shown
+from skillwire.issues import shown
 
 MAX_LABEL_LENGTH = 64
 LOCAL_LABEL = "local"
@@ -35,12 +35,10 @@ class Origin:
 
     def __post_init__(self) -> None:
         if message := _label_fault(self.kind, self.label):
-            raise FormatError(
-                Issue(
-                    rule="origin-label",
-                    message=f"the label {shown(self.label)!r} {message}",
-                    fix="use letters, digits, hyphens, underscores and dots",
-                )
+            raise FormatError.of(
+                rule="origin-label",
+                message=f"the label {shown(self.label)!r} {message}",
+                fix="use letters, digits, hyphens, underscores and dots",
             )
 
     @classmethod

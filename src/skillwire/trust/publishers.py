@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from skillwire.errors import FormatError
-from skillwire.issues import Issue
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -103,4 +102,4 @@ def _certificates(pem: bytes | None, what: str) -> list[x509.Certificate]:
 
 def unusable_key(message: str) -> FormatError:
     """The error about a key or certificate that the user gave."""
-    return FormatError(Issue(rule="signature-key", message=message, fix="give a PEM file of the right kind"))
+    return FormatError.of(rule="signature-key", message=message, fix="give a PEM file of the right kind")

@@ -142,10 +142,10 @@ def _meta(value: object) -> dict[str, JsonValue]:
 
 
 def _refused(message: str, fix: str) -> FormatError:
-    return FormatError(Issue(rule="index-entry", message=message, fix=fix))
+    return FormatError.of(rule="index-entry", message=message, fix=fix)
 
 
 def _no_index(message: str) -> FormatError:
-    return FormatError(
-        Issue(rule="index", message=f"{INDEX_URI} is no index: {message}", fix="tell its operator")
+    return FormatError.of(
+        rule="index", message=f"{INDEX_URI} is no index: {message}", fix="tell its operator"
     )

@@ -9,7 +9,7 @@ import json
 from dataclasses import replace
 
 from skillwire.errors import FormatError
-from skillwire.issues import Issue, shown
+from skillwire.issues import shown
 from skillwire.json_types import JsonObject, JsonValue, is_list, is_object
 from skillwire.skill.digests import parse_digest
 from skillwire.skill.entries import DYNAMIC, SkillEntry, SkillResource
@@ -68,4 +68,4 @@ def _file(root: SkillUri, item: object) -> SkillResource:
 
 
 def _refused(message: str) -> FormatError:
-    return FormatError(Issue(rule="manifest", message=message, fix="tell the server's operator"))
+    return FormatError.of(rule="manifest", message=message, fix="tell the server's operator")

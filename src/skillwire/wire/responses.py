@@ -169,16 +169,14 @@ def _check_extent(item: object, limits: Limits) -> None:
         return
     resources, most = item.get("resources"), limits.frontmatter_bytes * _SPREAD
     if extent([item.get("frontmatter"), item.get("_meta")], most) > most:
-        raise FormatError(
-            Issue(rule="entry-too-large", message="the entry is far too long", fix="shorten its frontmatter")
+        raise FormatError.of(
+            rule="entry-too-large", message="the entry is far too long", fix="shorten its frontmatter"
         )
     if is_list(resources) and len(resources) > limits.files_per_skill * _SPREAD:
-        raise FormatError(
-            Issue(
-                rule="entry-too-large",
-                message=f"the entry lists {len(resources):,} files; {limits.files_per_skill} are loaded",
-                fix="list fewer files",
-            )
+        raise FormatError.of(
+            rule="entry-too-large",
+            message=f"the entry lists {len(resources):,} files; {limits.files_per_skill} are loaded",
+            fix="list fewer files",
         )
 
 
@@ -212,4 +210,4 @@ def _ttl(answer: object) -> int | None:
 
 
 def _malformed(message: str) -> FormatError:
-    return FormatError(Issue(rule="answer", message=message, fix="tell the server's operator"))
+    return FormatError.of(rule="answer", message=message, fix="tell the server's operator")

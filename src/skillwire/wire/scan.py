@@ -40,12 +40,8 @@ def resource_page(answer: object) -> ResourcePage:
     """A page of `resources/list`; what has no URI is passed over."""
     items = answer.get("resources") if is_object(answer) else None
     if not is_object(answer) or not is_list(items):
-        raise FormatError(
-            Issue(
-                rule="answer",
-                message="the answer has no list of resources",
-                fix="tell the server's operator",
-            )
+        raise FormatError.of(
+            rule="answer", message="the answer has no list of resources", fix="tell the server's operator"
         )
     found: list[ListedResource] = []
     for item in items:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from skillwire.errors import FormatError
-from skillwire.issues import Issue
 from skillwire.json_types import JsonObject
 from skillwire.skill.dialects import Dialect, Draft
 from skillwire.skill.digests import parse_digest
@@ -52,6 +51,6 @@ def entry_from_stored(stored: object) -> SkillEntry:
 
 
 def _refuse() -> SkillEntry:
-    raise FormatError(
-        Issue(rule="stored-entry", message="a kept entry is damaged", fix="approve the skill again")
+    raise FormatError.of(
+        rule="stored-entry", message="a kept entry is damaged", fix="approve the skill again"
     )

@@ -13,7 +13,7 @@ from typing import Final
 from urllib.parse import quote
 
 from skillwire.errors import FormatError
-from skillwire.issues import Issue, shown
+from skillwire.issues import shown
 from skillwire.json_types import is_list, is_object
 from skillwire.skill.uris import SKILL_FILE, SkillUri, parse_uri
 
@@ -80,4 +80,4 @@ def completed_values(answer: object) -> tuple[str, ...]:
 
 
 def _refused(message: str, fix: str) -> FormatError:
-    return FormatError(Issue(rule="template", message=message, fix=fix))
+    return FormatError.of(rule="template", message=message, fix=fix)

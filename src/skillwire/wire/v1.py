@@ -6,8 +6,8 @@ issue; nothing half-read leaves this file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal, cast
+from collections.abc import Callable, Mapping
+from typing import Literal, TypeVar, cast
 
 from skillwire.errors import FormatError
 from skillwire.issues import Issue
@@ -25,6 +25,8 @@ METHOD_READ_DIRECTORY = "resources/directory/read"
 DIRECTORY_READ_SETTING = "directoryRead"
 # JSON numbers are exact up to here; no file is longer.
 _LARGEST_SIZE = 2**53 - 1
+
+T = TypeVar("T")
 
 
 def entry_to_wire(entry: SkillEntry) -> JsonObject:
@@ -145,22 +147,22 @@ def _manifest_issues(skill: SkillUri, files: Mapping[SkillUri, SkillResource]) -
 
 
 def _uri(value: object, place: str, issues: list[Issue]) -> SkillUri | None:
-    if not isinstance(value, str):
-        issues.append(_issue("entry-uri", f"{place} is not a string", "send the URI as a string"))
-        return None
-    try:
-        return parse_uri(value)
-    except FormatError as error:
-        issues.extend(error.issues)
-        return None
+    if isinstance(value, str):
+        return _parsed(parse_uri, value, issues)
+    issues.append(_issue("entry-uri", f"{place} is not a string", "send the URI as a string"))
+    return None
 
 
 def _digest(value: object, place: str, issues: list[Issue]) -> Digest | None:
-    if not isinstance(value, str):
-        issues.append(_issue("resource-digest", f"{place} is not a string", "send sha256: and 64 hex digits"))
-        return None
+    if isinstance(value, str):
+        return _parsed(parse_digest, value, issues)
+    issues.append(_issue("resource-digest", f"{place} is not a string", "send sha256: and 64 hex digits"))
+    return None
+
+
+def _parsed(parse: Callable[[str], T], text: str, issues: list[Issue]) -> T | None:
     try:
-        return parse_digest(value)
+        return parse(text)
     except FormatError as error:
         issues.extend(error.issues)
         return None

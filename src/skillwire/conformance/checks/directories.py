@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from skillwire.conformance.checks.capability import lacks_directories
 from skillwire.conformance.checks.listing import bad_cursor, cursor_violations
-from skillwire.conformance.checks.protocol import envelope_violations
+from skillwire.conformance.checks.protocol import envelope_violations, neighbor_violations
 from skillwire.conformance.directory_walk import ancestors, is_direct
 from skillwire.conformance.entries import EntryView
 from skillwire.conformance.messages import INVALID_PARAMS, Answer, describe, describe_field, whole_number
@@ -44,7 +44,9 @@ def check_directories(seen: Observations) -> Iterator[Violation]:
     yield from _missing(seen)
     yield from _sizes(seen)
     yield from _refusals(seen)
-    yield from _neighbors(seen)
+    yield from neighbor_violations(
+        seen.probes.get(Probe.DIRECTORY_UNKNOWN), seen.directory_neighbors, "DIR-3/neighbor", _is_wrong
+    )
     second = seen.second
     if second is not None and second.directory is not None and second.directory.error is not None:
         known = seen.directories.get(second.skill.root) if second.skill.root else None
@@ -164,21 +166,6 @@ def _refusals(seen: Observations) -> Iterator[Violation]:
         if answer.error is None or answer.error.code != INVALID_PARAMS:
             yield Violation(rule, answer.seen, shown_uri(answer.about))
     yield from bad_cursor(seen.probes.get(Probe.DIRECTORY_CURSOR), "DIR-1/bad-cursor")
-
-
-def _neighbors(seen: Observations) -> Iterator[Violation]:
-    unknown = seen.probes.get(Probe.DIRECTORY_UNKNOWN)
-    if unknown is None or unknown.error is None:
-        return  # DIR-3/unknown reports that any URI is answered.
-    refuses = unknown.error.code == INVALID_PARAMS
-    for neighbor, answer in seen.directory_neighbors:
-        if answer.error is not None:
-            is_wrong = refuses and answer.error.code != INVALID_PARAMS
-        else:
-            is_wrong = answer.result is not None and _is_wrong(neighbor, answer)
-        if is_wrong:
-            what = f"{answer.seen} for a URI {neighbor.how}"
-            yield Violation("DIR-3/neighbor", what, shown_uri(neighbor.uri))
 
 
 def _is_wrong(neighbor: Neighbor, answer: Answer) -> bool:

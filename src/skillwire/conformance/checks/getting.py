@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from skillwire.conformance.checks.capability import lacks_get
-from skillwire.conformance.checks.protocol import envelope_violations
+from skillwire.conformance.checks.protocol import envelope_violations, neighbor_violations
 from skillwire.conformance.entries import EntryView
 from skillwire.conformance.messages import INVALID_PARAMS, Answer, describe_field, same_json
 from skillwire.conformance.neighbors import Neighbor
@@ -40,7 +40,9 @@ def check_getting(seen: Observations) -> Iterator[Violation]:
     )
     yield from _unlisted(seen)
     yield from _refusals(seen)
-    yield from _neighbors(seen)
+    yield from neighbor_violations(
+        seen.probes.get(Probe.GET_UNKNOWN), seen.get_neighbors, "GET-1/neighbor", _is_wrong
+    )
     yield from _before_list(seen)
 
 
@@ -120,21 +122,6 @@ def _refusals(seen: Observations) -> Iterator[Violation]:
             yield Violation(rule, f"{answer.seen}{asked}", shown_uri(answer.about))
         elif probe is Probe.GET_UNKNOWN and not answer.error.message.strip():
             yield Violation("GET-1/message", str(answer.error), shown_uri(answer.about))
-
-
-def _neighbors(seen: Observations) -> Iterator[Violation]:
-    unknown = seen.probes.get(Probe.GET_UNKNOWN)
-    if unknown is None or unknown.error is None:
-        return  # GET-1/unknown reports that any URI is answered.
-    refuses = unknown.error.code == INVALID_PARAMS
-    for neighbor, answer in seen.get_neighbors:
-        if answer.error is not None:
-            is_wrong = refuses and answer.error.code != INVALID_PARAMS
-        else:
-            is_wrong = answer.result is not None and _is_wrong(neighbor, answer)
-        if is_wrong:
-            what = f"{answer.seen} for a URI {neighbor.how}"
-            yield Violation("GET-1/neighbor", what, shown_uri(neighbor.uri))
 
 
 def _is_wrong(neighbor: Neighbor, answer: Answer) -> bool:

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from skillwire.conformance.messages import Answer, Failure, describe, describe_field, whole_number
+from skillwire.conformance.messages import (
+    INVALID_PARAMS,
+    Answer,
+    Failure,
+    describe,
+    describe_field,
+    whole_number,
+)
+from skillwire.conformance.neighbors import Neighbor
 from skillwire.conformance.observations import Observations
 from skillwire.conformance.rules import Violation, once
 from skillwire.issues import shown
@@ -157,3 +165,25 @@ def _seen(answer: Answer, key: str) -> str:
     if key not in result:
         return f"{answer.method} without {key}"
     return f"{answer.method} with {key} {describe(result[key])}"
+
+
+def neighbor_violations(
+    unknown: Answer | None,
+    answers: Iterable[tuple[Neighbor, Answer]],
+    rule: str,
+    is_wrong_result: Callable[[Neighbor, Answer], bool],
+) -> Iterator[Violation]:
+    """The URIs near a real one that are answered as if they were it.
+
+    `unknown` is the answer for a URI that nothing resembles: where that is a result, another rule reports it.
+    """
+    if unknown is None or unknown.error is None:
+        return
+    refuses = unknown.error.code == INVALID_PARAMS
+    for neighbor, answer in answers:
+        if answer.error is not None:
+            is_wrong = refuses and answer.error.code != INVALID_PARAMS
+        else:
+            is_wrong = answer.result is not None and is_wrong_result(neighbor, answer)
+        if is_wrong:
+            yield Violation(rule, f"{answer.seen} for a URI {neighbor.how}", shown_uri(neighbor.uri))

@@ -15,7 +15,7 @@ from skillwire.errors import ApprovalRequired, SkillwireError
 from skillwire.host.approvals.status import ApprovalStatus, status_of
 from skillwire.host.approvals.store import ApprovalStore
 from skillwire.host.cache import SkillCache
-from skillwire.host.events import Event, EventKind
+from skillwire.host.events import Event, EventKind, skill_event
 from skillwire.limits import Limits
 from skillwire.skill.digests import SetDigest
 from skillwire.skill.entries import SkillEntry
@@ -216,15 +216,8 @@ class Approver:
             return stored
         self.approvals.withdraw(skill.origin, skill.uri)
         changes = difference(stored.resources, resource_set(skill.entry))
-        self.tell(
-            Event(
-                kind=EventKind.REVOKED,
-                message=f"{skill.handle} changed ({_files(len(changes))}): its approval is taken back",
-                origin=skill.origin,
-                handle=skill.handle,
-                uri=skill.uri,
-            )
-        )
+        message = f"{skill.handle} changed ({_files(len(changes))}): its approval is revoked"
+        self.tell(skill_event(EventKind.REVOKED, skill, message))
         return None
 
     def standing(self, skill: RegisteredSkill) -> ApprovalStatus:

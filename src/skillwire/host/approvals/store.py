@@ -21,7 +21,6 @@ import anyio.to_thread
 from skillwire.errors import FormatError, SkillwireError
 from skillwire.host.approvals.database import ApprovalDatabase
 from skillwire.host.approvals.schema import Row
-from skillwire.issues import Issue
 from skillwire.skill.digests import parse_digest
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri, parse_uri
@@ -282,7 +281,7 @@ def row_from_exported(exported: Mapping[str, Any]) -> Row:
         or shown_digest(entry) != exported["digest"]
     ):
         message = "an exported approval does not fit its entry"
-        raise FormatError(Issue(rule="export", message=message, fix="export it again"))
+        raise FormatError.of(rule="export", message=message, fix="export it again")
     return row
 
 

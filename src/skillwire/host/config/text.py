@@ -136,7 +136,7 @@ def _toml(text: str, file: Path) -> dict[str, Any]:
     """The values of a TOML text that may have been written to do harm."""
 
     def wrong(message: str, fix: str) -> FormatError:
-        return FormatError(Issue(rule="config", file=str(file), message=message, fix=fix))
+        return FormatError.of(rule="config", file=str(file), message=message, fix=fix)
 
     for number, line in enumerate(text.splitlines(), start=1):
         if line.count(".") > _MOST_DOTS:  # A key of many parts keeps the parser busy for hours.

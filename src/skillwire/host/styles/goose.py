@@ -22,7 +22,7 @@ from skillwire.host.styles.texts import (
     supporting,
 )
 from skillwire.host.styles.uris import is_uri
-from skillwire.issues import Issue, shown
+from skillwire.issues import shown
 from skillwire.skill.entries import SkillEntry
 from skillwire.trust.origin import Origin
 from skillwire.trust.verify import VerifiedSkill
@@ -108,7 +108,7 @@ async def _load(host: Actions, arguments: Mapping[str, Any]) -> str:
 
 
 def _refused(message: str, fix: str) -> FormatError:
-    return FormatError(Issue(rule="skill-name", message=message, fix=fix))
+    return FormatError.of(rule="skill-name", message=message, fix=fix)
 
 
 STYLE: Final = Style(

@@ -206,21 +206,18 @@ def _renamed(skill: ScannedSkill, root: SkillUri) -> Issue:
 
 
 def _only_files(skill: ScannedSkill) -> Problem:
-    issue = Issue(
-        rule=_NOT_DIRECTORY,
-        message=f"the name `{shown(skill.entry.name)}` is not that of its directory, and the skill lies in "
-        "another one: its files are served as files of that skill only",
-        fix="give the skill and its directory the same name",
-        file=SKILL_FILE,
-    )
-    return Problem(skill.directory, (issue,))
+    consequence = "the skill lies in another one: its files are served as files of that skill only"
+    return _misnamed(skill, _NOT_DIRECTORY, consequence)
 
 
 def _name_taken(skill: ScannedSkill) -> Problem:
+    return _misnamed(skill, URI_TAKEN, "other skills are served where its name would put it")
+
+
+def _misnamed(skill: ScannedSkill, rule: str, consequence: str) -> Problem:
     issue = Issue(
-        rule=URI_TAKEN,
-        message=f"the name `{shown(skill.entry.name)}` is not that of its directory, and other skills are "
-        "served where its name would put it",
+        rule=rule,
+        message=f"the name `{shown(skill.entry.name)}` is not that of its directory, and {consequence}",
         fix="give the skill and its directory the same name",
         file=SKILL_FILE,
     )

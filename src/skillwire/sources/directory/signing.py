@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from skillwire.errors import FormatError, SourceError
 from skillwire.files import write_atomic
-from skillwire.issues import Issue, Severity, shown
+from skillwire.issues import Severity, shown
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill.digests import Digest
 from skillwire.skill.lint import lint_skill
@@ -181,4 +181,4 @@ def read_pem(path: Path) -> bytes:
 
 
 def _bad_key(message: str, fix: str) -> FormatError:
-    return FormatError(Issue(rule="signing-key", message=message, fix=fix))
+    return FormatError.of(rule="signing-key", message=message, fix=fix)

@@ -66,7 +66,7 @@ class _Place(NamedTuple):
         uri = make_uri((name,)) if self.uri is None else child_uri(self.uri, name)
         if len(uri) > limits.uri_bytes:
             message = f"its URI would have more than {limits.uri_bytes} characters"
-            raise FormatError(Issue(rule="uri-too-long", message=message, fix="shorten names"))
+            raise FormatError.of(rule="uri-too-long", message=message, fix="shorten names")
         return uri
 
 
