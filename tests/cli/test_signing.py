@@ -105,3 +105,71 @@ def test_a_key_is_never_replaced(run: Run) -> None:
     again = run("keygen", "acme.pem")
     assert again.code == 4
     assert "is there already" in again.err
+
+
+@pytest.mark.process
+def test_list_and_show_say_who_signed_each_skill(run: Run, work: Path) -> None:
+    run("keygen", "acme.pem")
+    run("sign", "skills/code-review", "--key", "acme.pem")
+    run("sign", "skills/git-commit-review", "--key", "acme.pem")
+    (work / "skills/git-commit-review/more.md").write_text("More.\n")
+    run("keygen", "other.pem")
+    run("sign", "skills/incident-report/five-whys", "--key", "other.pem")
+    (work / "config.toml").write_text('[publishers.acme]\nkey = "acme.pub"\n')
+    host = ("--config", "config.toml", "--no-default-directories")
+    server = (*host, "--server", f"docs={SKILLWIRE} serve {work / 'skills'}")
+    words = {
+        "code-review": "signed by acme over exactly these files",
+        "git-commit-review": "signed by acme, but 1 file differs",
+        "five-whys": "signature of an unknown publisher",
+        "release-notes": "not signed",
+    }
+    listed = run("list", "--signed", *server)
+    for name, text in words.items():
+        [line] = [line for line in listed.out.splitlines() if line.startswith(f"{name} ")]
+        assert f"not approved, {text}" in line
+        assert f"signature  {text}" in run("show", name, *server).out
+        assert run("show", name, "--json", *server).document["signature"]["text"] == text
+    assert "signed" not in run("list", *server).out
+    documents = run("list", "--signed", "--json", *server).document["skills"]
+    assert {one["handle"]: one["signature"]["text"] for one in documents}.items() >= words.items()
+    # A directory of the user is read in the same way.
+    shown = run("show", "code-review", *host, "--dir", "skills")
+    assert "signature  signed by acme over exactly these files" in shown.out
+    assert "differs    more.md" in run("show", "git-commit-review", *server).out
+    for text in (listed.out, shown.out):
+        assert "safe" not in text
+        assert "trusted" not in text
+
+
+@pytest.mark.process
+def test_what_a_required_publisher_did_not_sign_is_listed_as_refused(run: Run, work: Path) -> None:
+    run("keygen", "acme.pem")
+    run("sign", "skills/code-review", "--key", "acme.pem")
+    (work / "config.toml").write_text(
+        f'[publishers.acme]\nkey = "acme.pub"\n[servers.docs]\ncommand = "{SKILLWIRE}"\n'
+        f'args = ["serve", "{work / "skills"}"]\nrequire = "acme"\n'
+    )
+    host = ("--config", "config.toml", "--no-default-directories")
+    out = run("list", *host).out
+    assert "release-notes      MCP · docs  refused" in out
+    assert "refused    release-notes: the publisher acme is required, and the skill is not signed" in out
+    [line] = [line for line in out.splitlines() if line.startswith("code-review ")]
+    assert "not approved" in line
+    state = run("show", "release-notes", "--json", *host).document["approval"]
+    assert (state["state"], "is not signed" in state["problem"]) == ("refused", True)
+    digest = run("show", "release-notes", "--json", *host).document["digest"]
+    refused = run("approve", "release-notes", "--digest", digest, *host)
+    assert (refused.code, "the publisher acme is required" in refused.err) == (7, True)
+
+
+def test_a_directory_can_require_a_publisher(run: Run, work: Path) -> None:
+    run("keygen", "acme.pem")
+    run("sign", "skills/code-review", "--key", "acme.pem")
+    (work / "config.toml").write_text(
+        f'[publishers.acme]\nkey = "acme.pub"\n[sources."{work}/skills"]\nrequire = "acme"\n'
+    )
+    host = ("--config", "config.toml", "--no-default-directories", "--dir", "skills")
+    assert run("load", "code-review", *host).code == 0
+    refused = run("load", "release-notes", *host)
+    assert (refused.code, "the publisher acme is required" in refused.err) == (7, True)

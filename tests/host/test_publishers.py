@@ -1,4 +1,4 @@
-"""A server that must have a publisher: what that publisher did not sign is neither approved nor loaded."""
+"""Signers in a host: what a required publisher did not sign is refused, and another signer is asked about."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ import pytest
 from publishers import new_key
 from simulator import Simulator, agree, opened
 from skillwire.errors import ApprovalRequired
+from skillwire.host.approvals.approver import ApprovalRequest, Once
+from skillwire.host.approvals.status import State
+from skillwire.host.host import SkillHost
 from skillwire.skill.digests import digest_of
-from skillwire.trust.oms import SIGNATURE_FILE
+from skillwire.trust.approval import Policy, Reason
+from skillwire.trust.oms import MAX_BUNDLE_BYTES, SIGNATURE_FILE
 from skillwire.trust.publishers import Publisher
 from skillwire.trust.signatures import sign_files
 
@@ -72,3 +76,163 @@ async def test_an_unsigned_skill_is_refused_before_anything_is_fetched(tmp_path:
         with pytest.raises(ApprovalRequired, match="not signed"):
             await host.load("refunds")
     assert sim.read_uris() == []
+
+
+async def test_a_dynamic_skill_is_refused_before_anything_is_fetched(tmp_path: Path) -> None:
+    sim = Simulator()
+    sim.skill("weather", dynamic=True)
+    async with opened(tmp_path, shop=sim, **options(ACME)) as host:
+        with pytest.raises(ApprovalRequired, match="not signed"):
+            await host.load("weather")
+    assert sim.read_uris() == []
+
+
+async def test_a_skill_that_misses_its_publisher_is_listed_as_refused_with_the_reason(tmp_path: Path) -> None:
+    sim = signed_by(KEY, change=b"other")
+    sim.skill("plain")
+    async with opened(tmp_path, shop=sim, **options(ACME)) as host:
+        await host.admin.check_signatures()
+        shown = {skill.handle: host.admin.status(skill) for skill in host.skills()}
+        assert {name: status.state for name, status in shown.items()} == dict.fromkeys(shown, State.REFUSED)
+        assert "signed by acme, but 1 file differs" in shown["refunds"].problem
+        assert "the skill is not signed" in shown["plain"].problem
+
+
+async def test_a_signature_file_that_is_too_long_is_not_even_fetched(tmp_path: Path) -> None:
+    sim = Simulator()
+    sim.skill("refunds", files={SIGNATURE_FILE: b"x" * (MAX_BUNDLE_BYTES + 1)})
+    async with opened(tmp_path, shop=sim, host_options={"publishers": [ACME]}) as host:
+        verdict = await host.admin.signature(await host.find("refunds"))
+    assert str(verdict) == f"signature not valid: {SIGNATURE_FILE} is too long"
+    assert sim.read_uris() == []
+
+
+async def test_a_signature_that_could_not_be_read_is_read_again_later(tmp_path: Path) -> None:
+    sim = signed_by(KEY)
+    sim.refuse("resources/read", "not now")
+    async with opened(tmp_path, shop=sim, host_options={"publishers": [ACME]}) as host:
+        skill = await host.find("refunds")
+        assert "cannot be read" in str(await host.admin.signature(skill))
+        sim.behave("resources/read")
+        assert (await host.admin.signature(skill)).is_signed
+        sim.requests.clear()
+        assert (await host.admin.signature(skill)).is_signed
+    assert sim.read_uris() == []
+
+
+@pytest.mark.parametrize(
+    ("make", "known", "text"),
+    [
+        (lambda: signed_by(KEY), [ACME], "signed by acme over exactly these files"),
+        (lambda: signed_by(KEY, change=b"other"), [ACME], "signed by acme, but 1 file differs"),
+        (lambda: signed_by(new_key()), [ACME], "signature of an unknown publisher"),
+        (lambda: signed_by(KEY), [], "signature of an unknown publisher"),
+    ],
+)
+async def test_the_question_and_an_event_say_who_signed(
+    tmp_path: Path, make: Any, known: list[Publisher], text: str
+) -> None:
+    asked: list[str] = []
+
+    async def note(request: ApprovalRequest) -> bool:
+        asked.append(str(request.signature))
+        return False
+
+    async with opened(tmp_path, shop=make(), host_options={"ask": note, "publishers": known}) as host:
+        with pytest.raises(ApprovalRequired):
+            await host.load("refunds")
+        told = [event.message for event in host.events_so_far() if event.kind == "signature"]
+    assert asked == [text]
+    assert told == [f"refunds from MCP server shop: {text}"]
+
+
+def served(sim: Simulator, key: Any, text: bytes) -> None:
+    """Make the server's skill another one, signed with a key or, without one, not signed."""
+    skill = sim.skill("refunds")
+    skill.files.pop(SIGNATURE_FILE, None)
+    skill.files["a.md"] = text
+    if key is not None:
+        listed = {path: digest_of(data) for path, data in skill.files.items()}
+        skill.files[SIGNATURE_FILE] = sign_files(listed, name="refunds", key=key)
+
+
+class Asked:
+    """A user who answers, and what was asked."""
+
+    def __init__(self, answer: Any = True) -> None:
+        self.requests: list[ApprovalRequest] = []
+        self.answer = answer
+
+    async def __call__(self, request: ApprovalRequest) -> Any:
+        self.requests.append(request)
+        return self.answer
+
+
+async def load_again(host: SkillHost) -> None:
+    await host.refresh()
+    await host.load("refunds")
+    host.release("refunds")
+
+
+@pytest.mark.parametrize("key", [None, new_key()], ids=["vanished", "another"])
+async def test_a_policy_of_always_asks_when_the_signer_changes_or_vanishes(tmp_path: Path, key: Any) -> None:
+    sim, asked = signed_by(KEY), Asked()
+    given = {
+        "config": {"approval": Policy.ALWAYS},
+        "host_options": {"ask": asked, "publishers": [ACME]},
+    }
+    async with opened(tmp_path, shop=sim, **given) as host:
+        await load_again(host)
+        served(sim, KEY, b"a new version of the same publisher")
+        await load_again(host)
+        assert asked.requests == []
+    # The signer is remembered from one session to the next.
+    served(sim, key, b"of somebody else")
+    async with opened(tmp_path, shop=sim, **given) as host:
+        await host.admin.check_signatures(host.skills())
+        [skill] = host.skills()
+        assert host.admin.status(skill).state is State.SIGNER
+        await load_again(host)
+        [request] = asked.requests
+        assert request.reason is Reason.SIGNER
+        assert "was signed by acme" in request.signer_change
+        # A yes is for these files; the next version of the same signer needs none.
+        served(sim, key, b"and once more")
+        await load_again(host)
+        assert len(asked.requests) == 1
+
+
+async def test_without_a_yes_a_changed_signer_is_not_loaded(tmp_path: Path) -> None:
+    sim = signed_by(KEY)
+    given = {"config": {"approval": Policy.ALWAYS}, "host_options": {"publishers": [ACME]}}
+    async with opened(tmp_path, shop=sim, **given) as host:
+        await load_again(host)
+        served(sim, None, b"unsigned")
+        with pytest.raises(ApprovalRequired, match=r"was signed by acme .* and is not signed now: review it"):
+            await load_again(host)
+
+
+async def test_a_yes_for_one_load_does_not_make_another_signer_the_known_one(tmp_path: Path) -> None:
+    sim, asked = signed_by(KEY), Asked(Once())
+    given = {"config": {"approval": Policy.ALWAYS}, "host_options": {"ask": asked, "publishers": [ACME]}}
+    async with opened(tmp_path, shop=sim, **given) as host:
+        await load_again(host)
+        served(sim, None, b"unsigned")
+        await load_again(host)
+        await load_again(host)
+        assert [request.reason for request in asked.requests] == [Reason.SIGNER, Reason.SIGNER]
+
+
+async def test_a_changed_text_with_another_signer_says_both(tmp_path: Path) -> None:
+    sim, asked = signed_by(KEY), Asked()
+    async with opened(
+        tmp_path, shop=sim, host_options={"ask": asked, "publishers": [ACME], "watch": False}
+    ) as host:
+        await load_again(host)
+        served(sim, None, b"unsigned")
+        await host.refresh()
+        revoked = [event.message for event in host.events_so_far() if event.kind == "revoked"]
+        assert "is not signed now): its approval is revoked" in revoked[0]
+        await host.load("refunds")
+        assert asked.requests[1].reason is Reason.CHANGED
+        assert "is not signed now" in asked.requests[1].signer_change

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -29,6 +30,7 @@ from skillwire.trust.approval import (
     seen_set,
 )
 from skillwire.trust.origin import Origin
+from skillwire.trust.signatures import UNSIGNED, SignatureState, SignatureVerdict
 
 TOOLS = Grants(allowed_tools=True)
 ENTRY = checked(files={"a.md": b"a", "b.md": b"b"})
@@ -281,3 +283,69 @@ def test_a_skill_that_may_not_be_loaded_says_whose_it_is_and_what_to_do(
 
 def test_an_allowed_skill_gives_its_grants() -> None:
     assert require(Allowed(TOOLS), ENTRY.uri, DEMO) is TOOLS
+
+
+SIGNED = SignatureVerdict(SignatureState.SIGNED, "acme", "key:ab")
+VERDICTS = {
+    "acme": SIGNED,
+    "another publisher": SignatureVerdict(SignatureState.SIGNED, "corp", "key:cd"),
+    "other files": SignatureVerdict(SignatureState.DIFFERS, "acme", "key:ab", ("a.md",)),
+    "a stranger": SignatureVerdict(SignatureState.UNKNOWN, signer="key:ab"),
+    "not valid": SignatureVerdict(SignatureState.INVALID, reason="it is not JSON"),
+    "unsigned": UNSIGNED,
+    "not checked": None,
+}
+
+
+@pytest.mark.parametrize("origin", [DEMO, LOCAL])
+@pytest.mark.parametrize("policy", Policy)
+@pytest.mark.parametrize("name", VERDICTS)
+def test_a_required_publisher_comes_before_every_approval_and_policy(
+    origin: Origin, policy: Policy, name: str
+) -> None:
+    candidate = Candidate(
+        origin=origin,
+        entry=ENTRY,
+        policy=policy,
+        approval=approve(ENTRY, origin, grants=TOOLS),
+        require=("acme",),
+        signature=VERDICTS[name],
+    )
+    decision = admit(candidate, Act.LOAD)
+    if name == "acme":
+        assert isinstance(decision, Allowed) is (policy is not Policy.NEVER or origin is LOCAL)
+    else:
+        assert isinstance(decision, Denied)
+        assert "is refused: the publisher acme is required" in decision.message
+    assert admit(candidate, Act.LIST) == Allowed()
+
+
+def test_every_required_publisher_must_have_signed() -> None:
+    candidate = Candidate(origin=DEMO, entry=ENTRY, approval=APPROVED, signature=SIGNED)
+    assert isinstance(admit(replace(candidate, require=("acme",)), Act.LOAD), Allowed)
+    assert isinstance(admit(replace(candidate, require=("acme", "corp")), Act.LOAD), Denied)
+
+
+@pytest.mark.parametrize("policy", Policy)
+@pytest.mark.parametrize("signature", [UNSIGNED, VERDICTS["another publisher"], SIGNED])
+def test_another_signer_is_asked_about_whatever_a_policy_allows(
+    policy: Policy, signature: SignatureVerdict
+) -> None:
+    candidate = Candidate(origin=DEMO, entry=ENTRY, policy=policy, signer="acme key:ab", signature=signature)
+    decision = admit(candidate, Act.LOAD)
+    if policy in (Policy.NEVER, Policy.PINNED):
+        assert isinstance(decision, Denied)
+    elif signature is SIGNED:
+        assert isinstance(decision, Allowed) is (policy is Policy.ALWAYS)
+    else:
+        assert isinstance(decision, Ask)
+        assert decision.reason is Reason.SIGNER
+        assert "was signed by acme" in decision.signer_change
+    # What was approved with exactly these files was approved with this signature.
+    approved = admit(replace(candidate, approval=APPROVED), Act.LOAD)
+    assert isinstance(approved, Allowed) is (policy is not Policy.NEVER)
+
+
+def test_a_signer_that_nobody_checked_is_no_change() -> None:
+    candidate = Candidate(origin=DEMO, entry=ENTRY, policy=Policy.ALWAYS, signer="acme key:ab")
+    assert admit(candidate, Act.LOAD) == Allowed(NO_GRANTS)

@@ -136,6 +136,7 @@ async def _shown(
             f"nobody can be asked here whether to approve {skill.handle}: "
             f"read it with {look}, then add --digest {digest}"
         )
+    await host.admin.check_signatures([skill])
     status = host.admin.status(skill)
     request = ApprovalRequest(
         skill=skill,
@@ -143,6 +144,8 @@ async def _shown(
         changes=status.changes,
         nested=status.nested,
         requested_tools=requested_tools(skill.entry.frontmatter.get("allowed-tools")),
+        signature=await host.admin.signature(skill),
+        signer_change=status.signer_change,
         digest=digest,
         preview=lambda path: host.admin.preview(skill.uri, path, server=skill.origin.label),
         approved=lambda uri: host.admin.approved_text(skill, uri),

@@ -82,6 +82,7 @@ def _describe(screen: Screen, request: ApprovalRequest) -> None:
     skill, entry = request.skill, request.skill.entry
     what = {
         Reason.CHANGED: "changed since you approved it",
+        Reason.SIGNER: "has another signer than before",
         Reason.UNBINDABLE: "is generated on request: a yes counts only for this load",
     }.get(request.reason, "is not approved")
     screen.line((skill.handle, "bold"), f" from {origin_words(skill.origin)} {what}.")
@@ -90,12 +91,15 @@ def _describe(screen: Screen, request: ApprovalRequest) -> None:
         ("uri", printable(skill.uri)),
         ("protocol", "" if entry.draft is None else entry.dialect.meaning),
         ("files", _files(entry)),
+        ("signature", printable(str(request.signature))),
         ("digest", request.digest or ""),
         *((change.kind.value, printable(change.uri)) for change in request.changes[:_FILES_SHOWN]),
         ("note", "it is nested in another skill, and needs an approval of its own" if request.nested else ""),
         ("wants", _wanted(request)),
     ]
     screen.pairs(rows)
+    if request.signer_change:
+        screen.line("  ", ("signer changed: ", "bold yellow"), printable(f"it {request.signer_change}"))
 
 
 def _files(entry: SkillEntry) -> str:

@@ -111,6 +111,7 @@ def with_host(
             disabled=config.disabled,
             untrusted=config.skipped,
             publishers=load_publishers(config.publishers),
+            required_sources=config.required_sources,
             ask=ask,
             style=options.style or DEFAULT,
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from skillwire.cli.install_setup import (
     ask_about,
+    ask_yes,
     can_ask,
     grants_for,
     installer,
@@ -36,6 +37,7 @@ from skillwire.install.lock import LockedSkill
 from skillwire.install.proposal import Proposal
 from skillwire.install.upstream import INSTALLED
 from skillwire.trust.approval import ALL_GRANTS, Grants
+from skillwire.trust.signers import signer_change
 
 if TYPE_CHECKING:
     from skillwire.cli.host_options import HostOptions
@@ -48,6 +50,7 @@ def add(
     skill: tuple[str, ...],
     allow_tools: bool,
     allow_code: bool,
+    allow_signer: bool,
     agent_ids: tuple[str, ...],
     copy: bool,
     force: bool,
@@ -78,6 +81,7 @@ def add(
             tool,
             proposal,
             Grants(allowed_tools=allow_tools, execute_code=allow_code),
+            allow_signer=allow_signer,
             failures=failures,
             force=force,
             yes=yes,
@@ -93,6 +97,7 @@ def update(
     names: tuple[str, ...],
     allow_tools: bool,
     allow_code: bool,
+    allow_signer: bool,
     copy: bool,
     force: bool,
     yes: bool,
@@ -110,6 +115,7 @@ def update(
             tool,
             proposal,
             Grants(allowed_tools=allow_tools, execute_code=allow_code),
+            allow_signer=allow_signer,
             failures=list(proposal.failures),
             force=force,
             yes=yes,
@@ -148,6 +154,7 @@ async def _install(
     proposal: Proposal,
     given: Grants,
     *,
+    allow_signer: bool,
     failures: list[Failure],
     force: bool,
     yes: bool,
@@ -168,16 +175,41 @@ async def _install(
         if yes or await ask_about(screen, question, candidates):
             for candidate in candidates:
                 before = proposal.before.get(candidate.name)
+                if not allow_signer and not await _accepts_signer(screen, before, candidate, asking=not yes):
+                    failures.append(_signer_refused(candidate))
+                    continue
                 powers = before.powers if before is not None else None
                 grants[candidate.name] = await grants_for(screen, candidate, given, powers, asking=not yes)
     known = tuple(one.name for one in proposal.known)
     forced = [one.name for one in candidates] if force else ()
-    report = await tool.install(candidates, grants, force=forced) if grants else Report(current=known)
-    if candidates and not grants:
+    refused = {failure.what for failure in failures}
+    chosen = [one for one in candidates if one.name not in refused]
+    report = await tool.install(chosen, grants, force=forced) if grants else Report(current=known)
+    if chosen and not grants:
         info("Nothing was installed.")
         raise nobody_to_ask("not approved") if not can_ask() else _declined()
     _show(report, as_json=as_json, extra=failures)
     conclude(report, failures)
+
+
+async def _accepts_signer(
+    screen: Screen, before: LockedSkill | None, candidate: Candidate, *, asking: bool
+) -> bool:
+    """Whether the person accepts another signer than the pinned one: a question of its own, never implied."""
+    change = signer_change(before.signer, candidate.skill.signer) if before is not None else ""
+    if not change:
+        return True
+    return asking and await ask_yes(screen, f"{candidate.name} {change}. Install it all the same?")
+
+
+def _signer_refused(candidate: Candidate) -> Failure:
+    from skillwire.errors import RefusedByPolicy
+
+    words = (
+        f"{candidate.name}: its signer changed, and that was not accepted; find out why, then run "
+        "`skillwire update` on a terminal, or add --allow-signer"
+    )
+    return Failure(candidate.name, RefusedByPolicy(words))
 
 
 def _show_proposal(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Coroutine, Generator, Sequence
+from collections.abc import Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,6 +15,7 @@ from skillwire.trust.approval import Grants, Reason
 if TYPE_CHECKING:
     from skillwire.cli.host_options import HostOptions
     from skillwire.cli.screen import Screen
+    from skillwire.host.config.server import ServerConfig
     from skillwire.install.candidates import Candidate
     from skillwire.install.installer import Installer
     from skillwire.install.powers import Powers
@@ -36,13 +37,22 @@ def installer(work: Workspace, options: HostOptions | None = None) -> Installer:
     from skillwire.install.installer import Installer
     from skillwire.install.upstream import Upstream
 
-    settings = options.settings() if options is not None else None
+    if options is None:  # Nothing is fetched: what is configured does not matter.
+        return Installer(work, Upstream(work.places.project), on_wait=_say_waiting)
+    from skillwire.host.config.publishers import load_publishers
+
+    settings = options.settings()
     upstream = Upstream(
         work.places.project,
-        servers=settings.servers if settings else {},
-        publishers=tuple(getattr(settings, "publishers", ())),
+        servers=settings.servers,
+        publishers=load_publishers(settings.publishers),
+        required=settings.required_sources,
     )
-    return Installer(work, upstream, record=_record, on_wait=_say_waiting)
+
+    async def record(candidate: Candidate, grants: Grants) -> None:
+        await _record(candidate, grants, settings.servers)
+
+    return Installer(work, upstream, record=record, on_wait=_say_waiting)
 
 
 def run(action: Coroutine[Any, Any, Result]) -> Result:
@@ -133,7 +143,7 @@ def progress(work: Installer) -> Generator[None]:
             work.upstream.on_progress = lambda what, done, total: None
 
 
-async def _record(candidate: Candidate, grants: Grants) -> None:
+async def _record(candidate: Candidate, grants: Grants, servers: Mapping[str, ServerConfig]) -> None:
     """Keep the yes where a host finds it, for a skill of a server."""
     from skillwire.host.approvals.store import ApprovalStore
     from skillwire.host.directories import state_places
@@ -144,6 +154,9 @@ async def _record(candidate: Candidate, grants: Grants) -> None:
         return
     origin = Origin.mcp(candidate.skill.pin.get("server"))
     store = ApprovalStore(state_places().approvals)
+    server = servers.get(origin.label)
+    if server is not None and server.identity:
+        store.bind({origin: server.identity})  # As a host does: approvals belong to the place of a server.
     await store.open()
     await store.put(approve(candidate.entry, origin, grants=grants), candidate.entry, how="install")
 

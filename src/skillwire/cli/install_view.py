@@ -20,6 +20,7 @@ from skillwire.install.versions import VersionStore
 from skillwire.text import safe_line
 from skillwire.trust.approval import ChangeKind
 from skillwire.trust.paths import shown_path
+from skillwire.trust.signers import signer_change, signer_words
 
 _DESCRIPTION_SHOWN: Final = 300
 _LISTED: Final = 8
@@ -49,7 +50,7 @@ def show_candidate(screen: Screen, candidate: Candidate, before: LockedSkill | N
     screen.pairs(
         [
             ("it says", safe_line(candidate.description, limit=_DESCRIPTION_SHOWN)),
-            *_rows(skill),
+            *_rows(skill, str(candidate.signature)),
             *(("note", problem) for problem in portability_problems(file.path for file in skill.files)),
         ]
     )
@@ -57,24 +58,22 @@ def show_candidate(screen: Screen, candidate: Candidate, before: LockedSkill | N
         new = skill.powers.beyond(before.powers)
         if new:
             screen.line("  ", ("newly asks for: ", "bold yellow"), powers_words(new))
-        if before.signer != skill.signer:
-            screen.line(
-                "  ", ("signer changed: ", "bold yellow"), printable(f"{before.signer} → {skill.signer}")
-            )
+        if change := signer_change(before.signer, skill.signer):
+            screen.line("  ", ("signer changed: ", "bold yellow"), printable(f"it {change}"))
 
 
 def show_locked(screen: Screen, skill: LockedSkill) -> None:
     """One skill as a lock pins it."""
     screen.line((skill.name, "bold"), " from ", (source_words(skill), "cyan"))
-    screen.pairs(_rows(skill))
+    screen.pairs(_rows(skill, f"{signer_words(skill.signer)}, as skillwire.lock says"))
 
 
-def _rows(skill: LockedSkill) -> list[tuple[str, str]]:
+def _rows(skill: LockedSkill, signature: str) -> list[tuple[str, str]]:
     return [
         ("files", f"{counted(len(skill.files), 'file')}, {human_size(skill.size)}"),
         ("tools", _listed(skill.powers.allowed_tools)),
         ("scripts", _listed(skill.powers.scripts)),
-        ("signer", printable(skill.signer)),
+        ("signature", printable(signature)),
         ("digest", skill.digest[:_SHORT] + "…"),
     ]
 

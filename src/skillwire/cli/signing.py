@@ -80,7 +80,6 @@ def verify_signature(
     """Say who signed a skill; 0 only when that covers exactly its files."""
     from datetime import UTC, datetime
 
-    from skillwire.host.signatures import signature_of
     from skillwire.sources.directory.signing import check_folder, read_folder
 
     given = _given_publisher(publisher, key, root)
@@ -94,10 +93,7 @@ def verify_signature(
     async def action(host: SkillHost) -> None:
         skill = await host.find(name, server=on)
         publishers = [given] if given else _configured(options, publisher)
-        verdict = await signature_of(
-            lambda path: host.admin.preview(skill.handle, path), skill.entry, publishers
-        )
-        found.append((skill.handle, verdict))
+        found.append((skill.handle, await host.admin.signature(skill, publishers)))
 
     with_host(options, action)
     return _report(*found[0], as_json)

@@ -19,6 +19,7 @@ from skillwire.skill.entries import DYNAMIC, NO_SIZE
 from skillwire.skill.uris import path_below, skill_root
 from skillwire.text import safe_line
 from skillwire.trust.paths import shown_path
+from skillwire.trust.signatures import SignatureVerdict
 
 if TYPE_CHECKING:
     from skillwire.host.host import SkillHost
@@ -31,7 +32,9 @@ _STYLES: Final = {
     State.NEW: "yellow",
     State.DYNAMIC: "yellow",
     State.CHANGED: "bold yellow",
+    State.SIGNER: "bold yellow",
     State.NEVER: "red",
+    State.REFUSED: "red",
     State.UNUSABLE: "red",
 }
 _LEAST_DESCRIPTION: Final = 36
@@ -48,13 +51,16 @@ class SkillRow:
     standing: ApprovalStatus
     tag: str = ""
     """How the host's style marks where it comes from, if it has a mark for that."""
+    signature: SignatureVerdict | None = None
+    """Who signed it, if that was asked for."""
 
     @property
     def remarks(self) -> str:
         """The state, and the draft that its server speaks if it is not the final extension."""
         dialect = self.skill.entry.dialect
         state = self.standing.state.value if self.skill.enabled else "switched off"
-        return f"{state}, {dialect.short}" if dialect.short else state
+        parts = (state, dialect.short, str(self.signature) if self.signature is not None else "")
+        return ", ".join(part for part in parts if part)
 
 
 def show_list(screen: Screen, rows: Sequence[SkillRow], events: Iterable[Event]) -> None:
@@ -62,8 +68,13 @@ def show_list(screen: Screen, rows: Sequence[SkillRow], events: Iterable[Event])
     if rows:
         _show_table(screen, rows)
     problems = [event for event in events if event.kind in _PROBLEMS]
-    if problems:
+    refused = [row for row in rows if row.standing.state in (State.REFUSED, State.SIGNER)]
+    if problems or refused:
         screen.line()
+        for row in refused:
+            words = row.standing.problem or f"it {row.standing.signer_change}"
+            title = "refused" if row.standing.state is State.REFUSED else "signer"
+            screen.hanging(padded(title, 9), f"{row.skill.handle}: {printable(words)}", style="red")
         for event in problems:
             style = "red" if event.kind is EventKind.FAILURE else "yellow"
             screen.hanging(padded(event.kind.value, 9), printable(event.message), style=style)
@@ -111,6 +122,9 @@ def show_skill(screen: Screen, row: SkillRow, place: str) -> None:
             ("uri", printable(skill.uri)),
             ("protocol", "" if skill.origin.is_local else entry.dialect.meaning),
             ("approval", _standing_words(row)),
+            ("signature", printable(str(row.signature)) if row.signature is not None else ""),
+            *(("differs", printable(path)) for path in (row.signature.differing if row.signature else ())),
+            ("signer", f"changed: it {printable(change)}" if (change := row.standing.signer_change) else ""),
             ("note", _doubts(row)),
         ]
     )
@@ -153,8 +167,10 @@ def skill_json(row: SkillRow) -> dict[str, object]:
             "allowed_tools": standing.grants.allowed_tools,
             "execute_code": standing.grants.execute_code,
             "problem": standing.problem or None,
+            "signer_change": standing.signer_change or None,
             "changes": [{"uri": change.uri, "kind": change.kind.value} for change in standing.changes],
         },
+        "signature": row.signature.as_json() if row.signature is not None else None,
         "file_count": files,
         "bytes": None if files is None else entry.total_size,
     }
@@ -230,6 +246,8 @@ def _standing_words(row: SkillRow) -> str:
         State.CHANGED: f"changed since you approved it: {counted(len(standing.changes), 'file')}",
         State.DYNAMIC: "asked about on every load, because it is generated on request",
         State.NEVER: "blocked (policy of its server: never)",
+        State.SIGNER: "asked about: its signer changed",
+        State.REFUSED: f"refused: {printable(standing.problem)}",
         State.UNUSABLE: f"cannot be used: {printable(standing.problem)}",
     }[standing.state]
     if standing.state is State.NEW and standing.policy.value == "pinned":

@@ -25,6 +25,7 @@ def list_skills(
     options: HostOptions,
     from_clients: bool,
     disabled: bool,
+    signed: bool,
     fail_on_error: bool,
     as_json: bool,
 ) -> int:
@@ -48,9 +49,17 @@ def list_skills(
         settings, notes = with_client_servers(settings)
 
     async def action(host: SkillHost) -> bool:
+        skills = host.skills(disabled=disabled)
+        # What a required publisher did not sign is listed as refused.
+        await host.admin.check_signatures(skills if signed else None)
         rows = [
-            SkillRow(skill, host.admin.status(skill), host.style.tag(skill))
-            for skill in host.skills(disabled=disabled)
+            SkillRow(
+                skill,
+                host.admin.status(skill),
+                host.style.tag(skill),
+                signature=await host.admin.signature(skill) if signed else None,
+            )
+            for skill in skills
         ]
         events = problem_events(host)
         failed = any(event.kind is EventKind.FAILURE for event in events)
@@ -94,7 +103,8 @@ def show(
 
     async def action(host: SkillHost) -> None:
         skill = await host.find(name, server=on)
-        row = SkillRow(skill, host.admin.status(skill))
+        signature = await host.admin.signature(skill)
+        row = SkillRow(skill, host.admin.status(skill), signature=signature)
         wanted = path or (SKILL_FILE if text else None)
         if as_json:
             document = {

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from skillwire.install.installer import Installer
     from skillwire.install.lock import LockedSkill
     from skillwire.install.plan import Plan
+    from skillwire.install.workspace import Workspace
+    from skillwire.trust.signatures import SignatureVerdict
 
 
 def sync(
@@ -43,7 +45,7 @@ def sync(
     if sum((check, adopt, force)) > 1 or (frozen and adopt):
         raise UsageError("--check, --adopt and --force exclude each other, and --frozen excludes --adopt")
     work = workspace(user=user, copy=copy)
-    tool = installer(work)
+    tool = installer(work, options if adopt else None)
     lock, state, made = tool.compare()
     if force:
         lock, state, made = tool.compare(force=[skill.name for skill in lock.skills])
@@ -214,6 +216,7 @@ def diff(*, name: str, local: bool, user: bool, as_json: bool, options: HostOpti
     from skillwire.cli.install_view import show_candidate, show_changes, skill_json
     from skillwire.install.disk import look_at, read_file
     from skillwire.install.plan import Tree, tree_differences
+    from skillwire.trust.signers import signer_change
 
     work = workspace(user=user)
     tool = installer(work, None if local else options)
@@ -260,6 +263,8 @@ def diff(*, name: str, local: bool, user: bool, as_json: bool, options: HostOpti
                         "allowed_tools": list(new.allowed_tools),
                         "scripts": list(new.scripts),
                     },
+                    "signature": candidate.signature.as_json(),
+                    "signer_change": signer_change(pinned.signer, candidate.skill.signer) or None,
                 }
             )
             return
@@ -271,7 +276,24 @@ def diff(*, name: str, local: bool, user: bool, as_json: bool, options: HostOpti
     run(action())
 
 
-def why(*, name: str, user: bool, as_json: bool) -> None:
+def _signature_now(work: Workspace, skill: LockedSkill, options: HostOptions) -> SignatureVerdict | None:
+    """Who signed the pinned files, by the configured publishers; `None` if the files are not kept."""
+    from datetime import UTC, datetime
+
+    from skillwire.trust.oms import SIGNATURE_FILE
+    from skillwire.trust.signatures import UNSIGNED, check_signature
+
+    file = next((one for one in skill.files if one.path == SIGNATURE_FILE), None)
+    if file is None:
+        return UNSIGNED
+    bundle = work.versions.read(file)
+    if bundle is None:
+        return None
+    files = {one.path: one.digest for one in skill.files}
+    return check_signature(files, bundle, options.publishers(), now=datetime.now(UTC))
+
+
+def why(*, name: str, user: bool, as_json: bool, options: HostOptions) -> None:
     """Where a skill came from, what it is pinned to, and what was agreed to when."""
     from skillwire.cli.install_view import skill_json as document
     from skillwire.cli.install_view import source_words
@@ -283,10 +305,12 @@ def why(*, name: str, user: bool, as_json: bool) -> None:
     approved = state.accepted.get(acceptance_key(skill), "")
     places = sorted(path for path, placed in state.placed.items() if placed.name == name)
     versions = state.history.get(name, ())
+    signature = _signature_now(work, skill, options)
     if as_json:
         show_json(
             {
                 **document(skill),
+                "signature": signature.as_json() if signature is not None else None,
                 "approved": approved or None,
                 "places": [str(path) for path in places],
                 "versions": [{"digest": one.digest, "installed": one.at} for one in versions],
@@ -301,6 +325,7 @@ def why(*, name: str, user: bool, as_json: bool) -> None:
             *((key, printable(value)) for key, value in skill.pin.details),
             ("digest", skill.digest),
             ("signer", printable(skill.signer)),
+            ("signature", printable(str(signature)) if signature is not None else ""),
             ("tools", printable(", ".join(skill.powers.allowed_tools))),
             ("scripts", printable(", ".join(skill.powers.scripts))),
             ("approved", approved or "not by you: `skillwire sync` asks"),

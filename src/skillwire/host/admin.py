@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from skillwire.catalog.registry import RegisteredSkill, Registry
@@ -22,6 +23,8 @@ from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SKILL_FILE, parse_uri
 from skillwire.trust.approval import NO_GRANTS, Approval, Grants
 from skillwire.trust.origin import Origin
+from skillwire.trust.publishers import Publisher
+from skillwire.trust.signatures import SignatureVerdict
 from skillwire.trust.verify import VerifiedFile
 
 
@@ -42,6 +45,25 @@ class HostAdmin:
     def status(self, skill: RegisteredSkill) -> ApprovalStatus:
         """Whether a skill is approved as it is, changed since, new, and so on. Asks nobody."""
         return self._approver.standing(skill)
+
+    async def signature(
+        self, skill: RegisteredSkill, publishers: Sequence[Publisher] | None = None
+    ) -> SignatureVerdict:
+        """Who signed a skill, over which of its files. At most its signature file is fetched.
+
+        With `publishers`, these are recognized and not those of the host.
+        """
+        return await self._approver.signatures.check(skill, self._loader.preview, publishers)
+
+    async def check_signatures(self, skills: Iterable[RegisteredSkill] | None = None) -> None:
+        """Check the signatures of these skills side by side, or of all whose origin requires a publisher.
+
+        `status` then knows which of them are refused.
+        """
+        signatures = self._approver.signatures
+        if skills is None:
+            skills = [one for one in self._registry.skills(disabled=True) if signatures.required(one.origin)]
+        await signatures.check_all(skills, self._loader.preview)
 
     async def preview(self, name: str, path: str = SKILL_FILE, *, server: str | None = None) -> VerifiedFile:
         """A file for the user to look at before the skill is loaded. It is no load (SEC-7)."""
@@ -74,7 +96,7 @@ class HostAdmin:
             shown = parse_set_digest(digest) if digest is not None else skill.entry
             current = self._registry.get(skill.key) or skill
         entry = self._approver.check_shown(current, shown)
-        await self._loader.require_signature(current)
+        await self._approver.check_publishers(current, self._loader.preview)
         if keep_files:
             await self._loader.keep(current, entry)
         return await self._approver.approve(current, entry, grants, how=how or "approved by the application")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import platformdirs
@@ -105,6 +106,16 @@ def origin_identities(
     return identities | {
         directory.origin: f"directory:{directory.path.resolve()}" for directory in directories
     }
+
+
+def publishers_for(path: Path, required: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """The publishers who must have signed the skills of a directory, by patterns of paths."""
+    places = (str(path), str(path.resolve()))
+    return tuple(
+        name
+        for pattern, name in required
+        if any(fnmatchcase(place, str(Path(pattern).expanduser())) for place in places)
+    )
 
 
 def command_directories(project: Path, home: Path, folders: Iterable[str]) -> list[LocalDirectory]:

@@ -37,6 +37,8 @@ class EventKind(StrEnum):
     REVOKED = "revoked"
     OUTDATED = "outdated"
     """A skill changed while it was in use: what the model has read of it is the old text."""
+    SIGNATURE = "signature"
+    """The signature of a skill was checked: by whom it is signed, over which files."""
     REMARK = "remark"
 
 

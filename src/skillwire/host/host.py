@@ -8,7 +8,7 @@ async with SkillHost(servers={"shop": "https://shop.example/mcp"}, ask=ask_the_u
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +35,7 @@ from skillwire.host.origins import collect_origins
 from skillwire.host.reader import ModelActions, ReadCallback, Resolver, ResourceReader
 from skillwire.host.registration import Registration
 from skillwire.host.search import FoundSkill, SkillSearch
+from skillwire.host.signatures import Signatures
 from skillwire.host.state import ServerState
 from skillwire.host.styles import find_style
 from skillwire.host.styles.base import RenderContext, Style
@@ -90,6 +91,7 @@ class SkillHost:
         cache_directory: Path | None = None,
         approvals_file: Path | None = None,
         publishers: Iterable[Publisher] = (),
+        required_sources: Sequence[tuple[str, str]] = (),
     ) -> None:
         """Nothing is opened yet: no file, no connection.
 
@@ -105,7 +107,8 @@ class SkillHost:
         `codex` or `goose`. `untrusted` are servers of a configuration that are not connected: each is a
         failure.
 
-        `publishers` are those whose signatures are recognized, for servers whose configuration requires one.
+        `publishers` are those whose signatures are recognized. A server requires one by its configuration, a
+        directory by a pattern of `required_sources`, pairs of a pattern of paths and a publisher.
 
         `timeout` replaces the time limits of all servers, in seconds. Without `watch`, changes are noticed
         only by `refresh`. Without `discover`, servers are not listed, and a skill is found by its URI alone.
@@ -129,6 +132,7 @@ class SkillHost:
             timeout=timeout,
             style=self.style,
             limits=limits,
+            required_sources=required_sources,
         )
         self._cache.refuse_inside(origins.directories)
         self._cache.bind(origins.identities)
@@ -163,6 +167,7 @@ class SkillHost:
             registry=self._registry,
             facts=lambda skill: registration.candidate(skill.origin, skill.entry, disabled=not skill.enabled),
             approvals=self._approvals,
+            signatures=Signatures(publishers, required=origins.required_publishers, tell=self._log.tell),
             cache=self._cache,
             ask=ask,
             tell=self._log.tell,
@@ -177,8 +182,6 @@ class SkillHost:
             accept=lambda verified: self.style.check(verified, limits),
             on_held=self._follow_held,
             limits=limits,
-            required_publishers=origins.required_publishers,
-            publishers=tuple(publishers),
         )
         # Fences that nobody can guess, and that stay the same while the host lives.
         context = RenderContext(limits=limits, salt=secrets.token_bytes(16), path_of=self._inventory.path_of)
@@ -254,6 +257,7 @@ class SkillHost:
             disabled=config.disabled,
             untrusted=config.skipped,
             publishers=load_publishers(config.publishers),
+            required_sources=config.required_sources,
             ask=ask,
             ask_read=ask_read,
             safe_tools=safe_tools,

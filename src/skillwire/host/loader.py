@@ -3,7 +3,8 @@
 Loading takes these steps, and each file read later takes the same ones from the third on.
 
 1. The entry is sound and within the limits; otherwise nothing is fetched (ENT-2, ENT-6).
-2. The skill is approved as its entry is now, or the user is asked (SEC-5, SEC-6).
+2. The publishers signed it whom its origin must have; and it is approved as its entry is now, or the user is
+   asked (SEC-5, SEC-6).
 3. The entry is held: from here on only its files are read (VER-3).
 4. The bytes come from the cache, where their digest is computed anew, or from the server (SEC-8, VER-5).
 5. The bytes are verified against the held entry (VER-1, VER-2).
@@ -16,7 +17,7 @@ A dynamic skill promises no digests, so step 2 comes after step 5 for it: the us
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -27,7 +28,6 @@ from skillwire.catalog.registry import RegisteredSkill, Registry
 from skillwire.errors import ApprovalRequired, FormatError, SkillNotFound, SkillwireError, VerificationError
 from skillwire.host.approvals.approver import Approver
 from skillwire.host.cache import SkillCache
-from skillwire.host.signatures import require_publishers, signature_of
 from skillwire.limits import Limits
 from skillwire.skill.digests import Digest
 from skillwire.skill.entries import DYNAMIC, SkillEntry
@@ -39,7 +39,6 @@ from skillwire.trust.directory import DirectoryView, filter_directory, listed_ch
 from skillwire.trust.guards import HeldSkill
 from skillwire.trust.origin import Origin
 from skillwire.trust.paths import skill_directory, skill_file
-from skillwire.trust.publishers import Publisher
 from skillwire.trust.verify import (
     CheckedEntry,
     VerifiedFile,
@@ -78,8 +77,6 @@ class Loader:
     accept: Callable[[VerifiedSkill], None]
     on_held: Callable[[Origin], None]
     limits: Limits
-    required_publishers: Callable[[Origin], Sequence[str]]
-    publishers: Sequence[Publisher]
     _held: dict[SkillKey, _Held] = field(default_factory=dict[SkillKey, _Held], init=False)
     _turns: dict[SkillKey, anyio.Lock] = field(default_factory=dict[SkillKey, anyio.Lock], init=False)
 
@@ -153,17 +150,11 @@ class Loader:
             return verify_skill_md(entry, data, skill.origin, limits=self.limits).file
         return verify_file(entry, uri, data, skill.origin, limits=self.limits)
 
-    async def require_signature(self, skill: RegisteredSkill) -> None:
-        """Refuse a skill that the publisher whom its server must have did not sign, as its files are now."""
-        required = self.required_publishers(skill.origin)
-        if required:
-            verdict = await signature_of(lambda path: self.preview(skill, path), skill.entry, self.publishers)
-            require_publishers(skill, verdict, required)
-
     async def _attempt(self, skill: RegisteredSkill) -> VerifiedSkill:
         # Step 1. ENT-2, ENT-6: decided from the entry alone.
         entry = check_entry(skill.entry, limits=self.limits)
-        await self.require_signature(skill)
+        # Step 2, first part: at most the signature file is fetched for it.
+        await self.approver.check_publishers(skill, self.preview)
         # Step 2. SEC-5, SEC-6: approved as it is now, before a byte is fetched.
         if entry.resources is not DYNAMIC:
             await self.approver.obtain(skill, entry, self.preview)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from skillwire.host.config.server import ServerConfig, parse_server
@@ -13,6 +13,7 @@ from skillwire.host.directories import (
     default_directories,
     label_directories,
     origin_identities,
+    publishers_for,
 )
 from skillwire.host.styles.base import Style
 from skillwire.host.styles.ranks import Layer, Rank
@@ -33,11 +34,13 @@ class HostOrigins:
     identities: Mapping[Origin, str]
     """What identifies an origin, whatever it is called: approvals and cached files are kept under it."""
     directories: tuple[Path, ...]
+    required: Mapping[Origin, tuple[str, ...]] = field(default_factory=dict[Origin, tuple[str, ...]])
+    """The publishers who must have signed the skills of a directory."""
 
     def required_publishers(self, origin: Origin) -> tuple[str, ...]:
-        """The publishers of whom one must have signed every skill of this origin."""
+        """The publishers who must all have signed every skill of this origin."""
         config = self.servers.get(origin)
-        return config.require if config is not None else ()
+        return config.require if config is not None else self.required.get(origin, ())
 
 
 def collect_origins(
@@ -50,6 +53,7 @@ def collect_origins(
     timeout: float | None,
     style: Style,
     limits: Limits,
+    required_sources: Sequence[tuple[str, str]] = (),
 ) -> HostOrigins:
     """Every origin under a label of its own; with `only`, those with these labels."""
     configs = {
@@ -71,6 +75,7 @@ def collect_origins(
         ranks=ranks,
         identities=origin_identities(configs, local),
         directories=tuple(directory.path for directory in local),
+        required={one.origin: publishers_for(one.path, required_sources) for one in local},
     )
 
 

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from skillwire.errors import FormatError, LimitExceeded, SkillwireError, SourceError, VerificationError
-from skillwire.install.lock import UNSIGNED, LockedFile, LockedSkill, Pin
+from skillwire.install.lock import LockedFile, LockedSkill, Pin
 from skillwire.install.powers import requested_powers, starts_with_interpreter
 from skillwire.issues import shown
 from skillwire.json_types import JsonValue
@@ -23,10 +22,10 @@ from skillwire.skill.names import parse_name
 from skillwire.skill.uris import SKILL_FILE, make_uri
 from skillwire.sources.archive import ArchiveFile, read_archive
 from skillwire.trust.oms import SIGNATURE_FILE
+from skillwire.trust.publishers import Publisher
+from skillwire.trust.signatures import UNSIGNED, SignatureVerdict, check_signature
+from skillwire.trust.signers import signer_text
 from skillwire.trust.verify import CheckedEntry, check_entry
-
-if TYPE_CHECKING:
-    from skillwire.trust.publishers import Publisher
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +35,8 @@ class Candidate:
     skill: LockedSkill
     frontmatter: Mapping[str, JsonValue]
     files: Mapping[str, bytes]
+    signature: SignatureVerdict = UNSIGNED
+    """Who signed these files, as far as the user's publishers tell."""
     entry: CheckedEntry | None = None
     """What the server listed, when it came from one."""
 
@@ -113,6 +114,13 @@ def make_candidate(
         ),
         limits=limits,
     )
+    bundle = content.get(SIGNATURE_FILE)
+    signature = check_signature(
+        {row.path: row.digest for row in rows},
+        bundle.data if bundle is not None else None,
+        publishers,
+        now=datetime.now(UTC),
+    )
     skill = LockedSkill(
         name=name,
         source=source,
@@ -122,35 +130,14 @@ def make_candidate(
         powers=requested_powers(
             frontmatter, ((file.path, file.data, file.executable) for file in content.values())
         ),
-        signer=signer_of(rows, content, publishers),
+        signer=signer_text(signature),
     )
     return Candidate(
-        skill=skill, frontmatter=frontmatter, files={path: file.data for path, file in content.items()}
+        skill=skill,
+        frontmatter=frontmatter,
+        files={path: file.data for path, file in content.items()},
+        signature=signature,
     )
-
-
-def signer_of(
-    rows: Iterable[LockedFile], content: Mapping[str, ArchiveFile], publishers: Sequence[Publisher]
-) -> str:
-    """Who signed the files, as a lock file says it. A signature that proves nothing is called so."""
-    bundle = content.get(SIGNATURE_FILE)
-    if bundle is None:
-        return UNSIGNED
-    from skillwire.trust.signatures import SignatureState, check_signature
-
-    verdict = check_signature(
-        {row.path: row.digest for row in rows if row.path != SIGNATURE_FILE},
-        bundle.data,
-        publishers,
-        now=datetime.now(UTC),
-    )
-    match verdict.state:
-        case SignatureState.SIGNED:
-            return f"{verdict.publisher} {verdict.signer}"
-        case SignatureState.UNKNOWN:
-            return f"unknown publisher {verdict.signer}".strip()
-        case _:
-            return "invalid signature"
 
 
 def with_interpreters(files: Iterable[tuple[str, bytes]]) -> tuple[ArchiveFile, ...]:

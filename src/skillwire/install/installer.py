@@ -14,6 +14,7 @@ from typing import Protocol
 from skillwire.errors import (
     RefusedByPolicy,
     SkillNotFound,
+    SkillwireError,
     SourceError,
     VerificationError,
 )
@@ -29,6 +30,7 @@ from skillwire.install.workspace import Workspace
 from skillwire.issues import shown
 from skillwire.sources.archive import ArchiveFile
 from skillwire.trust.approval import NO_GRANTS, Grants
+from skillwire.trust.signers import NO_SIGNER, confirms_signer, signer_words
 
 
 class RecordApproval(Protocol):
@@ -171,6 +173,8 @@ class Installer:
                 for candidate in fetched.candidates:
                     work.versions.keep(candidate.blobs())
                 failures = list(fetched.failures)
+            failed = {failure.what for failure in failures}
+            failures += self._other_signers(skill for skill in needed if skill.name not in failed)
             dropped = unaccepted | {failure.what for failure in failures}
             made = Plan(tuple(step for step in made.steps if step.name not in dropped or not step.changes))
             outcomes, agreed = work.carry_out(made, agreed, on_step=self.on_step)
@@ -178,6 +182,37 @@ class Installer:
                 work.files.write(work.root, agreed)
         report = _report(made, outcomes)
         return replace(report, refused=(*refused, *report.refused), failures=(*failures, *report.failures))
+
+    def _other_signers(self, skills: Iterable[LockedSkill]) -> list[Failure]:
+        """The skills whose files have another signer than the lock says: the lock is somebody's word."""
+        failures: list[Failure] = []
+        for skill in skills:
+            if skill.signer == NO_SIGNER:
+                continue
+            try:
+                actual = self._kept_candidate(skill).skill.signer
+            except SkillwireError as error:
+                failures.append(Failure(skill.name, error))
+                continue
+            if not confirms_signer(skill.signer, actual):
+                words = (
+                    f"{skill.name}: skillwire.lock says that it is {signer_words(skill.signer)}, and it is "
+                    f"{signer_words(actual)}: it is not installed"
+                )
+                failures.append(Failure(skill.name, VerificationError(words, uri=skill.name)))
+        return failures
+
+    def _kept_candidate(self, skill: LockedSkill) -> Candidate:
+        """A version whose bytes are kept here, checked again."""
+        content = self.workspace.versions.content(skill)
+        return make_candidate(
+            [ArchiveFile(file.path, content[file.path], file.executable) for file in skill.files],
+            source=skill.source,
+            pin=skill.pin,
+            expected_name=skill.name,
+            publishers=self.upstream.publishers,
+            limits=self.workspace.limits,
+        )
 
     def adoptable(self, steps: Iterable[Step]) -> tuple[Candidate, ...]:
         """What is on disk where a plan stopped, as skills that could be pinned as they are."""
@@ -254,19 +289,14 @@ class Installer:
             if skill.pin.kind == "folder" and skill.pin.get("path") == skill.source:
                 # An edit that was overwritten: it goes on to belong to the same source.
                 skill = replace(skill, source=current.source)
-        content = self.workspace.versions.content(skill)
-        by_path = [ArchiveFile(file.path, content[file.path], file.executable) for file in skill.files]
-        candidate = make_candidate(
-            by_path,
-            source=skill.source,
-            pin=skill.pin,
-            expected_name=name,
-            publishers=self.upstream.publishers,
-            limits=self.workspace.limits,
-        )
+        candidate = self._kept_candidate(skill)
         if candidate.skill.digest != version.digest:
             raise VerificationError(f"the kept version of {name} is damaged: it is not used", uri=name)
-        return replace(candidate, skill=replace(candidate.skill, targets=skill.targets, extra=skill.extra))
+        # It goes back with the signer that it was installed with.
+        return replace(
+            candidate,
+            skill=replace(candidate.skill, targets=skill.targets, extra=skill.extra, signer=skill.signer),
+        )
 
     def remove(self, names: Sequence[str], *, force: bool = False) -> Report:
         """Remove skills from the lock and from every folder. One that was edited stays, unless forced."""

@@ -13,6 +13,7 @@ from skillwire.errors import (
 from skillwire.install.candidates import Candidate, Failure, Fetched
 from skillwire.install.lock import Lock, LockedSkill
 from skillwire.issues import shown
+from skillwire.trust.signers import signer_change
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,8 @@ def _is_pinned(pinned: LockedSkill, candidate: LockedSkill) -> bool:
         and pinned.pin == candidate.pin
         and pinned.source == candidate.source
         and [file.executable for file in pinned.files] == [file.executable for file in candidate.files]
+        # The same files can lose their signer: a certificate expires, a publisher is no longer configured.
+        and not signer_change(pinned.signer, candidate.signer)
     )
 
 

@@ -154,7 +154,7 @@ class ServerSkills:
                 )
             else:
                 servers[label] = config
-        host = SkillHost(servers=servers, watch=False, limits=self.limits)
+        host = SkillHost(servers=servers, watch=False, limits=self.limits, publishers=self.publishers)
         await stack.enter_async_context(host)
         for state in host.servers():
             if state.status.value != _READY:

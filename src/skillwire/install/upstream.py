@@ -11,13 +11,21 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.to_thread
 
-from skillwire.errors import FormatError, SkillNotFound, SkillwireError, SourceError, VerificationError
+from skillwire.errors import (
+    FormatError,
+    RefusedByPolicy,
+    SkillNotFound,
+    SkillwireError,
+    SourceError,
+    VerificationError,
+)
 from skillwire.install.candidates import (
     Candidate,
     Failure,
@@ -75,6 +83,8 @@ class Upstream:
     base: Path
     servers: Mapping[str, ServerConfig] = field(default_factory=dict[str, "ServerConfig"])
     publishers: Sequence[Publisher] = ()
+    required: Sequence[tuple[str, str]] = ()
+    """Patterns of sources, each with the publisher who must have signed what comes from there."""
     limits: Limits = DEFAULT_LIMITS
     on_progress: Callable[[str, int, int], None] = field(default=lambda what, done, total: None)
     """Called with what is fetched, how much of it is there, and how much there will be."""
@@ -116,8 +126,38 @@ class Upstream:
         async with anyio.create_task_group() as tasks:
             for what, job in jobs:
                 tasks.start_soon(run, what, job)
-        ordered = sorted(candidates, key=lambda one: (one.name, one.skill.source))
+        signed = self._signed_as_required(candidates, failures)
+        ordered = sorted(signed, key=lambda one: (one.name, one.skill.source))
         return Fetched(tuple(ordered), tuple(sorted(failures, key=lambda one: one.what)))
+
+    def _signed_as_required(
+        self, candidates: Iterable[Candidate], failures: list[Failure]
+    ) -> list[Candidate]:
+        """Those that the publishers signed whom their sources must have; the others are failures."""
+        kept: list[Candidate] = []
+        for candidate in candidates:
+            names = self._publishers_for(candidate.skill)
+            signed_by = candidate.signature.publisher if candidate.signature.is_signed else ""
+            missing = next((name for name in names if name != signed_by), "")
+            if not missing:
+                kept.append(candidate)
+                continue
+            words = (
+                f"{candidate.name} is refused: {shown(candidate.skill.source, 200)} requires the publisher "
+                f"{missing}, and the skill is {candidate.signature}"
+            )
+            failures.append(Failure(candidate.name, RefusedByPolicy(words)))
+        return kept
+
+    def _publishers_for(self, skill: LockedSkill) -> list[str]:
+        """Every publisher whom the configuration requires for where a skill comes from."""
+        pin = skill.pin
+        server = self.servers.get(pin.get("server")) if pin.kind == "mcp" else None
+        places = {skill.source, *(pin.get(key) for key in ("url", "repository", "index", "path")), ""} - {""}
+        return [
+            *(server.require if server is not None else ()),
+            *(name for pattern, name in self.required if any(fnmatchcase(one, pattern) for one in places)),
+        ]
 
     async def fetch_latest(self, skills: Iterable[LockedSkill]) -> Fetched:
         """What the sources of pinned skills have now under their names."""
@@ -215,7 +255,8 @@ class Upstream:
         async with anyio.create_task_group() as tasks:
             for group in groups.values():
                 tasks.start_soon(run, group)
-        return Fetched(tuple(sorted(candidates, key=lambda one: one.name)), tuple(failures))
+        signed = self._signed_as_required(candidates, failures)
+        return Fetched(tuple(sorted(signed, key=lambda one: one.name)), tuple(failures))
 
     async def _fetch_group(self, group: list[LockedSkill]) -> Fetched:
         pin = group[0].pin

@@ -9,12 +9,14 @@
 
    A skill that gets here is listed. To be loaded it takes the remaining steps.
 
-5. Own files: the files of the user need no approval. Those of a project do: they may be somebody else's.
-6. Policy `never`: nothing of that server, approved or not.
-7. Approval: one of exactly these files of this skill of this origin counts, with its grants (ENT-4, SEC-6).
-8. Policy `always`: without grants, and not for a skill inside another one (SEC-2, SEC-4, SEC-5).
-9. Policy `pinned`: what is not approved is refused without a question.
-10. Everything else is a question to the user, with what changed since the last approval (SEC-5, SEC-6).
+5. Publisher: if the configuration requires publishers for the origin, they must have signed these files.
+6. Own files: the files of the user need no approval. Those of a project do: they may be somebody else's.
+7. Policy `never`: nothing of that server, approved or not.
+8. Approval: one of exactly these files of this skill of this origin counts, with its grants (ENT-4, SEC-6).
+9. Policy `always`: without grants, and not for a skill inside another one (SEC-2, SEC-4, SEC-5). Nor for one
+   whose signer changed or vanished since it was last loaded or approved.
+10. Policy `pinned`: what is not approved is refused without a question.
+11. Everything else is a question to the user, with what changed since the last approval (SEC-5, SEC-6).
 
 Pure: the caller collects the facts in a `Candidate`, and acts on the decision.
 """
@@ -43,6 +45,8 @@ from skillwire.trust.approval import (
     resource_set,
 )
 from skillwire.trust.origin import Origin
+from skillwire.trust.signatures import SignatureVerdict
+from skillwire.trust.signers import signer_change, signer_text
 
 
 class Act(StrEnum):
@@ -77,6 +81,17 @@ class Candidate:
     """Whether it lies inside another skill of its origin (`is_nested`)."""
     seen: ResourceSet = frozenset()
     """What was retrieved of a dynamic skill, the file in question included."""
+    require: tuple[str, ...] = ()
+    """The publishers who must have signed it."""
+    signature: SignatureVerdict | None = None
+    """Who signed it as it is now; `None` when that has not been checked."""
+    signer: str = ""
+    """Who had signed it when it was last loaded or approved, as `signer_text` says it; empty if unknown."""
+
+    @property
+    def signer_change(self) -> str:
+        """How its signer changed or vanished; empty if it did not, or if nobody has checked."""
+        return "" if self.signature is None else signer_change(self.signer, signer_text(self.signature))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +107,13 @@ class Ask:
 
     reason: Reason
     changes: tuple[FileChange, ...] = ()
+    signer_change: str = ""
+    """How its signer changed or vanished: to be shown as loudly as a changed text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """The skill may not be listed or loaded, and nobody is asked. `message` is set by steps 1 to 4."""
+    """The skill may not be listed or loaded, and nobody is asked. `message` is set by steps 1 to 5."""
 
     policy: Policy
     reason: Reason
@@ -123,26 +140,29 @@ def admit(skill: Candidate, act: Act) -> Decision:
         return Denied(skill.policy, Reason.DENIED, message="is disabled: enable it to use it")
     if act is Act.LIST:
         return Allowed()
+    # 5. Publisher.
+    if missing := missing_publisher(skill):
+        return Denied(skill.policy, Reason.DENIED, message=missing)
     covered = coverage(skill.approval, skill.origin, skill.entry, skill.seen)
-    # 5. Own files. S3: they need no approval; what is granted to them is said by one.
+    # 6. Own files. S3: they need no approval; what is granted to them is said by one.
     if skill.origin.is_own:
         is_granted = skill.approval is not None and covered is Coverage.EQUAL
         return Allowed(skill.approval.grants if skill.approval is not None and is_granted else NO_GRANTS)
-    # 6. Policy `never`.
+    # 7. Policy `never`.
     if skill.policy is Policy.NEVER:
         return Denied(skill.policy, Reason.DENIED)
-    # 7. Approval.
+    # 8. Approval.
     if skill.approval is not None and covered is Coverage.EQUAL:
         return Allowed(skill.approval.grants)
-    # 8. Policy `always`: SEC-2, SEC-4: it grants nothing; SEC-5: and never covers a nested skill.
-    if skill.policy is Policy.ALWAYS and not skill.nested:
+    # 9. Policy `always`: SEC-2, SEC-4: it grants nothing; SEC-5: and never covers a nested skill.
+    if skill.policy is Policy.ALWAYS and not skill.nested and not skill.signer_change:
         return Allowed(NO_GRANTS)
     reason, changes = _objection(skill, covered)
-    # 9. Policy `pinned`.
+    # 10. Policy `pinned`.
     if skill.policy is Policy.PINNED:
         return Denied(skill.policy, reason, changes)
-    # 10. The user decides.
-    return Ask(reason, changes)
+    # 11. The user decides.
+    return Ask(reason, changes, skill.signer_change)
 
 
 def require(decision: Decision, uri: SkillUri, origin: Origin) -> Grants:
@@ -169,14 +189,32 @@ def _objection(skill: Candidate, covered: Coverage) -> tuple[Reason, tuple[FileC
         return Reason.CHANGED, difference(skill.approval.resources, now)
     if skill.withdrawn is not None and (changes := difference(skill.withdrawn.resources, now)):
         return Reason.CHANGED, changes
+    if skill.signer_change:
+        return Reason.SIGNER, ()
     # A skill that changed and changed back is no less unapproved.
     return Reason.NEW, ()
+
+
+def missing_publisher(skill: Candidate) -> str:
+    """Which required publisher did not sign a skill, and why; empty when all signed exactly its files."""
+    for name in skill.require:
+        verdict = skill.signature
+        if verdict is None or not verdict.is_signed or verdict.publisher != name:
+            found = "its signature has not been checked" if verdict is None else f"the skill is {verdict}"
+            return (
+                f"is refused: the publisher {name} is required, and {found}; "
+                "ask its operator for a signed one"
+            )
+    return ""
 
 
 def _sentence(decision: Ask | Denied) -> str:
     if isinstance(decision, Denied) and decision.message:
         return decision.message
-    return f"{_reason(decision.reason, decision.changes)}: {_next_step(decision)}"
+    signer = f" and {decision.signer_change}" if isinstance(decision, Ask) and decision.signer_change else ""
+    if decision.reason is Reason.SIGNER:
+        return f"{signer.removeprefix(' and ') or 'has another signer'}: {_next_step(decision)}"
+    return f"{_reason(decision.reason, decision.changes)}{signer}: {_next_step(decision)}"
 
 
 def _reason(reason: Reason, changes: tuple[FileChange, ...]) -> str:

@@ -39,6 +39,8 @@ class Reason(StrEnum):
 
     NEW = "new"
     CHANGED = "changed"
+    SIGNER = "signer"
+    """Its signer changed or vanished, where its server's policy would load it without a question."""
     UNBINDABLE = "unbindable"
     DENIED = "denied"
 

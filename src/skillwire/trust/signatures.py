@@ -78,6 +78,8 @@ class SignatureVerdict:
     signer: str = ""
     differing: tuple[str, ...] = ()
     reason: str = ""
+    is_unread: bool = False
+    """Whether the signature file could not be read: another try may succeed."""
 
     @property
     def is_signed(self) -> bool:

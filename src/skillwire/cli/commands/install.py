@@ -21,6 +21,7 @@ _FORCE: Final = flag("--force", help="Overwrite folders that were edited or that
 _GRANTS: Final = (
     flag("--allow-tools", help="Grant the tools that an allowed-tools field asks for."),
     flag("--allow-code", help="Grant the scripts that an agent can run."),
+    flag("--allow-signer", help="Accept another signer than the pinned one, or none."),
 )
 _NAMES: Final = Argument(
     field="names",
@@ -168,9 +169,10 @@ COMMANDS: Final = (
         name="why",
         summary="Show where an installed skill came from",
         run="sync:why",
+        host=True,
         arguments=(_ONE,),
         options=_common(),
-        examples=(("skillwire why release-notes", "source, pin, powers, signer, versions"),),
+        examples=(("skillwire why release-notes", "source, pin, powers, signature, versions"),),
     ),
     Command(
         name="export",

@@ -22,6 +22,7 @@ COMMANDS: Final = (
         options=(
             flag("--from-clients", help="Also start or connect to the servers of your other MCP clients."),
             flag("--all", help="Include skills that are disabled.", field="disabled"),
+            flag("--signed", help="Check the signature of each skill, and show who signed it."),
             flag(
                 "--fail-on-error",
                 help="Exit with 4 if a server or directory failed, for continuous integration.",
@@ -34,6 +35,7 @@ COMMANDS: Final = (
             ("skillwire list --dir ./skills --no-default-directories", "one directory only"),
             ("skillwire list --from-clients", "with the servers of your other MCP clients"),
             ("skillwire list --style goose", "with the names that Goose would use"),
+            ("skillwire list --signed", "with who signed each skill"),
         ),
     ),
     Command(

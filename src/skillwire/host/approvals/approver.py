@@ -16,11 +16,21 @@ from skillwire.host.approvals.status import ApprovalStatus, status_of
 from skillwire.host.approvals.store import ApprovalStore
 from skillwire.host.cache import SkillCache
 from skillwire.host.events import Event, EventKind, skill_event
+from skillwire.host.signatures import Preview, Signatures
 from skillwire.limits import Limits
 from skillwire.skill.digests import SetDigest
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri, shown_uri
-from skillwire.trust.admission import Act, Ask, Candidate, Decision, admit, require
+from skillwire.trust.admission import (
+    Act,
+    Ask,
+    Candidate,
+    Decision,
+    Denied,
+    admit,
+    missing_publisher,
+    require,
+)
 from skillwire.trust.approval import (
     NO_GRANTS,
     Approval,
@@ -40,9 +50,9 @@ from skillwire.trust.approval import (
 from skillwire.trust.guards import requested_tools
 from skillwire.trust.origin import Origin
 from skillwire.trust.paths import skill_file
+from skillwire.trust.signatures import SignatureVerdict
+from skillwire.trust.signers import NO_SIGNER, signer_text
 from skillwire.trust.verify import CheckedEntry, VerifiedFile, check_entry
-
-Preview: TypeAlias = Callable[[RegisteredSkill, str], Awaitable[VerifiedFile]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +64,10 @@ class ApprovalRequest:
     changes: tuple[FileChange, ...]
     nested: bool
     requested_tools: tuple[str, ...]
+    signature: SignatureVerdict
+    """Who signed it as it is now, over which of its files. It replaces no yes."""
+    signer_change: str
+    """How its signer changed or vanished since the last yes or load: to be shown as loudly as `changes`."""
     digest: SetDigest | None
     """Of the files that a yes is for; `None` for a dynamic skill, where it is for what was retrieved."""
     preview: Callable[[str], Awaitable[VerifiedFile]] = field(repr=False)
@@ -83,6 +97,7 @@ class Approver:
     registry: Registry
     facts: Callable[[RegisteredSkill], Candidate]
     approvals: ApprovalStore
+    signatures: Signatures
     cache: SkillCache
     ask: ApprovalCallback | None
     tell: Callable[[Event], None]
@@ -91,6 +106,17 @@ class Approver:
     _of_seen: dict[SkillKey, Approval] = field(default_factory=dict[SkillKey, Approval], init=False)
     # Approvals for one load, from the answer until the load is done.
     _once: dict[SkillKey, Approval] = field(default_factory=dict[SkillKey, Approval], init=False)
+
+    async def check_publishers(self, skill: RegisteredSkill, preview: Preview) -> None:
+        """Learn who signed a skill, where that matters; refuse what a required publisher did not sign."""
+        await self._read(skill)
+        required = self.signatures.required(skill.origin)
+        if required or self.signatures.publishers or self.approvals.signer(skill.origin, skill.uri):
+            await self.signatures.check(skill, preview)
+        candidate = self._candidate(skill, None)
+        if missing := missing_publisher(candidate):
+            denied = Denied(candidate.policy, Reason.DENIED, message=missing)
+            require(denied, skill.uri, skill.origin)
 
     async def obtain(
         self,
@@ -114,6 +140,8 @@ class Approver:
             return (in_hand or {}).get(skill_file(entry, path)) or await preview(skill, path)
 
         before = self._kept(skill) or self._withdrawn(skill)
+        signature = await self.signatures.check(skill, preview)
+        change = self._candidate(skill, None).signer_change
 
         async def approved(path: str) -> bytes | None:
             return await self.approved_bytes(skill, skill_file(entry, path), before)
@@ -125,6 +153,8 @@ class Approver:
                 changes=decision.changes,
                 nested=self._nested(skill),
                 requested_tools=requested_tools(entry.frontmatter.get("allowed-tools")),
+                signature=signature,
+                signer_change=change,
                 digest=shown_digest(entry),
                 preview=look,
                 approved=approved,
@@ -146,6 +176,7 @@ class Approver:
             self._once[skill.key] = approval
         elif approval.bound:
             await self.approvals.put(approval, entry, how="asked at load")
+            await self._note_signer(skill)
         else:
             self._of_seen[skill.key] = approval
         return grants
@@ -160,7 +191,19 @@ class Approver:
         await self._read(skill)
         once = self._once.pop(skill.key, None)
         decision = self._decide(skill, entry, once or self._kept(skill), seen)
-        return require(decision, entry.uri, skill.origin), once is None
+        grants = require(decision, entry.uri, skill.origin)
+        if once is None:
+            await self._note_signer(skill)
+        return grants, once is None
+
+    async def _note_signer(self, skill: RegisteredSkill) -> None:
+        """Remember who signed what was loaded or approved: another signer is asked about."""
+        verdict = self.signatures.known(skill)
+        if verdict is None or skill.origin.is_own:
+            return
+        before, now = self.approvals.signer(skill.origin, skill.uri), signer_text(verdict)
+        if now != (before or NO_SIGNER):
+            await self.approvals.note_signer(skill.origin, skill.uri, now)
 
     def check_shown(self, skill: RegisteredSkill, shown: SkillEntry | SetDigest) -> CheckedEntry:
         """The skill's entry, when it is the one that the user was shown; else `ApprovalRequired` (SEC-6)."""
@@ -186,6 +229,7 @@ class Approver:
         """Keep the user's approval of a skill with exactly this entry."""
         approval = approve(entry, skill.origin, grants=grants)
         await self.approvals.put(approval, entry, how=how)
+        await self._note_signer(skill)
         return approval
 
     async def approved_bytes(
@@ -216,7 +260,10 @@ class Approver:
             return stored
         self.approvals.withdraw(skill.origin, skill.uri)
         changes = difference(stored.resources, resource_set(skill.entry))
-        message = f"{skill.handle} changed ({_files(len(changes))}): its approval is revoked"
+        what = _files(len(changes))
+        if signer := self._candidate(skill, None).signer_change:
+            what += f"; it {signer}"
+        message = f"{skill.handle} changed ({what}): its approval is revoked"
         self.tell(skill_event(EventKind.REVOKED, skill, message))
         return None
 
@@ -237,6 +284,9 @@ class Approver:
             approval=approval,
             withdrawn=self._withdrawn(skill),
             nested=self._nested(skill),
+            require=self.signatures.required(skill.origin),
+            signature=self.signatures.known(skill),
+            signer=self.approvals.signer(skill.origin, skill.uri),
         )
 
     async def _read(self, skill: RegisteredSkill) -> None:

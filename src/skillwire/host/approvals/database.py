@@ -20,7 +20,15 @@ from typing import Final, TypeVar
 from urllib.parse import quote
 
 from skillwire.errors import SourceError
-from skillwire.host.approvals.schema import COLUMNS, Row, is_old, migrate, select
+from skillwire.host.approvals.schema import (
+    COLUMNS,
+    SIGNERS_TABLE,
+    Row,
+    is_old,
+    migrate,
+    select,
+    select_signers,
+)
 
 BUSY_SECONDS = 5.0
 """How long a call waits for another process that is writing."""
@@ -62,6 +70,20 @@ class ApprovalDatabase:
             lambda database: select(database, "WHERE server = ? AND uri = ?", (server, uri)), default=[]
         )
         return found[0] if found else None
+
+    def signers(self, server: str | None = None, uri: str = "") -> dict[tuple[str, str], str]:
+        """Who had signed each skill when it was last loaded or approved; with `server`, one skill's."""
+
+        return self._read(lambda database: select_signers(database, server, uri), default={})
+
+    def put_signer(self, server: str, uri: str, signer: str) -> None:
+        """Keep who signed a skill, in place of what was kept before."""
+
+        def write(database: sqlite3.Connection) -> None:
+            database.execute(SIGNERS_TABLE)
+            database.execute("INSERT OR REPLACE INTO skill_signers VALUES (?, ?, ?)", (server, uri, signer))
+
+        self._write(write)
 
     def put(self, *rows: Row) -> None:
         """Write rows in place of any earlier ones of the same skills, all or none."""
@@ -105,7 +127,12 @@ class ApprovalDatabase:
 
     def remove_server(self, server: str) -> int:
         """Delete all rows of a server; how many current ones that were."""
-        return self._remove("server = ?", (server,))
+        removed = self._remove("server = ?", (server,))
+        if any(key[0] == server for key in self.signers()):
+            self._write(
+                lambda database: database.execute("DELETE FROM skill_signers WHERE server = ?", (server,))
+            )
+        return removed
 
     def _remove(self, where: str, values: tuple[str, ...]) -> int:
         if not self._is_file():

@@ -24,6 +24,15 @@ CREATE TABLE IF NOT EXISTS skill_approvals (
     PRIMARY KEY (server, uri)
 ) WITHOUT ROWID
 """
+# Who had signed a skill when it was last loaded or approved: kept for skills without an approval, too.
+SIGNERS_TABLE: Final = """
+CREATE TABLE IF NOT EXISTS skill_signers (
+    server TEXT NOT NULL,
+    uri TEXT NOT NULL,
+    signer TEXT NOT NULL,
+    PRIMARY KEY (server, uri)
+) WITHOUT ROWID
+"""
 COLUMNS: Final = (
     "server, uri, label, resources, allowed_tools, execute_code, entry, is_current, "
     "approved_at, approved_by, approved_how"
@@ -85,6 +94,17 @@ def select(database: sqlite3.Connection, where: str, values: Iterable[str]) -> l
     return list({row[:2]: Row(*row) for row in found}.values())
 
 
+def select_signers(database: sqlite3.Connection, server: str | None, uri: str) -> dict[tuple[str, str], str]:
+    """The signer of every skill by server and URI, or of one skill; none before one was kept."""
+    if "skill_signers" not in _tables(database):
+        return {}
+    query = "SELECT server, uri, signer FROM skill_signers"
+    if server is not None:
+        query += " WHERE server = ? AND uri = ?"
+    rows: list[Any] = database.execute(query, () if server is None else (server, uri)).fetchall()
+    return {(str(row[0]), str(row[1])): str(row[2]) for row in rows}
+
+
 def is_old(database: sqlite3.Connection) -> bool:
     return _version(database) < _VERSION and bool(_old_tables(database))
 
@@ -95,5 +115,9 @@ def _version(database: sqlite3.Connection) -> int:
 
 
 def _old_tables(database: sqlite3.Connection) -> list[tuple[str, int]]:
-    names = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    names = _tables(database)
     return [(table, current) for table, current in _OLD_TABLES if table in names]
+
+
+def _tables(database: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from skillwire.errors import SkillwireError
 from skillwire.limits import Limits
-from skillwire.trust.admission import Act, Allowed, Candidate, admit
+from skillwire.trust.admission import Act, Allowed, Candidate, admit, missing_publisher
 from skillwire.trust.approval import (
     NO_GRANTS,
     Approval,
@@ -30,12 +30,16 @@ class State(StrEnum):
     NEW = "not approved"
     CHANGED = "changed"
     """Other files were approved than are served now."""
+    SIGNER = "signer changed"
+    """The policy of its server would load it, but its signer changed or vanished."""
     DYNAMIC = "dynamic"
     """Made on request: the user is asked about what was seen, each time."""
     ALWAYS = "allowed"
     """The policy of its server loads it without asking."""
     NEVER = "blocked"
     """The policy of its server loads nothing."""
+    REFUSED = "refused"
+    """A required publisher did not sign it; `problem` says more."""
     UNUSABLE = "unusable"
     """Its entry is not sound, or it is too large."""
 
@@ -52,6 +56,8 @@ class ApprovalStatus:
     approved: Approval | None = None
     """What was approved, now or before the skill changed."""
     problem: str = ""
+    signer_change: str = ""
+    """How its signer changed or vanished since it was last loaded or approved, as far as that was checked."""
 
 
 def status_of(candidate: Candidate, *, limits: Limits) -> ApprovalStatus:
@@ -75,9 +81,20 @@ def status_of(candidate: Candidate, *, limits: Limits) -> ApprovalStatus:
         return ApprovalStatus(
             state=state, policy=policy, nested=nested, grants=decision.grants, approved=known
         )
-    if decision.reason is Reason.DENIED:
-        state = State.NEVER
-    else:
-        states = {Reason.NEW: State.NEW, Reason.CHANGED: State.CHANGED, Reason.UNBINDABLE: State.DYNAMIC}
-        state = states[decision.reason]
-    return ApprovalStatus(state=state, policy=policy, nested=nested, changes=decision.changes, approved=known)
+    missing = missing_publisher(candidate)
+    states = {
+        Reason.NEW: State.NEW,
+        Reason.CHANGED: State.CHANGED,
+        Reason.SIGNER: State.SIGNER,
+        Reason.UNBINDABLE: State.DYNAMIC,
+        Reason.DENIED: State.REFUSED if missing else State.NEVER,
+    }
+    return ApprovalStatus(
+        state=states[decision.reason],
+        policy=policy,
+        nested=nested,
+        changes=decision.changes,
+        approved=known,
+        problem=missing.removeprefix("is refused: "),
+        signer_change=candidate.signer_change,
+    )

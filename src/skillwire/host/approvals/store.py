@@ -69,6 +69,7 @@ class ApprovalStore:
         self._remarks: list[str] = []
         self._on_problem = on_problem or _ignore
         self._rows: dict[tuple[str, str], Row] = {}
+        self._signers: dict[tuple[str, str], str] = {}
         self._parsed: dict[Row, StoredApproval | None] = {}
         # Approvals that ended because the skill changed: they are over at once, also before that is written.
         self._withdrawn: dict[tuple[str, str], Row] = {}
@@ -103,7 +104,7 @@ class ApprovalStore:
 
     async def open(self) -> None:
         """Read all approvals. Nothing is created; a file that cannot be read is a `SourceError`."""
-        rows = await self._in_thread(self._open)
+        rows, self._signers = await self._in_thread(lambda: (self._open(), self._database.signers()))
         self._rows = {(row.server, row.uri): row for row in rows}
 
     def _open(self) -> list[Row]:
@@ -159,7 +160,10 @@ class ApprovalStore:
         """The approval as it is on disk now, with what other processes did to it."""
         await self.flush()
         key = self._key(origin, uri)
-        row = await self._in_thread(lambda: self._database.row(*key), abandon=True)
+        row, signers = await self._in_thread(
+            lambda: (self._database.row(*key), self._database.signers(*key)), abandon=True
+        )
+        self._signers |= signers
         if row is None:
             self._rows.pop(key, None)
         else:
@@ -186,6 +190,16 @@ class ApprovalStore:
         await self._in_thread(lambda: self._database.put(row))
         self._unwritten.pop(key, None)
         self._rows[key] = row
+
+    def signer(self, origin: Origin, uri: SkillUri) -> str:
+        """Who had signed a skill when it was last loaded or approved; empty if that is not known."""
+        return self._signers.get(self._key(origin, uri), "")
+
+    async def note_signer(self, origin: Origin, uri: SkillUri, signer: str) -> None:
+        """Keep who signed a skill that was loaded or approved."""
+        key = self._key(origin, uri)
+        await self._in_thread(lambda: self._database.put_signer(*key, signer))
+        self._signers[key] = signer
 
     def withdraw(self, origin: Origin, uri: SkillUri) -> None:
         """End an approval because the skill changed: at once here, and on disk as soon as it can be written.
@@ -231,6 +245,8 @@ class ApprovalStore:
         removed = await self._in_thread(lambda: self._database.remove_server(server))
         for key in [key for key in self._rows if key[0] == server]:
             self._forget(key)
+        for key in [key for key in self._signers if key[0] == server]:
+            del self._signers[key]
         return removed
 
     def _stored(self, row: Row) -> StoredApproval | None:

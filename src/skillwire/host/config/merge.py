@@ -86,6 +86,8 @@ class HostConfig:
     disabled: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
     publishers: tuple[ConfiguredPublisher, ...] = ()
+    required_sources: tuple[tuple[str, str], ...] = ()
+    """Patterns of sources, each with the publisher who must have signed what comes from there."""
 
     @property
     def local_directories(self) -> tuple[LocalDirectory | Path, ...]:
@@ -125,12 +127,17 @@ def combine(
             configured.append(server)
     publishers = _publishers(user, project, issues)
     known = {publisher.name for publisher in publishers}
-    for server in configured:
-        for name in server.require:
-            if name not in known:
-                message = f"servers.{server.label}.require names {shown(name)}, which is no publisher here"
-                fix = near(name, known) or "add it as [publishers.NAME] to your own file"
-                issues.append(Issue(rule="config", file=str(server.file), message=message, fix=fix))
+    # Each file can require publishers: what both say holds.
+    sources = [(file, pattern, text.require) for file in files for pattern, text in file.sources.items()]
+    required = [
+        (server.file, f"servers.{server.label}", name) for server in configured for name in server.require
+    ]
+    required += [(file.file, f'sources."{shown(pattern)}"', name) for file, pattern, name in sources]
+    for path, key, name in required:
+        if name not in known:
+            message = f"{key}.require names {shown(name)}, which is no publisher here"
+            fix = near(name, known) or "add it as [publishers.NAME] to your own file"
+            issues.append(Issue(rule="config", file=str(path), message=message, fix=fix))
     issues += _strangers_in_profiles(files, [label for file in files for label in file.servers])
     if issues:
         raise FormatError(issues)
@@ -177,6 +184,7 @@ def combine(
         disabled=tuple(dict.fromkeys(name for part in parts for name in part.disabled)),
         files=tuple(file.file for file in files),
         publishers=publishers,
+        required_sources=tuple(dict.fromkeys((pattern, name) for _, pattern, name in sources)),
     )
 
 

@@ -70,6 +70,14 @@ class PublisherText:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SourceText:
+    """One `[sources."PATTERN"]`: what holds for skills from sources that match."""
+
+    require: str = ""
+    """The publisher who must have signed them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileText:
     """One `[profiles.NAME]`. `servers` decides what is connected at all; `None` is all of them."""
 
@@ -90,6 +98,7 @@ class ConfigText:
     servers: Mapping[str, ServerText] = field(default_factory=dict[str, ServerText])
     profiles: Mapping[str, ProfileText] = field(default_factory=dict[str, ProfileText])
     publishers: Mapping[str, PublisherText] = field(default_factory=dict[str, PublisherText])
+    sources: Mapping[str, SourceText] = field(default_factory=dict[str, SourceText])
     directories: tuple[str, ...] = ()
     usual: bool | None = None
     disabled: tuple[str, ...] = ()
@@ -104,6 +113,11 @@ class ConfigText:
     def names_servers(self) -> bool:
         """Whether it says where a server is, and does not only narrow."""
         return any(server.place is not None for server in self.servers.values())
+
+    @property
+    def needs_trust(self) -> bool:
+        """Whether a project's file has something that waits for the user's trust."""
+        return self.names_servers or bool(self.directories)
 
 
 def parse_config(text: str, file: Path) -> ConfigText:
@@ -121,6 +135,7 @@ def parse_config(text: str, file: Path) -> ConfigText:
         servers=servers,
         profiles={name: _profile(below) for name, below in table.tables("profiles").items()},
         publishers={name: _publisher(below) for name, below in table.tables("publishers").items()},
+        sources={name: _source(below) for name, below in table.tables("sources").items()},
         directories=table.strings("directories") or (),
         usual=table.boolean("usual"),
         disabled=table.strings("disabled") or (),
@@ -225,6 +240,16 @@ def _publisher(table: ConfigTable) -> PublisherText:
         table.blame("timestamp_root", "belongs to a publisher with a root", "add root, or leave it out")
     table.finish()
     return publisher
+
+
+def _source(table: ConfigTable) -> SourceText:
+    source = SourceText(require=table.string("require"))
+    if not source.require:
+        table.blame(
+            "", "says nothing", "add require, the publisher who must have signed what comes from there"
+        )
+    table.finish()
+    return source
 
 
 def _profile(table: ConfigTable) -> ProfileText:

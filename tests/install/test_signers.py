@@ -1,0 +1,213 @@
+"""Signers of installed skills: pinned, checked again on every sync, and never replaced in silence."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from command_line import Ended, Run
+from install.workspaces import Machine, write_skill
+from publishers import new_key
+from skillwire.cli import main
+from skillwire.install.installer import Installer
+from skillwire.install.upstream import Upstream
+from skillwire.skill.digests import digest_of
+from skillwire.sources.directory.signing import new_key_pair
+from skillwire.trust.approval import ALL_GRANTS
+from skillwire.trust.oms import SIGNATURE_FILE
+from skillwire.trust.publishers import Publisher
+from skillwire.trust.signatures import sign_files
+
+KEY = new_key()
+ACME = Publisher("acme", keys=[KEY.public_key()])
+
+
+def sign(folder: Path, key: object = KEY) -> None:
+    files = {
+        path.relative_to(folder).as_posix(): digest_of(path.read_bytes())
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != SIGNATURE_FILE
+    }
+    (folder / SIGNATURE_FILE).write_bytes(sign_files(files, name=folder.name, key=key))  # type: ignore[arg-type]
+
+
+def signing(
+    machine: Machine, *publishers: Publisher, required: tuple[tuple[str, str], ...] = ()
+) -> Installer:
+    return Installer(machine.workspace(), Upstream(machine.project, publishers=publishers, required=required))
+
+
+async def add(machine: Machine, installer: Installer) -> None:
+    proposal = await installer.propose([str(machine.team)], targets=())
+    assert not proposal.failures, proposal.failures
+    report = await installer.install(
+        proposal.candidates, {one.name: ALL_GRANTS for one in proposal.candidates}
+    )
+    assert report.is_whole
+
+
+@pytest.mark.anyio
+async def test_the_lock_pins_the_signer(tmp_path: Path) -> None:
+    machine = Machine.make(tmp_path)
+    sign(write_skill(machine.team, "pdf"))
+    write_skill(machine.team, "notes")
+    await add(machine, signing(machine, ACME))
+    assert machine.lock().require("pdf").signer.startswith("acme key:")
+    assert machine.lock().require("notes").signer == "unsigned"
+    assert 'signer = "acme key:' in (machine.project / "skillwire.lock").read_text("utf-8")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("lie", ["acme key:" + "0" * 64, "acme cert:" + "0" * 64])
+async def test_a_lock_that_names_another_signer_than_the_files_have_is_not_installed(
+    tmp_path: Path, lie: str
+) -> None:
+    machine = Machine.make(tmp_path / "one")
+    sign(write_skill(machine.team, "pdf"))
+    write_skill(machine.team, "notes")
+    await add(machine, signing(machine, ACME))
+    lock = machine.lock()
+    workspace = machine.workspace()
+    workspace.write_lock(lock.put(*(replace(skill, signer=lie) for skill in lock.skills)))
+    other = Machine.make(tmp_path / "two", project=machine.project, team=machine.team)
+    for folder in machine.installed.iterdir():
+        for file in folder.iterdir():
+            file.unlink()
+        folder.rmdir()
+    installer = signing(other, ACME)
+    _, state, made = installer.compare()
+    report = await installer.sync(accept=installer.unaccepted(state, made))
+    assert {failure.what for failure in report.failures} == {"notes", "pdf"}
+    assert "skillwire.lock says that it is signed by acme" in str(report.failures[0].error)
+    assert "and it is not signed" in " ".join(str(failure.error) for failure in report.failures)
+    assert list(machine.installed.iterdir()) == []
+
+
+@pytest.mark.anyio
+async def test_a_signature_that_no_longer_covers_the_files_is_another_signer(tmp_path: Path) -> None:
+    machine = Machine.make(tmp_path)
+    folder = write_skill(machine.team, "pdf")
+    sign(folder)
+    await add(machine, signing(machine, ACME))
+    (folder / "more.md").write_text("Slipped in.\n")
+    [candidate] = (await signing(machine, ACME).propose_updates()).candidates
+    assert str(candidate.signature) == "signed by acme, but 1 file differs"
+    assert candidate.skill.signer == "invalid signature"
+
+
+@pytest.mark.anyio
+async def test_the_same_files_can_lose_their_signer(tmp_path: Path) -> None:
+    machine = Machine.make(tmp_path)
+    sign(write_skill(machine.team, "pdf"))
+    await add(machine, signing(machine, ACME))
+    assert (await signing(machine, ACME).propose_updates()).candidates == ()
+    [candidate] = (await signing(machine).propose_updates()).candidates
+    assert candidate.skill.signer.startswith("unknown publisher key:")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [(None, "the skill is not signed"), (new_key(), "signature of an unknown publisher")],
+)
+async def test_what_the_publisher_of_a_source_did_not_sign_is_refused(
+    tmp_path: Path, key: object, reason: str
+) -> None:
+    machine = Machine.make(tmp_path)
+    folder = write_skill(machine.team, "pdf")
+    if key is not None:
+        sign(folder, key)
+    required = ((f"{machine.team}*", "acme"),)
+    proposal = await signing(machine, ACME, required=required).propose([str(machine.team)], targets=())
+    assert proposal.candidates == ()
+    [failure] = proposal.failures
+    assert "requires the publisher acme" in str(failure.error)
+    assert reason in str(failure.error)
+    assert failure.error.exit_code == 12
+    sign(folder)
+    assert (
+        await signing(machine, ACME, required=required).propose([str(machine.team)], targets=())
+    ).candidates
+
+
+@pytest.mark.anyio
+async def test_a_rollback_keeps_the_signer_of_the_version(tmp_path: Path) -> None:
+    machine = Machine.make(tmp_path)
+    folder = write_skill(machine.team, "pdf")
+    sign(folder)
+    await add(machine, signing(machine, ACME))
+    before = machine.lock().require("pdf")
+    (folder / "more.md").write_text("More.\n")
+    sign(folder)
+    installer = signing(machine, ACME)
+    await installer.install((await installer.propose_updates()).candidates, {"pdf": ALL_GRANTS})
+    assert signing(machine).earlier("pdf").skill.signer == before.signer
+
+
+# The commands
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    directory = tmp_path / "work"
+    directory.mkdir()
+    monkeypatch.chdir(directory)
+    config = tmp_path / "xdg_config_home/skillwire"
+    config.mkdir(parents=True)
+    new_key_pair(config / "acme.pem")
+    (config / "skillwire.toml").write_text('[publishers.acme]\nkey = "acme.pub"\n')
+    return directory
+
+
+@pytest.fixture
+def run(work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    def start(*arguments: str | Path) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["skillwire", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return Ended(ended.value.code, out, err)
+
+    return start
+
+
+def test_a_vanished_signer_is_loud_and_no_yes_in_advance_accepts_it(run: Run, tmp_path: Path) -> None:
+    folder = write_skill(Path("team"), "pdf")
+    key = tmp_path / "xdg_config_home/skillwire/acme.pem"
+    assert run("sign", folder, "--key", key).code == 0
+    added = run("add", "./team", "--yes")
+    assert added.code == 0, added.err
+    assert "signature  signed by acme over exactly these files" in added.err
+    why = run("why", "pdf")
+    assert "signature  signed by acme over exactly these files" in why.out
+    assert run("why", "pdf", "--json").document["signature"]["publisher"] == "acme"
+
+    (folder / SIGNATURE_FILE).unlink()
+    (folder / "SKILL.md").write_text((folder / "SKILL.md").read_text() + "More.\n")
+    diff = run("diff", "pdf")
+    assert "signer changed: it was signed by acme" in diff.out
+    assert "signature  not signed" in diff.out
+    document = run("diff", "pdf", "--json").document
+    assert "is not signed now" in document["signer_change"]
+    assert document["signature"]["state"] == "unsigned"
+    refused = run("update", "pdf", "--yes")
+    assert (refused.code, "add --allow-signer" in refused.err) == (12, True)
+    assert "More." not in Path(".agents/skills/pdf/SKILL.md").read_text()
+    assert run("update", "pdf", "--yes", "--allow-signer").code == 0
+    assert "More." in Path(".agents/skills/pdf/SKILL.md").read_text()
+    assert 'signer = "unsigned"' in Path("skillwire.lock").read_text()
+
+
+def test_a_source_that_requires_a_publisher_is_refused_by_add(run: Run, tmp_path: Path) -> None:
+    folder = write_skill(Path("team"), "pdf")
+    config = tmp_path / "xdg_config_home/skillwire/skillwire.toml"
+    config.write_text(config.read_text() + '[sources."./team*"]\nrequire = "acme"\n')
+    ended = run("add", "./team", "--yes")
+    assert (ended.code, "requires the publisher acme, and the skill is not signed" in ended.err) == (12, True)
+    run("sign", folder, "--key", config.parent / "acme.pem")
+    assert run("add", "./team", "--yes").code == 0
