@@ -16,6 +16,7 @@ from skillwire.server.app import SkillServer
 from skillwire.server.fastpath.answer import FastPath
 from skillwire.server.http.server import Address, HttpServer
 from skillwire.server.options import ServerOptions
+from skillwire.sources.base import Source
 from trees import skill_md, write
 
 VERSION = "io.modelcontextprotocol/protocolVersion"
@@ -65,7 +66,9 @@ class CountingFastPath(FastPath):
 
 
 @asynccontextmanager
-async def running(folder: Path, *, fast: bool, **options: Any) -> AsyncGenerator[tuple[int, SkillServer]]:
+async def running(
+    folder: Path | Source, *, fast: bool, **options: Any
+) -> AsyncGenerator[tuple[int, SkillServer]]:
     named = {key: options.pop(key) for key in ("name", "instructions") if key in options}
     server = SkillServer(folder, fast=fast, options=ServerOptions(page_size=2, **options), **named)
     if fast:

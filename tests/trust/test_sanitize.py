@@ -176,8 +176,13 @@ def test_escaped_text_opens_and_closes_nothing(text: str) -> None:
     line = safe_line(text)
     escaped = escape_xml(line)
     assert not set(escaped) & set("<>\"'")
-    assert html.unescape(escape_xml("<a b=\"c\" d='e'>&amp;")) == "<a b=\"c\" d='e'>&amp;"
     assert len(escaped) >= len(line)
+
+
+def test_every_character_that_means_something_in_xml_is_escaped() -> None:
+    text = "<a b=\"c\" d='e'>&amp;"
+    assert escape_xml(text) == "&lt;a b=&quot;c&quot; d=&#39;e&#39;&gt;&amp;amp;"
+    assert html.unescape(escape_xml(text)) == text
 
 
 @pytest.mark.requirement("SEC-11")
