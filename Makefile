@@ -89,12 +89,15 @@ $(DEMO_STAMP): pyproject.toml constraints.txt | $(BIN)/python
 
 # An environment for tests that need packages of their own: tests/environments/NAME.txt becomes .envs/NAME. A test finds
 # it with `environment("NAME")` of tests/environments.py, which skips when it is not there.
-environments: $(ENVIRONMENTS)
+environments:
+	@$(MAKE) --no-print-directory -j 2 $(ENVIRONMENTS)
 
+# A list that says that it is complete needs no resolution, and what is imported once needs no compilation.
 .envs/%/installed: tests/environments/%.txt
 	@echo "Setting up .envs/$*, once ..." >&2
 	@rm -rf .envs/$* && $(PYTHON) -m venv .envs/$*
-	@PIP_DISABLE_PIP_VERSION_CHECK=1 .envs/$*/bin/python -m pip install --progress-bar off --requirement $< | $(PROGRESS)
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 .envs/$*/bin/python -m pip install --progress-bar off \
+		$$(grep -q '^# Complete' $< && echo --no-deps --no-compile) --requirement $< | $(PROGRESS)
 	@touch $@
 
 .envs/other-python/installed: pyproject.toml constraints.txt

@@ -1,13 +1,42 @@
-"""Shared by the adapters for model services: one call of a skill tool, and fields of a reply."""
+"""Shared by the adapters: calls of skill tools, and the question to the user that a call may need.
+
+A host with `ask` asks there. Without it, a call that needs the user comes back as a `Question`; the framework
+pauses in its own way, and the same call is made again with `yes`, the digest of what the user was shown. A
+yes to other files than the skill has by then is no yes: the call comes back with another question.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, cast
 
+from skillwire.catalog.render import LIST_TOOL, READ_TOOL, SEARCH_TOOL
+from skillwire.host.approvals.approver import ApprovalRequest
 from skillwire.host.host import SkillHost
-from skillwire.host.tools import ToolResult
+from skillwire.host.reader import ReadRequest
+from skillwire.host.threads import on_loop
+from skillwire.host.tools import Tool, ToolResult
+from skillwire.skill.uris import shown_uri
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What to ask the user before a call goes on."""
+
+    text: str
+    """The question in plain lines. What a skill says of itself is cleaned, and quoted as its own words."""
+    digest: str
+    """What a yes is for: of the files of the skill, or of the read that is asked for."""
+    skill: str = ""
+    """The handle of the skill; empty for a read."""
+    server: str
+
+    def as_dict(self) -> dict[str, str]:
+        """The question as JSON, for frameworks that store it while they wait."""
+        return {"question": self.text, "skill": self.skill, "server": self.server, "digest": self.digest}
 
 
 async def call_tool(host: SkillHost, name: object, arguments: object) -> ToolResult | None:
@@ -24,6 +53,97 @@ async def call_tool(host: SkillHost, name: object, arguments: object) -> ToolRes
                     return ToolResult(f"{tool.name}: the arguments are not JSON", is_error=True)
             return await tool.handler(cast("Mapping[str, Any]", arguments))
     return None
+
+
+async def ask_or_call(
+    host: SkillHost, tool: Tool, arguments: Mapping[str, Any], *, yes: str = ""
+) -> ToolResult | Question:
+    """The result of a call, or the question that has to be answered first. From any thread or event loop."""
+    return await on_loop(host, _ask_or_call, host, tool, arguments, yes)
+
+
+async def _ask_or_call(
+    host: SkillHost, tool: Tool, arguments: Mapping[str, Any], yes: str
+) -> ToolResult | Question:
+    if host.asks:
+        return await tool.handler(arguments)
+    questions: list[Question] = []
+
+    async def ask(request: ApprovalRequest) -> bool:
+        questions.append(await _about_skill(host, request))
+        return questions[-1].digest == yes
+
+    async def ask_read(request: ReadRequest) -> bool:
+        questions.append(_about_read(request))
+        return questions[-1].digest == yes
+
+    with host.asking(ask, ask_read):
+        result = await tool.handler(arguments)
+    unanswered = [question for question in questions if question.digest != yes]
+    return unanswered[0] if unanswered else result
+
+
+class ShownQuestions:
+    """For frameworks that stop before a call is made, and then make it: what the user was shown meanwhile.
+
+    A call that goes on counts as a yes to the question that was shown for it, once, and to nothing else.
+    """
+
+    def __init__(self) -> None:
+        self._shown: dict[str, str] = {}
+
+    async def show(self, host: SkillHost, name: str, arguments: Mapping[str, Any]) -> Question | None:
+        """The question that a call needs answered; `None` when it needs none. Nothing is loaded for a no."""
+        tool = next((tool for tool in host.tools() if tool.name == name), None)
+        outcome = await ask_or_call(host, tool, arguments) if tool else None
+        if not isinstance(outcome, Question):
+            return None
+        self._shown[_call_key(name, arguments)] = outcome.digest
+        return outcome
+
+    async def call(self, host: SkillHost, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
+        """The result of a call that the framework let through."""
+        yes = self._shown.pop(_call_key(tool.name, arguments), "")
+        outcome = await ask_or_call(host, tool, arguments, yes=yes)
+        return refused(outcome) if isinstance(outcome, Question) else outcome
+
+
+def may_ask(tool: Tool) -> bool:
+    """Whether a call of this tool can lead to a question. Files of skills that were loaded lead to none."""
+    return tool.name not in (READ_TOOL, LIST_TOOL, SEARCH_TOOL)
+
+
+def refused(question: Question) -> ToolResult:
+    """What a model is told of a call that the user did not agree to, or was not asked about as it is now."""
+    what = f"the skill {question.skill}" if question.skill else "this read"
+    return ToolResult(
+        f"{what} from {question.server} was not approved as it is now. Only the user can do that: tell them.",
+        is_error=True,
+    )
+
+
+async def _about_skill(host: SkillHost, request: ApprovalRequest) -> Question:
+    return Question(
+        text=host.style.confirmation(request),
+        digest=str(request.digest or request.seen_digest),
+        skill=request.skill.handle,
+        server=request.skill.origin.label,
+    )
+
+
+def _about_read(request: ReadRequest) -> Question:
+    held = ", ".join(str(origin) for origin in request.held)
+    uri = shown_uri(request.uri)
+    named = json.dumps([request.uri, str(request.target), held])
+    return Question(
+        text=f"Read {uri} from {request.target}, while a skill from {held} is in use?",
+        digest=f"sha256:{hashlib.sha256(named.encode()).hexdigest()}",
+        server=request.target.label,
+    )
+
+
+def _call_key(name: str, arguments: Mapping[str, Any]) -> str:
+    return json.dumps([name, dict(arguments)], sort_keys=True, default=str)
 
 
 def items(value: object, name: str) -> list[Any]:

@@ -8,19 +8,20 @@ async with SkillHost(servers={"shop": "https://shop.example/mcp"}, ask=ask_the_u
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncGenerator, Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import anyio
+from anyio.lowlevel import EventLoopToken, current_token
 
 from skillwire.catalog.registry import RegisteredSkill, Registry
 from skillwire.errors import SkillwireError
 from skillwire.host.admin import HostAdmin
-from skillwire.host.approvals.approver import ApprovalCallback, Approver
+from skillwire.host.approvals.approver import ApprovalCallback, Approver, Asker
 from skillwire.host.approvals.store import ApprovalStore
 from skillwire.host.cache import SkillCache
 from skillwire.host.config.file import identities_by_label, load_config
@@ -32,7 +33,7 @@ from skillwire.host.inventory import Inventory
 from skillwire.host.listings import ListingCache
 from skillwire.host.loader import Loader
 from skillwire.host.origins import collect_origins
-from skillwire.host.reader import ModelActions, ReadCallback, Resolver, ResourceReader
+from skillwire.host.reader import ModelActions, ReadCallback, ReadRequest, Resolver, ResourceReader
 from skillwire.host.registration import Registration
 from skillwire.host.search import FoundSkill, SkillSearch
 from skillwire.host.signatures import Signatures
@@ -121,6 +122,8 @@ class SkillHost:
         self._safe_tools = frozenset(safe_tools)
         self._untrusted = tuple(untrusted)
         self._log = EventLog()
+        self._asker = Asker(ask)
+        self._read_asker = Asker(ask_read)
         self._cache = SkillCache(cache_directory or places.cache, limits=limits)
         self._approvals = ApprovalStore(approvals_file or places.approvals, on_problem=self._remark)
         origins = collect_origins(
@@ -169,7 +172,7 @@ class SkillHost:
             approvals=self._approvals,
             signatures=Signatures(publishers, required=origins.required_publishers, tell=self._log.tell),
             cache=self._cache,
-            ask=ask,
+            asker=self._asker,
             tell=self._log.tell,
             limits=limits,
         )
@@ -193,7 +196,7 @@ class SkillHost:
             inventory=self._inventory,
             loader=self._loader,
             registry=self._registry,
-            ask=ask_read,
+            asker=self._read_asker,
             style=self.style,
             context=context,
         )
@@ -222,6 +225,10 @@ class SkillHost:
         )
         self._stack: AsyncExitStack | None = None
         self._opened = False
+        self.loop: EventLoopToken | None = None
+        """The event loop that the host was opened on."""
+        self.in_thread = False
+        """Whether that loop runs in a thread of its own: see `open_in_thread`."""
 
     @classmethod
     def from_config(
@@ -269,6 +276,7 @@ class SkillHost:
         if self._opened:
             raise RuntimeError("a SkillHost is opened once: make another one")
         self._opened = True
+        self.loop = current_token()
         failure: SkillwireError | None = None
         async with AsyncExitStack() as stack:
             tasks = await stack.enter_async_context(anyio.create_task_group())
@@ -417,15 +425,29 @@ class SkillHost:
         held = self._loader.held_as(name)
         return self._loader.release(held or self._registry.find(name).key)
 
+    @property
+    def asks(self) -> bool:
+        """Whether somebody can be asked now: the host has `ask`, or this is inside a block of `asking`."""
+        return self._asker.current is not None
+
+    @contextmanager
+    def asking(self, ask: ApprovalCallback, ask_read: ReadCallback | None = None) -> Generator[None]:
+        """Inside this block, calls of this task ask here instead of what the host was made with.
+
+        For a host that several users share, and for answers that come later: see the adapters.
+        """
+        with self._asker.replaced(ask), self._read_asker.replaced(ask_read or _nobody_asked):
+            yield
+
     # What a model may do
 
-    def tools(self) -> tuple[Tool, ...]:
+    def tools(self, *, search: bool | None = None) -> tuple[Tool, ...]:
         """The tools for a model, with JSON schemas and handlers, for any framework.
 
         `search_skills` is among them when the last catalog, or one of the default size if none was requested,
-        has no room for every description.
+        has no room for every description; with `search`, always or never.
         """
-        searching = not self._catalog.current().is_whole
+        searching = not self._catalog.current().is_whole if search is None else search
         return make_tools(self._actions, self.style.tools, searching=searching, limits=self._limits)
 
     def may_execute(self, tool: str, arguments: Mapping[str, object] | None = None) -> Execution:
@@ -459,3 +481,7 @@ class SkillHost:
         if held is not None and held.entry != skill.entry:
             message = f"{skill.handle} from {skill.origin} changed while it is in use; load it again"
             self._log.tell(skill_event(EventKind.OUTDATED, skill, message))
+
+
+async def _nobody_asked(request: ReadRequest) -> bool:
+    return False

@@ -21,6 +21,7 @@ from skillwire.errors import (
     SkillNotFound,
     SkillwireError,
 )
+from skillwire.host.approvals.approver import Asker
 from skillwire.host.events import EventLog
 from skillwire.host.inventory import Inventory
 from skillwire.host.loader import Loader
@@ -141,7 +142,7 @@ class ResourceReader:
     inventory: Inventory
     loader: Loader
     registry: Registry
-    ask: ReadCallback | None
+    asker: Asker[ReadCallback]
     style: Style
     context: RenderContext
 
@@ -186,7 +187,8 @@ class ResourceReader:
         if ruling.scope is not ReadScope.NEEDS_APPROVAL:
             return
         request = ReadRequest(text, origin, ruling.others)
-        if self.ask is None or (await self.ask(request)) is not True:
+        ask = self.asker.current
+        if ask is None or (await ask(request)) is not True:
             raise ApprovalRequired(
                 f"{shown_uri(text)}: {ruling}", reason=Reason.NEW, origin=origin.label, uri=shown_uri(text)
             )

@@ -112,6 +112,12 @@ def shown_digest(entry: SkillEntry) -> SetDigest | None:
     return set_digest(("/".join(path_below(file.uri, root)), file.digest) for file in entry.resources)
 
 
+def seen_digest(entry: SkillEntry, seen: ResourceSet) -> SetDigest:
+    """One digest for what was seen of a dynamic skill."""
+    root = skill_root(entry.uri)
+    return set_digest(("/".join(path_below(uri, root)), digest) for uri, digest in seen)
+
+
 def seen_set(files: Iterable[VerifiedFile]) -> ResourceSet:
     """What was seen of a dynamic skill."""
     return frozenset((file.uri, file.digest) for file in files)

@@ -5,9 +5,11 @@ What an approval allows is decided in `trust/admission.py`. Here it is looked up
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Final, Generic, TypeAlias, TypeVar, cast
 
 from skillwire.catalog.naming import SkillKey
 from skillwire.catalog.registry import RegisteredSkill, Registry
@@ -45,6 +47,7 @@ from skillwire.trust.approval import (
     difference,
     is_nested,
     resource_set,
+    seen_digest,
     shown_digest,
 )
 from skillwire.trust.guards import requested_tools
@@ -70,6 +73,8 @@ class ApprovalRequest:
     """How its signer changed or vanished since the last yes or load: to be shown as loudly as `changes`."""
     digest: SetDigest | None
     """Of the files that a yes is for; `None` for a dynamic skill, where it is for what was retrieved."""
+    seen_digest: SetDigest | None = None
+    """Of what was retrieved of a dynamic skill so far; `None` for others."""
     preview: Callable[[str], Awaitable[VerifiedFile]] = field(repr=False)
     """Reads a file of the skill for the user's eyes. It is no load (SEC-7)."""
     approved: Callable[[str], Awaitable[bytes | None]] = field(repr=False)
@@ -89,6 +94,29 @@ ApprovalCallback: TypeAlias = Callable[[ApprovalRequest], Awaitable[Answer]]
 anything else is a no. The answer counts for the files that the request names: when the server has others by
 then, the user is asked again about those."""
 
+Callback = TypeVar("Callback")
+_REPLACED: Final[ContextVar[Mapping[object, object]]] = ContextVar("replaced callbacks", default={})  # noqa: B039
+
+
+class Asker(Generic[Callback]):
+    """Who asks the user: the callback of the block that a call is made in, or the one that the host has."""
+
+    def __init__(self, given: Callback | None) -> None:
+        self._given = given
+
+    @property
+    def current(self) -> Callback | None:
+        return cast("Callback | None", _REPLACED.get().get(self, self._given))
+
+    @contextmanager
+    def replaced(self, callback: Callback) -> Generator[None]:
+        """Calls of this task, inside the block, ask here."""
+        token = _REPLACED.set({**_REPLACED.get(), self: callback})
+        try:
+            yield
+        finally:
+            _REPLACED.reset(token)
+
 
 @dataclass(kw_only=True, eq=False)
 class Approver:
@@ -99,7 +127,7 @@ class Approver:
     approvals: ApprovalStore
     signatures: Signatures
     cache: SkillCache
-    ask: ApprovalCallback | None
+    asker: Asker[ApprovalCallback]
     tell: Callable[[Event], None]
     limits: Limits
     # SEC-6: approvals of dynamic skills, which end with the session.
@@ -133,7 +161,8 @@ class Approver:
         """
         await self._read(skill)
         decision = self._decide(skill, entry, self.forget_changed(skill), seen)
-        if not isinstance(decision, Ask) or self.ask is None:
+        ask = self.asker.current
+        if not isinstance(decision, Ask) or ask is None:
             return require(decision, entry.uri, skill.origin)
 
         async def look(path: str) -> VerifiedFile:
@@ -146,7 +175,7 @@ class Approver:
         async def approved(path: str) -> bytes | None:
             return await self.approved_bytes(skill, skill_file(entry, path), before)
 
-        answer = await self.ask(
+        answer = await ask(
             ApprovalRequest(
                 skill=skill,
                 reason=decision.reason,
@@ -156,6 +185,7 @@ class Approver:
                 signature=signature,
                 signer_change=change,
                 digest=shown_digest(entry),
+                seen_digest=seen_digest(entry, seen) if entry.is_dynamic else None,
                 preview=look,
                 approved=approved,
             )

@@ -1,0 +1,80 @@
+# pyright: basic, reportMissingImports=false
+"""Skills for Agno: `Agent(model=..., skills=HostSkills(host))`.
+
+With a host without `ask`, Agno pauses a run before `load_skill` and `read_resource`. Show the user
+`await skills.question(requirement)` for each of `run.active_requirements`, call its `confirm()` or
+`reject()`, and continue the run. A call that was confirmed without its question is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any
+
+from agno.skills import Skills
+from agno.tools.function import Function
+
+from skillwire.adapters.calls import Question, ShownQuestions, may_ask
+from skillwire.host.host import SkillHost
+from skillwire.host.threads import run_sync
+from skillwire.host.tools import Tool
+
+
+class HostSkills(Skills):
+    """The catalog of a host in the system message, and its tools in place of Agno's own for skills.
+
+    Agno's loaders give whole skills to the agent when it is made, and its tools run their scripts. Here a
+    skill is loaded when it is needed, with approval, and nothing of it is run. The host has to be open
+    meanwhile.
+    """
+
+    def __init__(self, host: SkillHost, *, budget: int | None = None) -> None:
+        """`budget` is for the catalog, in characters."""
+        super().__init__(loaders=[])
+        self._host = host
+        self._budget = budget
+        self._shown = ShownQuestions()
+
+    def get_skill_names(self) -> list[str]:
+        return [skill.handle for skill in self._host.skills()]
+
+    def get_system_prompt_snippet(self) -> str:
+        return self._host.catalog(budget=self._budget)
+
+    def get_tools(self) -> list[Function]:
+        return [self._function(tool, is_async=_has_loop()) for tool in self._host.tools()]
+
+    async def question(self, requirement: Any) -> Question | None:
+        """What to ask the user about a requirement of a paused run; `None` when nothing has to be asked."""
+        call = requirement.tool_execution
+        return await self._shown.show(self._host, call.tool_name, call.tool_args or {})
+
+    def question_sync(self, requirement: Any) -> Question | None:
+        """The same as `question`, for synchronous programs."""
+        return run_sync(self._host, self.question, requirement)
+
+    def _function(self, tool: Tool, *, is_async: bool) -> Function:
+        async def call(**arguments: Any) -> str:
+            return (await self._shown.call(self._host, tool, arguments)).text
+
+        def call_sync(**arguments: Any) -> str:
+            return run_sync(self._host, partial(call, **arguments))
+
+        return Function(
+            name=tool.name,
+            description=tool.description,
+            parameters=tool.input_schema,
+            entrypoint=call if is_async else call_sync,
+            skip_entrypoint_processing=True,
+            requires_confirmation=(may_ask(tool) and not self._host.asks) or None,
+        )
+
+
+def _has_loop() -> bool:
+    """Whether the agent runs asynchronously: Agno asks for the tools inside the run."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -1,0 +1,68 @@
+# pyright: basic, reportMissingImports=false
+"""Skills for Google's Agent Development Kit: `Agent(name="shop", model=..., tools=[HostToolset(host)])`.
+
+The catalog is added to the instruction of every request. A host without `ask` requests a confirmation of a
+call that needs the user: the hint is the question. Answer the function call `adk_request_confirmation`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.base_toolset import BaseToolset
+from google.genai import types
+
+from skillwire.adapters.calls import Question, ask_or_call, field, refused
+from skillwire.host.host import SkillHost
+from skillwire.host.tools import Tool
+
+
+class HostToolset(BaseToolset):
+    """The catalog of a host as an instruction, and its tools. The host has to be open while an agent runs."""
+
+    def __init__(self, host: SkillHost, *, budget: int | None = None) -> None:
+        """`budget` is for the catalog, in characters."""
+        super().__init__()
+        self._host = host
+        self._budget = budget
+        self._asked: dict[str, str] = {}
+
+    async def get_tools(self, readonly_context: Any = None) -> list[BaseTool]:
+        return [_HostTool(self._host, tool, self._asked) for tool in self._host.tools()]
+
+    async def process_llm_request(self, *, tool_context: Any, llm_request: Any) -> None:
+        catalog = self._host.catalog(budget=self._budget)
+        if catalog:
+            llm_request.append_instructions([catalog])
+
+
+class _HostTool(BaseTool):
+    def __init__(self, host: SkillHost, tool: Tool, asked: dict[str, str]) -> None:
+        super().__init__(name=tool.name, description=tool.description)
+        self._host = host
+        self._tool = tool
+        self._asked = asked
+
+    def _get_declaration(self) -> types.FunctionDeclaration:
+        return types.FunctionDeclaration(
+            name=self.name, description=self.description, parameters_json_schema=self._tool.input_schema
+        )
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: Any) -> dict[str, str]:
+        call_id = tool_context.function_call_id or ""
+        confirmation = tool_context.tool_confirmation
+        yes = ""
+        if confirmation is not None:
+            # What was shown comes back with the answer, or is known from this process.
+            shown = self._asked.pop(call_id, "")
+            yes = str(field(confirmation.payload, "digest") or shown) if confirmation.confirmed else ""
+        outcome = await ask_or_call(self._host, self._tool, args, yes=yes)
+        if isinstance(outcome, Question):
+            if confirmation is not None:  # A no, or a yes to other files than there are now.
+                return {"error": refused(outcome).text}
+            self._asked[call_id] = outcome.digest
+            tool_context.request_confirmation(hint=outcome.text, payload=outcome.as_dict())
+            tool_context.actions.skip_summarization = True
+            return {"error": "The user has to confirm this call first."}
+        return {"error": outcome.text} if outcome.is_error else {"result": outcome.text}

@@ -1,0 +1,81 @@
+# pyright: basic, reportMissingImports=false
+"""Skills for the OpenAI Agents SDK.
+
+skills = AgentSkills(host)
+agent = Agent(name="Shop", instructions=skills.instructions("You help customers."), tools=skills.tools())
+
+A host without `ask` interrupts a run before a call that needs the user. `skills.question(item)` says what to
+ask about an item of `result.interruptions`; answer with `state.approve(item)` or `state.reject(item)`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from agents import FunctionTool
+from agents.items import ToolApprovalItem
+from agents.tool_context import ToolContext
+
+from skillwire.adapters.calls import Question, ask_or_call, field, refused
+from skillwire.host.host import SkillHost
+from skillwire.host.tools import Tool
+
+
+class AgentSkills:
+    """The catalog of a host as instructions, and its tools. The host has to be open while an agent runs."""
+
+    def __init__(self, host: SkillHost, *, budget: int | None = None) -> None:
+        """`budget` is for the catalog, in characters."""
+        self._host = host
+        self._budget = budget
+        self._questions: dict[str, Question] = {}
+
+    def instructions(self, text: str = "") -> Callable[[Any, Any], str]:
+        """Your instructions and the catalog, made anew for every turn: for `Agent(instructions=...)`."""
+
+        def make(context: Any, agent: Any) -> str:
+            parts = (text, self._host.catalog(budget=self._budget))
+            return "\n\n".join(part for part in parts if part)
+
+        return make
+
+    def tools(self) -> list[Any]:
+        """The tools of the host, for `Agent(tools=...)`. Search is offered when the catalog has no room."""
+        return [self._tool(tool) for tool in self._host.tools(search=True)]
+
+    def question(self, item: ToolApprovalItem) -> Question | None:
+        """What to ask the user about an interruption; `None` when it is not about a skill of this host."""
+        return self._questions.get(str(field(item.raw_item, "call_id")))
+
+    def _tool(self, tool: Tool) -> FunctionTool:
+        async def needs_approval(context: Any, arguments: dict[str, Any], call_id: str) -> bool:
+            outcome = await ask_or_call(self._host, tool, arguments)
+            if isinstance(outcome, Question):
+                self._questions[call_id] = outcome
+            return isinstance(outcome, Question)
+
+        async def invoke(context: ToolContext[Any], text: str) -> str:
+            # The runner comes here only with the user's yes, or when none was needed.
+            question = self._questions.pop(context.tool_call_id, None)
+            try:
+                arguments = json.loads(text or "{}")
+            except ValueError:
+                return f"{tool.name}: the arguments are not JSON"
+            yes = question.digest if question else ""
+            outcome = await ask_or_call(self._host, tool, arguments, yes=yes)
+            return (refused(outcome) if isinstance(outcome, Question) else outcome).text
+
+        def is_offered(context: Any, agent: Any) -> bool:
+            return any(tool.name == offered.name for offered in self._host.tools())
+
+        return FunctionTool(
+            name=tool.name,
+            description=tool.description,
+            params_json_schema=tool.input_schema,
+            on_invoke_tool=invoke,
+            strict_json_schema=False,
+            is_enabled=is_offered,
+            needs_approval=False if self._host.asks else needs_approval,
+        )

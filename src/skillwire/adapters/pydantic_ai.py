@@ -1,0 +1,69 @@
+"""Skills for pydantic-ai: `Agent(model, toolsets=[SkillToolset(host)])`.
+
+The catalog is part of the agent's instructions, made anew for each request. A host without `ask` defers a
+call that needs the user: the run ends with `DeferredToolRequests`, whose metadata has the question.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic_ai import RunContext
+from pydantic_ai.exceptions import ApprovalRequired, ToolFailed
+from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
+from pydantic_core import SchemaValidator, core_schema
+
+from skillwire.adapters.calls import Question, ask_or_call, field
+from skillwire.host.host import SkillHost
+
+_ANY_ARGUMENTS = SchemaValidator(core_schema.dict_schema(core_schema.str_schema(), core_schema.any_schema()))
+
+
+class SkillToolset(AbstractToolset[Any]):
+    """The catalog of a host as instructions, and its tools."""
+
+    def __init__(self, host: SkillHost, *, id: str | None = "skills", budget: int | None = None) -> None:
+        """`budget` is for the catalog, in characters. The host has to be open while an agent runs."""
+        self._host = host
+        self._id = id
+        self._budget = budget
+        self._asked: dict[str, str] = {}
+
+    @property
+    def id(self) -> str | None:
+        return self._id
+
+    async def get_instructions(self, ctx: RunContext[Any]) -> str | None:
+        return self._host.catalog(budget=self._budget) or None
+
+    async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+        return {
+            tool.name: ToolsetTool(
+                toolset=self,
+                tool_def=ToolDefinition(
+                    name=tool.name, description=tool.description, parameters_json_schema=tool.input_schema
+                ),
+                max_retries=0,
+                args_validator=_ANY_ARGUMENTS,
+            )
+            for tool in self._host.tools()
+        }
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
+    ) -> str:
+        call_id = ctx.tool_call_id or ""
+        yes = ""
+        if ctx.tool_call_approved:
+            # What was shown comes back with the answer, or is known from this process.
+            yes = str(field(ctx.tool_call_metadata, "digest") or self._asked.pop(call_id, ""))
+        called = next(known for known in self._host.tools() if known.name == name)
+        outcome = await ask_or_call(self._host, called, tool_args, yes=yes)
+        if isinstance(outcome, Question):
+            self._asked[call_id] = outcome.digest
+            raise ApprovalRequired(metadata=outcome.as_dict())
+        if outcome.is_error:
+            # Not a retry: two wrong names in a row must not end the run.
+            raise ToolFailed(outcome.text)
+        return outcome.text

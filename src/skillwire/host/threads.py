@@ -1,0 +1,49 @@
+"""Hosts and threads: a host for programs that are not asynchronous, and calls from other event loops.
+
+with open_in_thread(SkillHost(servers={"shop": "https://shop.example/mcp"})) as host:
+    print(host.catalog())
+    loaded = run_sync(host, host.load, "refunds")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, TypeVar, TypeVarTuple
+
+from anyio import from_thread, to_thread
+from anyio.lowlevel import current_token
+
+from skillwire.host.host import SkillHost
+
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
+
+
+@contextmanager
+def open_in_thread(host: SkillHost) -> Generator[SkillHost]:
+    """Open a host on an event loop of its own, in a thread of its own, until the block ends.
+
+    Its plain methods, such as `catalog` and `tools`, can be called as they are; asynchronous ones with
+    `run_sync`. Agents of the adapters can be run synchronously with it.
+    """
+    with from_thread.start_blocking_portal() as portal, portal.wrap_async_context_manager(host):
+        host.in_thread = True
+        yield host
+
+
+def run_sync(host: SkillHost, function: Callable[[*Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
+    """The result of an asynchronous function, run on the event loop of a host that has its own thread."""
+    if not host.in_thread:
+        # Whoever blocks the loop that the host runs on would wait for ever.
+        raise RuntimeError("to use a host synchronously, open it with open_in_thread(SkillHost(...))")
+    return from_thread.run(function, *args, token=host.loop)
+
+
+async def on_loop(host: SkillHost, function: Callable[[*Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
+    """The result of an asynchronous function, run on the event loop of the host, whichever this one is."""
+    if host.loop is None or host.loop == current_token():
+        return await function(*args)
+    call = partial(from_thread.run, function, *args, token=host.loop)
+    return await to_thread.run_sync(call)

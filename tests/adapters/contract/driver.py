@@ -1,0 +1,65 @@
+"""What the contract needs of a framework: a scripted model that talks with an agent with skills."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from skillwire.host.host import SkillHost
+
+Move = str | tuple[str, dict[str, Any]]
+"""What the model does: it says a text, which ends the run, or calls a tool."""
+Answer = Callable[[dict[str, Any]], bool]
+"""The user: from a question, as the framework hands it out, to yes or no."""
+
+
+def agrees(question: dict[str, Any]) -> bool:
+    return True
+
+
+def declines(question: dict[str, Any]) -> bool:
+    return False
+
+
+@dataclass
+class Script:
+    """A model that does one thing after another, and what it was sent."""
+
+    moves: list[Move]
+    systems: list[str] = field(default_factory=list[str])
+    """The system prompt of each request."""
+    tools: list[list[str]] = field(default_factory=list[list[str]])
+    """The names of the tools that were offered with each request."""
+    results: list[str] = field(default_factory=list[str])
+    """The results of its tool calls, as the last request had them."""
+    questions: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """What the user was asked in the framework's own way."""
+
+    def next_move(self, system: str, tools: list[str], results: list[str]) -> Move:
+        """The reply to one request: the move after as many as have results."""
+        self.systems.append(system)
+        self.tools.append(tools)
+        self.results = results
+        return self.moves[len(results)]
+
+    def ask(self, question: dict[str, Any], user: Answer) -> bool:
+        self.questions.append(question)
+        return user(question)
+
+
+class Driver(Protocol):
+    """One framework. `run` goes on until the model says a text."""
+
+    asks_natively: bool
+    """Whether the framework has a way of its own to ask the user about a tool call."""
+    package: str
+    """The distribution whose version was tested."""
+
+    async def run(self, host: SkillHost, script: Script, user: Answer = agrees) -> str:
+        """What the agent says in the end."""
+        ...
+
+    def run_sync(self, host: SkillHost, script: Script, user: Answer = agrees) -> str:
+        """The same, with the synchronous API of the framework."""
+        ...
