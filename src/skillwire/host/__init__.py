@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from skillwire.host.styles.ranks import Layer as Layer
     from skillwire.host.styles.ranks import Rank as Rank
     from skillwire.host.styles.ranks import Ranks as Ranks
+    from skillwire.host.threads import open_in_thread as open_in_thread
+    from skillwire.host.threads import run_sync as run_sync
     from skillwire.host.tools import Handler as Handler
     from skillwire.host.tools import Tool as Tool
     from skillwire.host.tools import ToolResult as ToolResult
@@ -71,6 +73,7 @@ export(
         "styles.base": "Actions Question RenderContext Style ToolAction ToolSpec",
         "styles.fields": "SkillFields",
         "styles.ranks": "KeeperOf Layer Rank Ranks",
+        "threads": "open_in_thread run_sync",
         "tools": "Handler Tool ToolResult",
     },
 )

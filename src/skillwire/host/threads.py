@@ -17,8 +17,8 @@ from anyio.lowlevel import current_token
 
 from skillwire.host.host import SkillHost
 
-T = TypeVar("T")
-Args = TypeVarTuple("Args")
+_T = TypeVar("_T")
+_Args = TypeVarTuple("_Args")
 
 
 @contextmanager
@@ -33,7 +33,7 @@ def open_in_thread(host: SkillHost) -> Generator[SkillHost]:
         yield host
 
 
-def run_sync(host: SkillHost, function: Callable[[*Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
+def run_sync(host: SkillHost, function: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> Any:
     """The result of an asynchronous function, run on the event loop of a host that has its own thread."""
     if not host.in_thread:
         # Whoever blocks the loop that the host runs on would wait for ever.
@@ -41,7 +41,9 @@ def run_sync(host: SkillHost, function: Callable[[*Args], Coroutine[Any, Any, T]
     return from_thread.run(function, *args, token=host.loop)
 
 
-async def on_loop(host: SkillHost, function: Callable[[*Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
+async def on_loop(
+    host: SkillHost, function: Callable[[*_Args], Coroutine[Any, Any, _T]], *args: *_Args
+) -> _T:
     """The result of an asynchronous function, run on the event loop of the host, whichever this one is."""
     if host.loop is None or host.loop == current_token():
         return await function(*args)
