@@ -47,6 +47,7 @@ SPEAKS_MCP = (
     "skillwire.server",
     "skillwire.host.sessions",
     "skillwire.host.sdk",
+    "skillwire.host.login.flow",
     "skillwire.gateway",
 )
 

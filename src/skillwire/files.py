@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -55,3 +56,22 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     """Replace the content of `path` with `data` in one step."""
     with atomic_writer(path, mode=mode) as stream:
         stream.write(data)
+
+
+def try_lock(descriptor: int) -> bool:
+    """Lock an open file against other processes, until it is closed; false when another one has it."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -367,7 +367,16 @@ def test_indexes_of_served_directories_are_counted_and_cleared_with_the_cache(
 
 def test_paths_has_the_place_of_every_file(run: Run, tmp_path: Path) -> None:
     paths = run("paths", "--json").document["paths"]
-    assert set(paths) == {"config", "project", "approvals", "trusted", "installs", "cache", "indexes"}
+    assert set(paths) == {
+        "config",
+        "project",
+        "approvals",
+        "trusted",
+        "logins",
+        "installs",
+        "cache",
+        "indexes",
+    }
     assert all(Path(place["path"]).is_relative_to(tmp_path) for place in paths.values())
     assert "not there yet" in run("paths").out
 

@@ -18,6 +18,7 @@ def paths(*, as_json: bool) -> None:
         "project": project_file(),
         "approvals": places.approvals,
         "trusted": places.trusted,
+        "logins": places.logins,
         "cache": places.cache,
         "installs": StateFiles.of_user().folder,
     }

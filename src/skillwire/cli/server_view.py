@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,15 +22,19 @@ if TYPE_CHECKING:
 
 def show_servers(
     settings: HostConfig,
+    logins: Container[str],
     states: Mapping[str, ServerState] | None = None,
     counts: Mapping[str, int] | None = None,
     *,
     as_json: bool,
 ) -> None:
-    """The configured servers; with `states`, the status of each."""
+    """The configured servers, and those among them that the user is signed in to.
+
+    With `states`, the status of each.
+    """
     states, counts = states or {}, counts or {}
     if as_json:
-        show_json({"servers": [_json(server, states, counts) for server in settings.configured]})
+        show_json({"servers": [_json(server, logins, states, counts) for server in settings.configured]})
         return
     screen = Screen()
     if not settings.configured:
@@ -42,7 +46,8 @@ def show_servers(
     rows = [("NAME", "WHERE", "APPROVAL", "STATUS")]
     for server in settings.configured:
         status = _status(server, states, counts, {one.label: one.reason for one in settings.unusable})
-        rows.append((server.label, server.place.shown, server.policy.value, status))
+        parts = [*(["signed in"] if server.label in logins else []), *([status] if status else [])]
+        rows.append((server.label, server.place.shown, server.policy.value, ", ".join(parts)))
     widths = [max(cell_len(row[column]) for row in rows) for column in range(3)]
     for number, row in enumerate(rows):
         cells = [padded(cell, width) for cell, width in zip(row, widths, strict=False)]
@@ -183,7 +188,10 @@ def _status(
 
 
 def _json(
-    server: ConfiguredServer, states: Mapping[str, ServerState], counts: Mapping[str, int]
+    server: ConfiguredServer,
+    logins: Container[str],
+    states: Mapping[str, ServerState],
+    counts: Mapping[str, int],
 ) -> dict[str, object]:
     state = states.get(server.label)
     return {
@@ -194,6 +202,7 @@ def _json(
         "skills": server.skills,
         "used": server.used,
         "trusted": server.trusted,
+        "login": server.label in logins,
         "status": state.status.value if state else None,
         "reason": (state.reason or None) if state else None,
         "protocol": (state.era or None) if state else None,

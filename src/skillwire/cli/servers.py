@@ -31,8 +31,9 @@ def list_servers(
     from skillwire.host.state import Status
 
     settings = load_config(file=config, profile=profile, fill=check)
+    logins = _logins(settings)
     if not check:
-        show_servers(settings, as_json=as_json)
+        show_servers(settings, logins, as_json=as_json)
         return 0
 
     async def action(host: SkillHost) -> bool:
@@ -42,13 +43,29 @@ def list_servers(
             )
             for state in host.servers()
         }
-        show_servers(settings, {state.label: state for state in host.servers()}, counts, as_json=as_json)
+        states = {state.label: state for state in host.servers()}
+        show_servers(settings, logins, states, counts, as_json=as_json)
         return any(state.status is Status.FAILED for state in host.servers())
 
     failed = with_host(
         HostOptions(), action, settings=replace(settings, usual=False), failures=False, cached=False
     )
     return SourceError.exit_code if failed else 0
+
+
+def _logins(settings: HostConfig) -> frozenset[str]:
+    """The servers that the user is signed in to."""
+    from skillwire.host.config.server import ServerConfig
+    from skillwire.host.directories import state_places
+    from skillwire.host.login.store import LoginStore
+
+    store = LoginStore(state_places().logins)
+    urls = {
+        server.label: server.place.url
+        for server in settings.configured
+        if server.place.url.startswith(("http://", "https://")) and "${" not in server.place.url
+    }
+    return frozenset(label for label, url in urls.items() if store.has(ServerConfig(url=url).identity))
 
 
 def add(

@@ -110,9 +110,9 @@ def _run(
     target: str | list[str] = words[0] if len(words) == 1 and "://" in words[0] else list(words)
     configured = _configured(words)
     if configured is not None:
+        token = token or configured.token or _login_token(configured)
         target = configured.url or list(configured.command)
         headers = {**configured.headers, **headers}
-        token = token or configured.token
         options |= {"env": configured.env, "directory": configured.directory}
 
     async def run() -> Report:
@@ -151,6 +151,24 @@ def _configured(words: Sequence[str]) -> ServerConfig | None:
             "`skillwire servers trust`, or give the URL or the command"
         )
     return server
+
+
+def _login_token(server: ServerConfig) -> str:
+    """The token of the user's login at a server; empty if there is none."""
+    import anyio
+
+    from skillwire.host.directories import state_places
+    from skillwire.host.login.store import LoginStore
+
+    store = LoginStore(state_places().logins)
+    if not server.url or not store.has(server.identity):
+        return ""
+    from skillwire.host.login.tokens import LoginTokens
+
+    async def run() -> str:
+        return await LoginTokens(store, server.identity, seconds=server.call_seconds).get()
+
+    return anyio.run(run)
 
 
 def _headers(given: Sequence[str]) -> dict[str, str]:

@@ -45,6 +45,7 @@ class StatePlaces:
     approvals: Path
     trusted: Path
     config: Path
+    logins: Path
 
 
 def state_places() -> StatePlaces:
@@ -54,6 +55,7 @@ def state_places() -> StatePlaces:
         approvals=Path(platformdirs.user_data_dir(_APP, appauthor=False)) / "approvals.sqlite",
         trusted=Path(platformdirs.user_data_dir(_APP, appauthor=False)) / "trusted",
         config=Path(platformdirs.user_config_dir(_APP, appauthor=False)) / "skillwire.toml",
+        logins=Path(platformdirs.user_data_dir(_APP, appauthor=False)) / "logins",
     )
 
 

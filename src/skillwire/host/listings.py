@@ -55,6 +55,11 @@ class ListingCache:
         if config.instance is None:
             await anyio.to_thread.run_sync(self._write, self._path(config), listing)
 
+    def forget(self, config: ServerConfig) -> None:
+        """Delete the listing of a server: whoever asks next may be shown another."""
+        with suppress(OSError):
+            self._path(config).unlink()
+
     def _path(self, config: ServerConfig) -> Path:
         identity = [
             config.url,

@@ -34,6 +34,8 @@ _LONGEST: Final = 300
 # The loggers of the SDK's client side. Records are filtered where they are made, so each is named.
 _LOGGERS: Final = (
     "client",
+    "mcp.client.auth.oauth2",
+    "mcp.client.auth.utils",
     "mcp.client.client",
     "mcp.client.streamable_http",
     "mcp.shared.dispatcher",

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, suppress
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
+import anyio.to_thread
 import mcp_types as types
 from mcp import Client
 from mcp.client import advertise
@@ -22,7 +23,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from skillwire.errors import LimitExceeded, RequestRefused, SkillwireError, SourceError
 from skillwire.host.config.server import ServerConfig
+from skillwire.host.directories import state_places
 from skillwire.host.http.client import CappedClient, Trouble
+from skillwire.host.login.store import LoginStore
 from skillwire.host.sdk import MessageBudget, filter_sdk_logs, over_lines, within_budget
 from skillwire.host.state import Status
 from skillwire.issues import shown
@@ -33,6 +36,9 @@ from skillwire.trust.origin import Origin
 from skillwire.version import VERSION
 from skillwire.wire.declaration import Declaration, declaration_in
 from skillwire.wire.v1 import EXTENSION_ID
+
+if TYPE_CHECKING:
+    from skillwire.host.login.tokens import LoginTokens
 
 MODERN: Final = "2026-07-28"
 _FIRST_PAUSE: Final = 1.0
@@ -88,6 +94,7 @@ class Connection:
         self._sleep = sleep
         self._client: Client | None = None
         self._http: CappedClient | None = None
+        self._login: LoginTokens | None = None
         self._process: ServerProcess | None = None
         self._needed = anyio.Event()
         if not is_lazy:
@@ -191,7 +198,7 @@ class Connection:
             if self._fault is not None:
                 return self._fault
             return SourceError(f"{self.label} went away during {method}")
-        said = redact(said, self.config.secrets)
+        said = redact(said, self._secrets)
         return RequestRefused(f"{self.label} refused {method}", code=code, said=said)
 
     async def _converse(self) -> None:
@@ -342,7 +349,15 @@ class Connection:
         limit = self._limits.answer_bytes
         budget = MessageBudget(self._limits)
         if config.url:
-            http = CappedClient(config.headers, config.token, limit=limit, seconds=config.call_seconds)
+            self._login = await self._stored_login()
+            http = CappedClient(
+                config.headers,
+                config.token,
+                limit=limit,
+                seconds=config.call_seconds,
+                label=self.label,
+                login=self._login,
+            )
             self._http = await stack.enter_async_context(http)
             # Of a stream that stays open, each event has the limit; of any other, all of it.
             transport = streamable_http_client(config.url, http_client=http, max_sse_event_size=limit)
@@ -357,6 +372,24 @@ class Connection:
         )
         self._process = process
         return over_lines(process, budget, self._line_lost)
+
+    async def _stored_login(self) -> LoginTokens | None:
+        """The tokens of the user's login at this server, unless the configuration has a token for it."""
+        config = self.config
+        if config.token or any(name.lower() == "authorization" for name in config.headers):
+            return None
+        store = LoginStore(state_places().logins)
+        if not await anyio.to_thread.run_sync(store.has, config.identity):
+            return None
+        # Here: the SDK's OAuth client takes long to import, and most servers need no login.
+        from skillwire.host.login.tokens import LoginTokens
+
+        return LoginTokens(store, config.identity, seconds=config.call_seconds)
+
+    @property
+    def _secrets(self) -> tuple[str, ...]:
+        """What the server was given that nobody else may see."""
+        return (*self.config.secrets, *(self._login.secrets if self._login is not None else ()))
 
     def _line_lost(self, fault: SkillwireError | None) -> None:
         self._fault = fault
@@ -391,7 +424,7 @@ class Connection:
     def _output(self) -> tuple[str, ...]:
         """The last lines that a started server wrote to standard error, without its secrets."""
         lines = self._process.last_lines[-_OUTPUT_LINES:] if self._process else ()
-        return tuple(redact(line, self.config.secrets) for line in lines)
+        return tuple(redact(line, self._secrets) for line in lines)
 
     def _fit(self, text: str) -> str:
         """A reason with what the server wrote before it failed."""
@@ -400,7 +433,7 @@ class Connection:
             text += f'; it wrote "{stray}" to standard output, which is only for MCP: log to standard error'
         output = " | ".join(line for line in self._output() if line not in text)
         text = f"{text}; last output: {output}" if output else text
-        return shown(redact(text, self.config.secrets), _REASON_CHARS)
+        return shown(redact(text, self._secrets), _REASON_CHARS)
 
 
 def _nothing() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
@@ -21,7 +20,7 @@ from typing import Any, Final, cast
 import platformdirs
 
 from skillwire.errors import FormatError, SourceError
-from skillwire.files import write_atomic
+from skillwire.files import try_lock, write_atomic
 from skillwire.install.lock import Lock, LockedSkill
 from skillwire.install.lock_format import format_lock, parse_lock
 from skillwire.install.plan import Placed
@@ -185,7 +184,7 @@ class StateFiles:
         try:
             end = time.monotonic() + seconds
             waited = False
-            while not _try_lock(descriptor):
+            while not try_lock(descriptor):
                 if not waited:
                     on_wait()
                     waited = True
@@ -230,21 +229,3 @@ def _object(value: object) -> dict[str, Any]:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _try_lock(descriptor: int) -> bool:
-    if sys.platform == "win32":
-        import msvcrt
-
-        try:
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-    import fcntl
-
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from typing import Final
 
-from skillwire.cli.command import JSON, Argument, Command, Group, choice, flag, path, text
+from skillwire.cli.command import (
+    JSON,
+    Argument,
+    Command,
+    Group,
+    choice,
+    flag,
+    integer,
+    path,
+    seconds,
+    text,
+)
 
 _USER: Final = flag("--user", help="Use the user's skillwire.toml instead of the project's.")
 _SERVER: Final = Argument(field="name", metavar="NAME", help="The name of a server.", completion="server")
+_LOGIN_SERVER: Final = Argument(
+    field="name", metavar="NAME", help="The name of a server, or its URL.", completion="server"
+)
 
 GROUPS: Final = (
     Group(name="servers", summary="Manage the MCP servers that skills come from", default="servers list"),
@@ -79,6 +93,48 @@ COMMANDS: Final = (
         arguments=(_SERVER,),
         options=(_USER, JSON),
         examples=(("skillwire servers remove docs", "from the project's file, or else the user's"),),
+    ),
+    Command(
+        name="servers login",
+        summary="Sign in to a remote server with OAuth",
+        about="Opens a browser and waits. Without one, as over SSH, it prints an address to open anywhere "
+        "and asks for the address that the browser ends at. Tokens are kept in the system keyring, or in a "
+        "file that only you can read, and are renewed when they expire.",
+        run="login:login",
+        arguments=(_LOGIN_SERVER,),
+        options=(
+            flag("--paste", help="Use a browser on another machine, and paste the address that it ends at."),
+            text(
+                "--client-id",
+                metavar="ID",
+                help="Use this OAuth client, for services that register no clients by themselves.",
+            ),
+            text(
+                "--client-secret-env",
+                metavar="VARIABLE",
+                help="The secret of that client is in this environment variable.",
+            ),
+            integer(
+                "--port",
+                help="Let the browser return to this port of 127.0.0.1. 0 picks a free one.",
+                default=0,
+                most=65535,
+            ),
+            seconds("--timeout", help="Wait this long for the browser.", default=300, least=1, most=3600),
+            JSON,
+        ),
+        examples=(
+            ("skillwire servers login docs", "in your browser"),
+            ("skillwire servers login docs --paste", "on a machine without one"),
+        ),
+    ),
+    Command(
+        name="servers logout",
+        summary="Revoke and delete the tokens of a login",
+        run="login:logout",
+        arguments=(_LOGIN_SERVER,),
+        options=(JSON,),
+        examples=(("skillwire servers logout docs", "until you sign in again"),),
     ),
     Command(
         name="servers enable",

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import anyio
 import httpx2
@@ -50,10 +50,33 @@ class HttpProblem:
     words: str
 
 
-class CappedClient(httpx2.AsyncClient):
-    """An HTTP client for one server, with its headers and its token."""
+class TokenSource(Protocol):
+    """Where the tokens of a login come from."""
 
-    def __init__(self, headers: Mapping[str, str], token: str, *, limit: int, seconds: float) -> None:
+    async def get(self) -> str:
+        """The token to send; empty when there is none."""
+        ...
+
+    async def after_refusal(self, refused: str) -> str:
+        """Another token than the one that the server refused; empty when there is none."""
+        ...
+
+
+class CappedClient(httpx2.AsyncClient):
+    """An HTTP client for one server, with its headers and its token, or the tokens of a login."""
+
+    def __init__(
+        self,
+        headers: Mapping[str, str],
+        token: str,
+        *,
+        limit: int,
+        seconds: float,
+        label: str = "NAME",
+        login: TokenSource | None = None,
+    ) -> None:
+        self._label = label
+        self._login = login
         self._limit = limit
         self._seconds = seconds
         self._stream_opened = -inf
@@ -63,9 +86,8 @@ class CappedClient(httpx2.AsyncClient):
         sent["Accept-Encoding"] = "identity"
         if token:
             sent["Authorization"] = f"Bearer {token}"
-        trust = _trusted(os.environ.get("SSL_CERT_FILE", ""), os.environ.get("SSL_CERT_DIR", ""))
         timeout = httpx2.Timeout(seconds)
-        super().__init__(headers=sent, timeout=timeout, follow_redirects=False, verify=trust)
+        super().__init__(headers=sent, timeout=timeout, follow_redirects=False, verify=ssl_trust())
 
     def problem_in(self, message: str) -> HttpProblem | None:
         """The problem that an error message of the SDK passes on, if it is one of ours."""
@@ -84,12 +106,26 @@ class CappedClient(httpx2.AsyncClient):
         options["stream"] = True
         try:
             with anyio.fail_after(self._seconds):
-                response = await super().send(request, **options)
+                response = await self._authorized(request, options)
                 return await self._within_limits(response, standing=standing)
         except (TimeoutError, httpx2.TimeoutException):
             return self._answer(request, Trouble.LIMIT, _TOO_LATE.format(self._seconds))
         except httpx2.TransportError as error:
-            return self._answer(request, Trouble.GONE, _transport_words(error))
+            return self._answer(request, Trouble.GONE, transport_words(error))
+
+    async def _authorized(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
+        """The response to a request, sent with the token of the login; once more if that was refused."""
+        if self._login is None:
+            return await super().send(request, **options)
+        token = await self._login.get()
+        if token:
+            request.headers["Authorization"] = f"Bearer {token}"
+        response = await super().send(request, **options)
+        if response.status_code != 401 or not (other := await self._login.after_refusal(token)):
+            return response
+        await response.aclose()
+        request.headers["Authorization"] = f"Bearer {other}"
+        return await super().send(request, **options)
 
     def _may_open_stream(self) -> bool:
         """Not again at once: a server that ends its stream could have it opened again for ever."""
@@ -134,8 +170,7 @@ class CappedClient(httpx2.AsyncClient):
         """What a status says, where the body does not say it as MCP does."""
         status = response.status_code
         if status == 401:
-            wish = "does not accept the token it was given" if self._has_token else "wants a token"
-            return HttpProblem(Trouble.REFUSED, f"the server {wish} (HTTP 401)")
+            return HttpProblem(Trouble.REFUSED, self._unauthorized(response))
         if status == 404 and _SESSION in response.request.headers:
             return HttpProblem(Trouble.GONE, "the server has forgotten the session (HTTP 404)")
         if kind.startswith("application/json"):
@@ -145,6 +180,17 @@ class CappedClient(httpx2.AsyncClient):
         if status == 404:
             return HttpProblem(Trouble.REFUSED, "there is no MCP server at that URL (HTTP 404)")
         return HttpProblem(Trouble.REFUSED, f"the server answered with HTTP {status}")
+
+    def _unauthorized(self, response: httpx2.Response) -> str:
+        """Why a server answers 401, and what to do about it."""
+        command = f"run `skillwire servers login {self._label}`"
+        if self._login is not None:
+            return f"your login there has expired or was revoked (HTTP 401): {command}"
+        if self._has_token:
+            return "the server does not accept the token it was given (HTTP 401): check it in your settings"
+        if "resource_metadata" in response.headers.get("www-authenticate", "").lower():
+            return f"the server wants you to sign in (HTTP 401): {command}"
+        return f"the server wants a token (HTTP 401): name it with token_env, or {command}"
 
     def _answer(self, request: httpx2.Request, trouble: Trouble, words: str) -> httpx2.Response:
         error = {"code": -32000, "message": f"{self._mark}{trouble}:{words}"}
@@ -194,13 +240,19 @@ class _CappedStream(httpx2.AsyncByteStream):
         return httpx2.SSEError(f"{self._mark}{Trouble.LIMIT}:{words}")
 
 
+def ssl_trust() -> ssl.SSLContext:
+    """The certificates that are trusted here."""
+    return _trusted(os.environ.get("SSL_CERT_FILE", ""), os.environ.get("SSL_CERT_DIR", ""))
+
+
 @cache
 def _trusted(file: str, directory: str) -> ssl.SSLContext:
     """The certificates that the system, or the user by these two variables, trusts. Read once: it is slow."""
     return httpx2.create_ssl_context()
 
 
-def _transport_words(error: httpx2.TransportError) -> str:
+def transport_words(error: httpx2.TransportError) -> str:
+    """Why a connection failed, in our own words."""
     said = str(error).lower()
     if "wrong_version_number" in said or "wrong version number" in said or "record_layer" in said:
         return "it does not speak TLS: write http:// instead of https://"
