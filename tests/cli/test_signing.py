@@ -173,3 +173,20 @@ def test_a_directory_can_require_a_publisher(run: Run, work: Path) -> None:
     assert run("load", "code-review", *host).code == 0
     refused = run("load", "release-notes", *host)
     assert (refused.code, "the publisher acme is required" in refused.err) == (7, True)
+
+
+def test_lint_compares_a_signature_with_the_folder(run: Run, work: Path) -> None:
+    run("keygen", "acme.pem")
+    skill = work / "skills/code-review"
+    run("sign", skill, "--key", "acme.pem")
+    assert run("lint", skill).code == 0
+    (skill / "references/checklist.md").write_text("- [ ] Other.\n")
+    ended = run("lint", skill)
+    assert ended.code == 1
+    assert "signature-differs" in ended.out
+    assert "references/checklist.md" in ended.out
+    # A signature that is out of date does not keep anybody from signing again.
+    assert run("sign", skill, "--key", "acme.pem").code == 0
+    assert run("lint", skill).code == 0
+    (skill / "skill.oms.sig").write_text("{}")
+    assert "signature-invalid" in run("lint", skill).out

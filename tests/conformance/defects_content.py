@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from conformance.clean_server import Tree, skill_md
 from conformance.switches import Defect, in_tree
+from publishers import new_key
+from skillwire.skill.digests import digest_of
+from skillwire.trust.oms import MAX_BUNDLE_BYTES, SIGNATURE_FILE
+from skillwire.trust.signatures import sign_files
 
 GOOD = "Sort things by size, by age or by name. Use when somebody asks for order."
 
@@ -27,7 +31,31 @@ def _with(name: str, rule: str, *, body: str = "# Steps\n", description: str = G
 
 def content_defects() -> Iterator[Defect]:
     yield from _lint()
+    yield from _signatures()
     yield from _hidden()
+
+
+def _signatures() -> Iterator[Defect]:
+    def signed(change: bytes | None, bundle: bytes | None = None) -> Callable[[Tree], None]:
+        """One more skill, signed; then one of its files is changed, or the signature is something else."""
+
+        def plant(tree: Tree) -> None:
+            root = "skill://sorting"
+            files = {"SKILL.md": skill_md("sorting", GOOD, "# Steps\n"), "by-size.md": b"Largest first.\n"}
+            digests = {path: digest_of(data) for path, data in files.items()}
+            files[SIGNATURE_FILE] = bundle or sign_files(digests, name="sorting", key=new_key())
+            if change is not None:
+                files["by-size.md"] = change
+            for path, data in files.items():
+                tree.files[f"{root}/{path}"] = data
+            tree.frontmatter[root] = {"name": "sorting", "description": GOOD}
+            tree.listed.append(root)
+
+        return plant
+
+    yield in_tree("signature-of-other-files", "SIG/differs", signed(b"Smallest first.\n"))
+    yield in_tree("signature-of-nothing", "SIG/invalid", signed(None, b"{}"))
+    yield in_tree("signature-too-long", "SIG/invalid", signed(None, b" " * (MAX_BUNDLE_BYTES + 1)))
 
 
 def _lint() -> Iterator[Defect]:

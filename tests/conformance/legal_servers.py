@@ -24,6 +24,10 @@ from conformance.clean_server import (
     skill_md,
 )
 from conformance.switches import Change, about, after_events, in_result, put, refused_by
+from publishers import new_key
+from skillwire.skill.digests import digest_of
+from skillwire.trust.oms import SIGNATURE_FILE
+from skillwire.trust.signatures import sign_files
 
 GET, LIST, READ, DIRECTORY = "skills/get", "skills/list", "resources/read", "resources/directory/read"
 GOOD = "Do what the name says, step by step. Use when somebody asks for it."
@@ -427,3 +431,14 @@ def many_empty_directories(server: CleanServer) -> None:
         tree.empty |= {f"{REFUNDS}/later/{number}" for number in range(5)} | {f"{NESTED}/sketches"}
 
     empty(server.tree)
+
+
+@legal
+def signed_skill(server: CleanServer) -> None:
+    root = "skill://sorting"
+    files = {"SKILL.md": skill_md("sorting", GOOD, "# Steps\n"), "by-size.md": b"Largest first.\n"}
+    digests = {path: digest_of(data) for path, data in files.items()}
+    files[SIGNATURE_FILE] = sign_files(digests, name="sorting", key=new_key())
+    server.tree.files |= {f"{root}/{path}": data for path, data in files.items()}
+    server.tree.frontmatter[root] = {"name": "sorting", "description": GOOD}
+    server.tree.listed.append(root)

@@ -1,4 +1,4 @@
-"""FileSeen: what one read of a file returned. Only a SKILL.md keeps its bytes."""
+"""FileSeen: what one read of a file returned. Only a SKILL.md and a signature keep their bytes."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from skillwire.json_types import is_list, is_object
 from skillwire.skill.digests import digest_of
 from skillwire.skill.uris import SKILL_FILE, SkillUri, parse_uri, shown_uri
 from skillwire.trust.hidden_text import HiddenText, find_hidden_text
+from skillwire.trust.oms import MAX_BUNDLE_BYTES, SIGNATURE_FILE
 
 _BOM: Final = b"\xef\xbb\xbf"
 _REPLACED: Final = "\ufffd"
@@ -89,12 +90,18 @@ def see_file(
             size=len(data or b""),
             fields=fields,
             is_text=isinstance(content.get("text"), str),
-            data=data if uri.endswith(f"/{SKILL_FILE}") else None,
+            data=data if _is_kept(uri, data) else None,
             hidden=_hidden(uri, data) if read_text and data is not None else (),
             listed=listed if data is not None else None,
         )
     envelope = replace(answer, result={**(answer.result or {}), "contents": None})
     return replace(seen_file, violations=tuple(dict.fromkeys(violations)), envelope=envelope)
+
+
+def _is_kept(uri: SkillUri, data: bytes | None) -> bool:
+    """Whether the bytes are looked at again: of a `SKILL.md`, and of a signature that is not too long."""
+    is_signature = uri.endswith(f"/{SIGNATURE_FILE}") and len(data or b"") <= MAX_BUNDLE_BYTES
+    return uri.endswith(f"/{SKILL_FILE}") or is_signature
 
 
 def content_digests(answer: Answer) -> set[str]:

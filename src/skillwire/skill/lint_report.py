@@ -38,6 +38,8 @@ REFUSED_BY: Final = {
     "too-many-files": "hosts may decline it from the listing alone",
     "too-many-bytes": "hosts may decline it from the listing alone",
     "credential-file": "nobody gets this file",
+    "signature-differs": "hosts that require its publisher; others show that files differ",
+    "signature-invalid": "hosts that require its publisher; others show that it proves nothing",
 }
 
 

@@ -106,19 +106,9 @@ class SignatureBundle:
 
 
 def parse_bundle(data: bytes) -> SignatureBundle:
-    bundle = _fields(
-        _load(data, "the signature file"),
-        "the bundle",
-        required={"mediaType", "verificationMaterial", "dsseEnvelope"},
-    )
-    if bundle["mediaType"] != BUNDLE_TYPE:
-        raise InvalidSignatureFile(f"its media type is not {BUNDLE_TYPE}")
-    hint, chain, timestamps = _material(bundle["verificationMaterial"])
-    envelope = _fields(
-        bundle["dsseEnvelope"], "the envelope", required={"payload", "payloadType", "signatures"}
-    )
-    if envelope["payloadType"] != PAYLOAD_TYPE:
-        raise InvalidSignatureFile(f"its payload type is not {PAYLOAD_TYPE}")
+    """A bundle by key or certificate; `KeylessSignature` for one that only Sigstore can check."""
+    material, envelope = _parts(data)
+    hint, chain, timestamps = _material(material)
     match envelope["signatures"]:
         case [signature]:
             made = _fields(signature, "the signature", required={"sig"}, optional={"keyid"})
@@ -128,6 +118,28 @@ def parse_bundle(data: bytes) -> SignatureBundle:
     if made.get("keyid", "") not in ("", hint):
         raise InvalidSignatureFile("its key id is not the one of its key")
     return SignatureBundle(_decode(envelope["payload"]), _decode(made["sig"]), hint, chain, timestamps)
+
+
+def claimed_files(data: bytes) -> dict[str, str]:
+    """The files that a bundle says it signs, by path, whoever signed it. That alone proves nothing."""
+    return signed_files(_decode(_parts(data)[1]["payload"]))
+
+
+def _parts(data: bytes) -> tuple[_Json, dict[str, _Json]]:
+    """The verification material and the envelope of a bundle."""
+    bundle = _fields(
+        _load(data, "the signature file"),
+        "the bundle",
+        required={"mediaType", "verificationMaterial", "dsseEnvelope"},
+    )
+    if bundle["mediaType"] != BUNDLE_TYPE:
+        raise InvalidSignatureFile(f"its media type is not {BUNDLE_TYPE}")
+    envelope = _fields(
+        bundle["dsseEnvelope"], "the envelope", required={"payload", "payloadType", "signatures"}
+    )
+    if envelope["payloadType"] != PAYLOAD_TYPE:
+        raise InvalidSignatureFile(f"its payload type is not {PAYLOAD_TYPE}")
+    return bundle["verificationMaterial"], envelope
 
 
 def _material(value: _Json) -> tuple[str, tuple[bytes, ...], tuple[bytes, ...]]:

@@ -34,6 +34,7 @@ from skillwire.trust.oms import (
     KeylessSignature,
     SignatureBundle,
     bundle_of,
+    claimed_files,
     parse_bundle,
     signed_files,
     statement_of,
@@ -157,6 +158,14 @@ def check_signature(
     differing = tuple(sorted(_differences(files, signed)))
     state = SignatureState.DIFFERS if differing else SignatureState.SIGNED
     return SignatureVerdict(state, publisher, signer, differing)
+
+
+def claimed_differences(files: Mapping[str, Digest], bundle: bytes) -> tuple[str, ...]:
+    """The paths that are not as a signature file lists them, whoever made it: for authors and servers.
+
+    `InvalidSignatureFile` when it is no signature of a set of files. No key is needed, and nothing is proved.
+    """
+    return tuple(sorted(_differences(files, claimed_files(bundle))))
 
 
 def sign_files(

@@ -1,8 +1,8 @@
 """Rules: what a conforming server does, the clause that each rule rests on, and how to fix a violation.
 
 The ids are stable: reports, tests, `--ignore`, `--only` and baselines use them. The part before the slash is
-the requirement; `MCP` stands for the base protocol, `LINT` and `TEXT` for what the files say, `IDX` for a
-discovery index.
+the requirement; `MCP` stands for the base protocol, `SIG`, `LINT` and `TEXT` for what the files say,
+`IDX` for a discovery index.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rules about what the files say: advice for authors, and text that a reader does not see."""
+"""Rules about what the files say: signatures, advice for authors, and text that a reader does not see."""
 
 from __future__ import annotations
 
@@ -37,7 +37,23 @@ _UNTRUSTED: Final = extension(
 )
 _LOOK: Final = "look at the place: it proves no bad intent, but a reader does not see what a model reads"
 
+_SIGNED: Final = Clause(
+    "A signature lists every file of the skill with its digest.", "https://github.com/ossf/model-signing-spec"
+)
+
 CONTENT_RULES: Final = (
+    advice(
+        "SIG/invalid",
+        "skill.oms.sig is an OpenSSF Model Signing bundle over a set of files",
+        "sign the skill again with `skillwire sign`, or leave the file out",
+        _SIGNED,
+    ),
+    advice(
+        "SIG/differs",
+        "the signature lists the files and digests that the entry lists",
+        "sign the skill again after every change: hosts that require its publisher refuse it",
+        _SIGNED,
+    ),
     *(
         advice(
             f"LINT/{name}",

@@ -40,6 +40,7 @@ AREAS: Final[Mapping[str, str]] = {
     "FMT": "Format and names",
     "RD": "Reading files",
     "DIR": "Directories",
+    "SIG": "Signatures",
     "LINT": "Advice for authors",
     "TEXT": "Hidden text",
 }

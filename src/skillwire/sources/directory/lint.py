@@ -15,7 +15,9 @@ from skillwire.skill.lint import estimate_tokens, lint_skill
 from skillwire.skill.lint_report import Linted
 from skillwire.skill.uris import SKILL_FILE
 from skillwire.sources.directory.roots import Root, find_reach, parse_root
+from skillwire.sources.directory.signing import signature_issues
 from skillwire.sources.directory.walk import FoundSkill, Rules, Walk
+from skillwire.trust.oms import SIGNATURE_FILE
 
 _Place: TypeAlias = tuple[str, tuple[str, ...]]
 """A skill's directory; or a path between skills, with the rules that it broke."""
@@ -111,7 +113,10 @@ def _lint_root(root: Root, given: Path) -> Iterator[tuple[_Place, Linted]]:
 
 
 def _lint(skill: FoundSkill, directory: Path) -> Linted:
-    issues = [replace(issue, file=str(directory / issue.file)) for issue in skill.issues]
+    found = [*skill.issues]
+    if SIGNATURE_FILE in skill.files:
+        found += signature_issues(Path(skill.directory))
+    issues = [replace(issue, file=str(directory / issue.file)) for issue in found]
     if skill.skill_md is None:
         return Linted(str(directory), tuple(issues))
     issues += lint_skill(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from skillwire.errors import FormatError, SourceError
 from skillwire.files import write_atomic
-from skillwire.issues import Severity, shown
+from skillwire.issues import Issue, Severity, shown
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill.digests import Digest
 from skillwire.skill.lint import lint_skill
@@ -18,9 +18,16 @@ from skillwire.skill.uris import SKILL_FILE
 from skillwire.sources.directory.builder import Rules
 from skillwire.sources.directory.roots import find_reach, parse_root
 from skillwire.sources.directory.scan import scan
-from skillwire.trust.oms import MAX_BUNDLE_BYTES, SIGNATURE_FILE, statement_of
+from skillwire.sources.directory.snapshot import ScannedSkill
+from skillwire.trust.oms import MAX_BUNDLE_BYTES, SIGNATURE_FILE, InvalidSignatureFile, statement_of
 from skillwire.trust.publishers import Publisher
-from skillwire.trust.signatures import SignatureVerdict, check_signature, sign_files, skill_files
+from skillwire.trust.signatures import (
+    SignatureVerdict,
+    check_signature,
+    claimed_differences,
+    sign_files,
+    skill_files,
+)
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -41,14 +48,8 @@ class SkillFolder:
 def read_folder(path: Path) -> SkillFolder:
     """The skill in a folder, or a `FormatError` with everything that `lint` refuses about it."""
     directory = path.parent if path.name == SKILL_FILE else path
-    root = parse_root(directory)
-    snapshot = scan([root], limits=DEFAULT_LIMITS, reach=find_reach([root]), rules=Rules(strict=True))
-    real = str(directory.resolve())
-    skill = next(
-        (one for one in snapshot.skills.values() if str(Path(one.directory).resolve()) == real), None
-    )
+    skill, issues = _scanned(directory, Rules(strict=True))
     if skill is None:
-        issues = [issue for problem in snapshot.problems for issue in problem.issues]
         if issues:
             raise FormatError(issues)
         raise SourceError(f"{shown(str(path))} is not a skill: give a directory that has a {SKILL_FILE}")
@@ -63,6 +64,47 @@ def read_folder(path: Path) -> SkillFolder:
     if errors:
         raise FormatError(errors)
     return SkillFolder(directory, skill.entry.name, files)
+
+
+def signature_issues(directory: Path) -> list[Issue]:
+    """What is wrong with the signature file in a skill's folder, for its author. No key is needed."""
+    skill, _ = _scanned(directory, Rules())
+    bundle = read_signature(directory) if skill is not None else None
+    if skill is None or bundle is None:
+        return []  # Whatever keeps it from being served is reported already.
+    fix = "sign the skill again with `skillwire sign`"
+    try:
+        differing = claimed_differences(skill_files(skill.entry) or {}, bundle)
+    except InvalidSignatureFile as error:
+        message = f"it is not a signature of this skill: {error}"
+        return [
+            Issue(
+                rule="signature-invalid",
+                message=message,
+                fix=fix,
+                severity=Severity.WARNING,
+                file=SIGNATURE_FILE,
+            )
+        ]
+    if not differing:
+        return []
+    names = ", ".join(shown(path, 80) for path in differing[:8])
+    more = f" and {len(differing) - 8} more" if len(differing) > 8 else ""
+    message = f"it does not cover the files that are here: {names}{more}"
+    return [
+        Issue(
+            rule="signature-differs", message=message, fix=fix, severity=Severity.WARNING, file=SIGNATURE_FILE
+        )
+    ]
+
+
+def _scanned(directory: Path, rules: Rules) -> tuple[ScannedSkill | None, list[Issue]]:
+    """The skill of a directory as a server would list it, or what keeps it from being served."""
+    root = parse_root(directory)
+    snapshot = scan([root], limits=DEFAULT_LIMITS, reach=find_reach([root]), rules=rules)
+    real = str(directory.resolve())
+    found = (one for one in snapshot.skills.values() if str(Path(one.directory).resolve()) == real)
+    return next(found, None), [issue for problem in snapshot.problems for issue in problem.issues]
 
 
 def sign_folder(
