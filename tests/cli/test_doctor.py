@@ -69,7 +69,7 @@ def test_a_project_that_is_not_trusted_is_a_note(run: Run) -> None:
     Path("skillwire.toml").write_text('[servers.shop]\nurl = "https://shop.example/mcp"\n', "utf-8")
     ended = run("--json")
     assert ended.code == 0
-    assert any("skillwire servers trust" in one["advice"] for one in findings(ended, "note"))
+    assert any("skillwire trust" in one["advice"] for one in findings(ended, "note"))
 
 
 def test_a_file_that_others_can_change_is_a_problem(run: Run, home: Path) -> None:

@@ -87,7 +87,7 @@ def test_a_fresh_clone_starts_nothing_and_costs_nothing_else(run: Run, home: Pat
     assert "letters" not in ended.out
     [line] = [line for line in ended.out.splitlines() if "evil" in line]
     assert "MCP server evil is not trusted: it comes from " in line
-    assert "run `skillwire servers trust`" in line
+    assert "run `skillwire trust`" in line
     assert not STARTED.exists()
 
 
@@ -107,7 +107,7 @@ def test_no_command_starts_what_is_not_trusted(run: Run, command: list[str]) -> 
     PROJECT.write_text(EVIL, "utf-8")
     run(*command)
     assert not STARTED.exists()
-    run("servers", "trust", "--yes")
+    run("trust", "--yes")
     run(*command)
     assert STARTED.exists()
 
@@ -116,9 +116,9 @@ def test_servers_list_says_what_is_not_trusted_and_what_to_do(run: Run) -> None:
     PROJECT.write_text(EVIL, "utf-8")
     out = run("servers").out
     assert "evil  touch  prompt    not trusted\n" in out
-    assert out.endswith("skillwire servers trust\n")
+    assert out.endswith("skillwire trust\n")
     assert [server["trusted"] for server in run("servers", "list", "--json").document["servers"]] == [False]
-    run("servers", "trust", "--yes")
+    run("trust", "--yes")
     assert "trust" not in run("servers").out
 
 
@@ -129,7 +129,7 @@ def test_a_clients_file_in_the_project_needs_trust_of_its_own(run: Run, path: st
     ended = run("list", "--from-clients")
     assert "MCP server evil is not trusted" in ended.out
     assert not STARTED.exists()
-    run("servers", "trust", "--yes")
+    run("trust", "--yes")
     assert labels(run("list", "--from-clients", "--json").document) == ["evil"]
     assert STARTED.exists()
 
@@ -152,7 +152,7 @@ def test_a_clients_file_of_the_user_needs_no_trust_even_if_a_project_names_the_s
 def test_import_takes_nothing_over_from_a_file_that_is_not_trusted(run: Run) -> None:
     client_file(".mcp.json", evil=["touch", "started"])
     ended = run("servers", "import", "--write")
-    assert "skip  evil  its file is not trusted: see `skillwire servers trust`" in ended.out
+    assert "skip  evil  its file is not trusted: see `skillwire trust`" in ended.out
     assert labels(run("servers", "list", "--json").document) == []
 
 
@@ -174,7 +174,7 @@ def test_trust_shows_all_that_would_be_started_or_sent_but_no_secret(run: Run) -
         f'headers = {{ X-Key = "{SECRET}" }}\n',
         "utf-8",
     )
-    shown = run("servers", "trust", "--yes").err.splitlines()
+    shown = run("trust", "--yes").err.splitlines()
     assert shown[0] == f"{PROJECT.resolve()}  not trusted"
     assert shown[1:9] == [
         "  run starts",
@@ -187,19 +187,19 @@ def test_trust_shows_all_that_would_be_started_or_sent_but_no_secret(run: Run) -
         "  sends  X-Key",
     ]
     assert "  reads  MY_TOKEN of your environment" in shown
-    document = run("servers", "trust", "--yes", "--json").document
+    document = run("trust", "--yes", "--json").document
     assert document["files"][0]["servers"][1]["url"] == "https://w.example/mcp?…"
 
 
 def test_a_long_command_is_shown_to_its_end(run: Run) -> None:
     PROJECT.write_text(f'[servers.a]\ncommand = "a"\nargs = ["{"x" * 9000}", "evil"]\n', "utf-8")
-    assert "x evil\n" in run("servers", "trust", "--yes").err
+    assert "x evil\n" in run("trust", "--yes").err
 
 
 @pytest.mark.process
 def test_any_change_of_the_file_takes_the_trust_back(run: Run) -> None:
     PROJECT.write_text(EVIL, "utf-8")
-    run("servers", "trust", "--yes")
+    run("trust", "--yes")
     assert labels(run("list", "--json").document) == ["evil"]
     PROJECT.write_text(EVIL + "# Changed.\n", "utf-8")
     assert labels(run("list", "--json").document) == []
@@ -210,7 +210,7 @@ def test_any_change_of_the_file_takes_the_trust_back(run: Run) -> None:
 def test_trust_is_for_one_place(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     PROJECT.write_text(EVIL, "utf-8")
     client_file(".cursor/mcp.json", other=["touch", "started"])
-    run("servers", "trust", "--yes")
+    run("trust", "--yes")
     clone = Path("clone")
     clone.mkdir()
     # The same bytes elsewhere, by a link or not, are not what was trusted: commands can be relative.
@@ -224,23 +224,169 @@ def test_trust_is_for_one_place(run: Run, monkeypatch: pytest.MonkeyPatch) -> No
 def test_forget_takes_the_trust_back(run: Run) -> None:
     PROJECT.write_text(EVIL, "utf-8")
     client_file(".mcp.json", other=["touch", "started"])
-    run("servers", "trust", "--yes")
-    forgotten = run("servers", "trust", "--forget", "--json").document["forgotten"]
+    run("trust", "--yes")
+    forgotten = run("trust", "--revoke", "--json").document["forgotten"]
     assert forgotten == [str(PROJECT.resolve()), str(Path(".mcp.json").resolve())]
     assert labels(run("list", "--from-clients", "--json").document) == []
-    assert run("servers", "trust", "--forget").out == "No file of this project was trusted.\n"
+    assert run("trust", "--revoke").out == "Nothing of this project was trusted.\n"
+
+
+def test_the_earlier_names_of_the_command_still_work(run: Run) -> None:
+    PROJECT.write_text(EVIL, "utf-8")
+    assert run("servers", "trust", "--yes").code == 0
+    assert run("servers", "list", "--json").document["servers"][0]["trusted"] is True
+    assert "is no longer trusted" in run("servers", "trust", "--forget").out
+
+
+def states(run: Run) -> dict[str, str]:
+    return {one["handle"]: one["approval"]["state"] for one in run("list", "--json").document["skills"]}
+
+
+def test_one_word_is_for_servers_directories_and_skills(run: Run) -> None:
+    plant(".agents/skills/notes")
+    plant("more/letters")
+    PROJECT.write_text('directories = ["more"]\n[servers.docs]\nurl = "https://docs.example/mcp"\n', "utf-8")
+    shown = run("trust")
+    assert shown.code == 7
+    for part in ("docs asks", "│ https://docs.example/mcp", "│ more", "notes  not approved", "letters  not"):
+        assert part in shown.err
+    document = run("trust", "--yes", "--json").document
+    assert [file["trusted"] for file in document["files"]] == [True]
+    assert {skill["handle"]: skill["state"] for skill in document["skills"]} == {
+        "notes": "approved",
+        "letters": "approved",
+    }
+    assert states(run) == {"notes": "approved", "letters": "approved"}
+    assert "You trust all of this already." in run("trust").err
+
+
+def test_directories_of_a_file_without_servers_can_be_trusted(run: Run) -> None:
+    plant("more/letters")
+    PROJECT.write_text('directories = ["more"]\n', "utf-8")
+    ended = run("list")
+    assert "letters" not in ended.out
+    assert (
+        "names directories of skills, which are not read until you run `skillwire trust` there" in ended.out
+    )
+    assert run("trust", "--yes").code == 0
+    assert states(run) == {"letters": "approved"}
+    # A server that the user adds does not make directories trusted that were not.
+    run("trust", "--revoke")
+    run("servers", "add", "mine", "https://mine.example/mcp")
+    assert states(run) == {}
+
+
+def test_trust_grants_no_tools_and_no_code(run: Run) -> None:
+    plant(".agents/skills/notes")
+    text = Path(".agents/skills/notes/SKILL.md")
+    text.write_text(text.read_text().replace("description", "allowed-tools: Bash\ndescription"), "utf-8")
+    assert "the tools Bash, which trust does not grant" in run("trust", "--yes").err
+    approval = run("list", "--json").document["skills"][0]["approval"]
+    assert (approval["state"], approval["allowed_tools"], approval["execute_code"]) == (
+        "approved",
+        False,
+        False,
+    )
+
+
+def test_a_skill_that_changes_or_comes_is_not_trusted(run: Run) -> None:
+    plant(".agents/skills/notes")
+    run("trust", "--yes")
+    Path(".agents/skills/notes/more.md").write_text("More.\n")
+    plant(".agents/skills/late")
+    assert states(run) == {"notes": "changed", "late": "new"}
+
+
+def test_a_digest_trusts_what_was_shown_and_nothing_else(run: Run) -> None:
+    PROJECT.write_text(EVIL, "utf-8")
+    plant(".agents/skills/notes")
+    ended = run("trust", "--json")
+    assert ended.code == 7
+    digest = json.loads(ended.out)["digest"]
+    for change in (lambda: plant(".agents/skills/late"), lambda: PROJECT.write_text(EVIL + "# x\n", "utf-8")):
+        change()
+        refused = run("trust", "--digest", digest)
+        assert (refused.code, "is not what was shown with that digest" in refused.err) == (7, True)
+        assert states(run)["notes"] == "new"
+    now = json.loads(run("trust", "--json").out)["digest"]
+    assert run("trust", "--digest", now).code == 0
+    assert states(run) == {"notes": "approved", "late": "approved"}
+    assert run("servers", "list", "--json").document["servers"][0]["trusted"] is True
+
+
+def test_trust_of_a_project_is_listed_and_revoked_from_anywhere(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    PROJECT.write_text(EVIL, "utf-8")
+    plant(".agents/skills/notes")
+    run("trust", "--yes")
+    project = Path.cwd()
+    other = tmp_path / "other"
+    other.mkdir()
+    monkeypatch.chdir(other)
+    assert run("trust", "--list").out.splitlines() == [
+        f"{project / 'skillwire.toml'}  trusted",
+        f"{project / '.agents/skills'}  1 skill approved",
+    ]
+    (project / "skillwire.toml").write_text("# Changed.\n", "utf-8")
+    assert "changed since: not trusted now" in run("trust", "--list").out
+    (project / "skillwire.toml").unlink()
+    assert run("trust", "--list", "--json").document["files"][0]["state"] == "not there any more"
+    ended = run("trust", project, "--revoke", "--json").document
+    assert (ended["forgotten"], ended["revoked"]) == (
+        [str(project / "skillwire.toml")],
+        ["skill://notes/SKILL.md"],
+    )
+    assert run("trust", "--list").out == "No project is trusted.\n"
+    assert run("trust", "--list", "--revoke").code == 2
+
+
+def test_the_users_home_needs_no_trust(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home.mkdir()
+    monkeypatch.chdir(home)
+    plant(".agents/skills/mine")
+    assert "nothing to trust" in run("trust").err
+    assert states(run) == {"mine": "local"}
+
+
+@pytest.mark.parametrize("directory", ["../out", "${HOME}/out", "/", "~"])
+def test_a_directory_outside_the_project_is_shown_and_never_read(run: Run, directory: str) -> None:
+    plant("../out/letters")
+    PROJECT.write_text(f'directories = ["{directory}"]\n', "utf-8")
+    shown = run("trust", "--yes").err
+    assert f"│ {directory}" in shown
+    assert "outside the project: it is not read" in shown or "reads HOME of your environment" in shown
+    assert "letters" not in shown
+    assert states(run) == {}
+
+
+@pytest.mark.process
+def test_a_skill_that_changes_while_the_question_stands_is_not_approved(run: Run) -> None:
+    plant(".agents/skills/notes")
+    terminal = Terminal("trust")
+    terminal.wait_for("[y/N]")
+    Path(".agents/skills/notes/SKILL.md").write_text(
+        "---\nname: notes\ndescription: Does it.\n---\nDo something else.\n", "utf-8"
+    )
+    terminal.type("y\n")
+    terminal.end()
+    assert states(run)["notes"] != "approved"
 
 
 def test_without_servers_there_is_nothing_to_trust(run: Run) -> None:
     PROJECT.write_text('usual = false\n[profiles.p]\ndisabled = ["a"]\n', "utf-8")
-    ended = run("servers", "trust")
-    assert (ended.code, "there is nothing to trust" in ended.err) == (0, True)
+    ended = run("trust")
+    assert (ended.code, "nothing to trust" in ended.err) == (0, True)
 
 
 def test_where_nobody_can_be_asked_nothing_is_trusted(run: Run) -> None:
     PROJECT.write_text(EVIL, "utf-8")
-    ended = run("servers", "trust")
-    assert (ended.code, "│ touch started" in ended.err, "add --yes" in ended.err) == (7, True, True)
+    ended = run("trust")
+    assert (ended.code, "│ touch started" in ended.err, "add --digest sha256:" in ended.err) == (
+        7,
+        True,
+        True,
+    )
     assert labels(run("list", "--json").document) == []
 
 
@@ -250,7 +396,7 @@ def test_where_nobody_can_be_asked_nothing_is_trusted(run: Run) -> None:
 )
 def test_on_a_terminal_only_a_yes_is_a_yes(run: Run, answer: str, code: int, trusted: bool) -> None:
     PROJECT.write_text(EVIL, "utf-8")
-    terminal = Terminal("servers", "trust")
+    terminal = Terminal("trust")
     terminal.wait_for("[y/N]")
     assert "│ touch started" in terminal.screen
     terminal.type(answer)
@@ -261,7 +407,7 @@ def test_on_a_terminal_only_a_yes_is_a_yes(run: Run, answer: str, code: int, tru
 @pytest.mark.process
 def test_a_file_that_changes_while_the_question_stands_is_not_trusted(run: Run) -> None:
     PROJECT.write_text('[servers.good]\ncommand = "good"\n', "utf-8")
-    terminal = Terminal("servers", "trust")
+    terminal = Terminal("trust")
     terminal.wait_for("[y/N]")
     PROJECT.write_text(EVIL, "utf-8")
     terminal.type("y\n")
@@ -281,7 +427,7 @@ def test_what_the_user_adds_is_trusted_in_a_file_that_was(run: Run) -> None:
 
 def test_an_addition_does_not_make_the_rest_of_a_file_trusted(run: Run) -> None:
     PROJECT.write_text(EVIL, "utf-8")
-    assert "skillwire servers trust" in run("servers", "add", "mine", "--", "touch", "started").out
+    assert "skillwire trust" in run("servers", "add", "mine", "--", "touch", "started").out
     run("servers", "remove", "mine")
     assert labels(run("list", "--json").document) == []
     assert not STARTED.exists()
@@ -291,10 +437,10 @@ def test_an_addition_does_not_make_the_rest_of_a_file_trusted(run: Run) -> None:
 @pytest.mark.parametrize("damage", ["", "null", "{}", '{"path": 1, "digest": 2}', "[" * 100_000, "\udcff"])
 def test_a_damaged_record_trusts_nothing(run: Run, damage: str) -> None:
     PROJECT.write_text(EVIL, "utf-8")
-    run("servers", "trust", "--yes")
+    run("trust", "--yes")
     [record] = state_places().trusted.iterdir()
     assert (record.stat().st_mode & 0o777, record.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     record.write_bytes(damage.encode("utf-8", "surrogateescape"))
     assert labels(run("list", "--json").document) == []
-    run("servers", "trust", "--yes")
+    run("trust", "--yes")
     assert labels(run("list", "--json").document) == ["evil"]

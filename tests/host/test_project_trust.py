@@ -47,7 +47,7 @@ async def test_a_server_that_is_not_trusted_is_a_failure_with_a_remedy_and_costs
         [event] = [event for event in host.events_so_far() if event.kind is EventKind.FAILURE]
         assert event.origin == Origin.mcp("evil")
         assert event.message.startswith("MCP server evil is not trusted")
-        assert "skillwire servers trust" in event.message
+        assert "skillwire trust" in event.message
     assert not (work / "started").exists()
 
 

@@ -90,7 +90,7 @@ def _describe(screen: Screen, request: ApprovalRequest) -> None:
         ("it says", safe_line(entry.description, limit=_DESCRIPTION_SHOWN)),
         ("uri", printable(skill.uri)),
         ("protocol", "" if entry.draft is None else entry.dialect.meaning),
-        ("files", _files(entry)),
+        ("files", files_words(entry)),
         ("signature", printable(str(request.signature))),
         ("digest", request.digest or ""),
         *((change.kind.value, printable(change.uri)) for change in request.changes[:_FILES_SHOWN]),
@@ -102,7 +102,8 @@ def _describe(screen: Screen, request: ApprovalRequest) -> None:
         screen.line("  ", ("signer changed: ", "bold yellow"), printable(f"it {request.signer_change}"))
 
 
-def _files(entry: SkillEntry) -> str:
+def files_words(entry: SkillEntry) -> str:
+    """The files of a skill on one line; empty for one that is generated on request."""
     if entry.resources is DYNAMIC:
         return ""
     root = f"{skill_root(entry.uri)}/"

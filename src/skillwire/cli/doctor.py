@@ -154,7 +154,7 @@ def _configuration() -> Iterator[Finding | HostConfig]:
     files = ", ".join(map(str, shown.files)) or "no skillwire.toml"
     yield Finding("configuration", "ok", f"{count} server{'' if count == 1 else 's'} in {files}")
     for server in shown.untrusted:
-        advice = "look at it and trust it: skillwire servers trust"
+        advice = "look at it and trust it: skillwire trust"
         message = f"server {server.label} of {server.file} is not started: the file is not trusted"
         yield Finding("configuration", "note", message, advice)
     try:

@@ -110,6 +110,7 @@ def with_host(
             cache_listings=cached,
             disabled=config.disabled,
             untrusted=config.skipped,
+            remarks=config.problems,
             publishers=load_publishers(config.publishers),
             required_sources=config.required_sources,
             ask=ask,

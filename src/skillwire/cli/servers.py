@@ -345,7 +345,7 @@ def _if_trusted(found: FoundServer) -> FoundServer:
 
     if found.place is None or any(map(trusted_files().trusts, found.files)):
         return found
-    reason = "its file is not trusted: see `skillwire servers trust`"
+    reason = "its file is not trusted: see `skillwire trust`"
     return replace(found, server=replace(found.server, place=None, skipped=reason))
 
 

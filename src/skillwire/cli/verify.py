@@ -148,7 +148,7 @@ def _configured(words: Sequence[str]) -> ServerConfig | None:
     if server is None:
         raise SourceError(
             f"{name} is configured in {found.file}, but not in use there: trust the file with "
-            "`skillwire servers trust`, or give the URL or the command"
+            "`skillwire trust`, or give the URL or the command"
         )
     return server
 

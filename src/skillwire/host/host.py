@@ -83,6 +83,7 @@ class SkillHost:
         safe_tools: Collection[str] = (),
         disabled: Iterable[str] = (),
         untrusted: Iterable[UntrustedServer] = (),
+        remarks: Iterable[str] = (),
         only: Collection[str] | None = None,
         timeout: float | None = None,
         discover: bool = True,
@@ -106,7 +107,7 @@ class SkillHost:
         another; without them such calls raise `ApprovalRequired`. `safe_tools` are tools of yours that run no
         code. `disabled` are handles or URIs to leave out. `style` emulates another host: `wayland`, `gemini`,
         `codex` or `goose`. `untrusted` are servers of a configuration that are not connected: each is a
-        failure.
+        failure. `remarks` are what else a configuration left out: each is an event.
 
         `publishers` are those whose signatures are recognized. A server requires one by its configuration, a
         directory by a pattern of `required_sources`, pairs of a pattern of paths and a publisher.
@@ -121,6 +122,7 @@ class SkillHost:
         self._limits = limits = self.style.limits(limits)
         self._safe_tools = frozenset(safe_tools)
         self._untrusted = tuple(untrusted)
+        self._remarks = tuple(remarks)
         self._log = EventLog()
         self._asker = Asker(ask)
         self._read_asker = Asker(ask_read)
@@ -251,7 +253,7 @@ class SkillHost:
         one. `default_directories` adds those where agents keep skills, unless a file says not to.
 
         A directory may come from somebody else. Servers of its file are not connected until the user trusts
-        that file with `skillwire servers trust`; until then each is a failure. With `unsafe_trust_project`
+        that file with `skillwire trust`; until then each is a failure. With `unsafe_trust_project`
         every command that it names is started.
         """
         from skillwire.host.config.publishers import load_publishers
@@ -263,6 +265,7 @@ class SkillHost:
             default_directories=default_directories and config.usual,
             disabled=config.disabled,
             untrusted=config.skipped,
+            remarks=config.problems,
             publishers=load_publishers(config.publishers),
             required_sources=config.required_sources,
             ask=ask,
@@ -290,6 +293,8 @@ class SkillHost:
                 self._log.tell(Event(kind=EventKind.FAILURE, message=str(error)))
             if self._approvals.remark:
                 self._remark(self._approvals.remark)
+            for remark in self._remarks:
+                self._remark(remark)
             tasks.start_soon(self._approvals.run)
             for server in self._untrusted:
                 origin = Origin.mcp(server.label)

@@ -25,6 +25,7 @@ _MODULES: Final = {
     "approve": "approvals",
     "revoke": "approvals",
     "approvals": "approvals",
+    "trust": "servers",
     "add": "install",
     "sync": "install",
     "outdated": "install",
@@ -45,7 +46,18 @@ _MODULES: Final = {
 
 SECTIONS: Final = {
     "Publish skills": ("serve", "new", "lint", "verify", "sign", "keygen", "verify-signature"),
-    "Use skills": ("list", "show", "search", "catalog", "load", "read", "approve", "revoke", "approvals"),
+    "Use skills": (
+        "list",
+        "show",
+        "search",
+        "catalog",
+        "load",
+        "read",
+        "approve",
+        "revoke",
+        "approvals",
+        "trust",
+    ),
     "Install skills": (
         "add",
         "sync",

@@ -26,7 +26,47 @@ _LOGIN_SERVER: Final = Argument(
 GROUPS: Final = (
     Group(name="servers", summary="Manage the MCP servers that skills come from", default="servers list"),
 )
+_TRUST: Final = Command(
+    name="trust",
+    summary="Review and trust a project: its servers, directories and skills",
+    about="Files such as ./skillwire.toml and .mcp.json may come from somebody else, and so may the skills "
+    "in ./.agents/skills. Until you trust them, their servers are not started, their directories are not "
+    "read, and each skill needs an approval. Everything is shown first and trusted exactly as it was shown: "
+    "what changes is not trusted any more. Tools and code are never granted by it.",
+    run="trust:trust",
+    arguments=(
+        Argument(
+            field="directory",
+            metavar="DIR",
+            help="The project. By default the working directory.",
+            kind="path",
+            required=False,
+            completion="directory",
+        ),
+    ),
+    options=(
+        text("--digest", metavar="SHA256", help="Trust it without asking, if it is what this digest names."),
+        flag("--yes", "-y", help="Trust what is there without asking."),
+        flag("--list", help="List what you trust, of all projects.", field="listing"),
+        flag("--revoke", help="Stop trusting this project.", hidden=("--forget",)),
+        JSON,
+    ),
+    examples=(
+        ("skillwire trust", "see what would be started and loaded, then decide"),
+        ("skillwire trust --digest sha256:4f6e…", "in a script, after somebody looked at it"),
+        ("skillwire trust --list", "what you trust, and what changed since"),
+        ("skillwire trust --revoke ~/old-project", "files and skills of a project"),
+    ),
+)
+
 COMMANDS: Final = (
+    _TRUST,
+    _TRUST._replace(
+        name="servers trust",
+        summary="The same as `skillwire trust`",
+        about="",
+        examples=(("skillwire servers trust", "see what would be started and loaded, then decide"),),
+    ),
     Command(
         name="servers list",
         summary="List the servers of your configuration",
@@ -176,19 +216,5 @@ COMMANDS: Final = (
             ("skillwire servers import", "what would be added"),
             ("skillwire servers import --only github --write", "add one of them"),
         ),
-    ),
-    Command(
-        name="servers trust",
-        summary="Review and trust the servers named in this project's files",
-        about="Files such as ./skillwire.toml, .mcp.json, .cursor/mcp.json and .vscode/mcp.json may come "
-        "from somebody else. Their servers are not started until you trust the file. Any change to the file "
-        "revokes the trust.",
-        run="project_trust:trust",
-        options=(
-            flag("--yes", "-y", help="Trust the files without asking."),
-            flag("--forget", help="Stop trusting the files of this project."),
-            JSON,
-        ),
-        examples=(("skillwire servers trust", "see what would be started, then decide"),),
     ),
 )

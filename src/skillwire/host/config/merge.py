@@ -164,7 +164,7 @@ def combine(
             else:
                 problems.append(
                     f"{project.file} names directories of skills, which are not read until you run "
-                    "`skillwire servers trust` there"
+                    "`skillwire trust` there"
                 )
     parts = (*files, *profiles)
     return HostConfig(

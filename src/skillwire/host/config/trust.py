@@ -17,7 +17,8 @@ from typing import Any, Final
 
 from skillwire.errors import SourceError
 from skillwire.files import read_regular, write_atomic
-from skillwire.skill.digests import Digest
+from skillwire.limits import DEFAULT_LIMITS
+from skillwire.skill.digests import Digest, digest_of
 
 _LONGEST_RECORD: Final = 64 * 1024
 
@@ -44,8 +45,17 @@ class UntrustedServer:
         """Why, and what to do about it."""
         return self.problem or (
             f"is not trusted: it comes from {self.file}; "
-            "to review it and trust it, run `skillwire servers trust` in that project"
+            "to review it and trust it, run `skillwire trust` in that project"
         )
+
+
+def seen_digest(path: Path) -> Digest | None:
+    """The digest of a file as it is now; `None` when it is not there or not readable."""
+    try:
+        data = read_regular(path, DEFAULT_LIMITS.config_bytes + 1)
+    except OSError:
+        return None
+    return digest_of(data)
 
 
 class TrustedFiles:
@@ -79,6 +89,15 @@ class TrustedFiles:
             with suppress(OSError, ValueError, TypeError, LookupError, RecursionError):
                 found.append(Path(json.loads(read_regular(record, _LONGEST_RECORD))["path"]))
         return found
+
+    def records(self) -> list[SeenFile]:
+        """Every file that the user trusts, with the bytes that it is trusted with."""
+        found: list[SeenFile] = []
+        for path in self.paths():
+            digest = self._digest(path)
+            if isinstance(digest, str):
+                found.append(SeenFile(path, Digest(digest)))
+        return sorted(found, key=lambda one: one.path)
 
     def forget(self, path: Path) -> bool:
         """Take the word on a file back; false when there was none."""
