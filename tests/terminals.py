@@ -32,9 +32,9 @@ class Terminal:
         """What was printed, without colours and the like."""
         return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self._shown)
 
-    def wait_for(self, text: str) -> None:
+    def wait_for(self, text: str, count: int = 1) -> None:
         end = time.monotonic() + SECONDS
-        while text not in self.screen:
+        while self.screen.count(text) < count:
             assert self._take(end), self.screen
 
     def type(self, text: str) -> None:

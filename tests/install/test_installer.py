@@ -310,6 +310,47 @@ async def test_a_kept_version_is_verified_before_it_is_used(machine: Machine) ->
         machine.installer().earlier("notes")
 
 
+async def test_only_so_many_versions_are_kept_and_what_nobody_uses_is_pruned(
+    machine: Machine, tmp_path: Path
+) -> None:
+    await machine.add("notes")
+    other = Machine(machine.home, tmp_path / "other", machine.team)
+    other.project.mkdir()
+    await other.add("notes")
+    shared = other.lock().require("notes").files[0].digest
+    kept = machine.workspace().limits.kept_versions
+    digests: list[str] = []
+    for number in range(kept + 2):
+        write_skill(machine.team, "notes", body=f"version {number}")
+        updates = await machine.installer().propose_updates()
+        for blob in machine.workspace().files.versions.glob("*/*"):
+            os.utime(blob, (0, 0))  # As if that had been long ago.
+        await machine.installer().install(updates.candidates, {"notes": NO_GRANTS})
+        digests.append(machine.lock().require("notes").files[0].digest)
+    assert len(machine.installer().versions("notes")) == kept
+    stored = {path.parent.name + path.name for path in machine.workspace().files.versions.glob("*/*")}
+    # What another project uses stays, and so does what was stored within the last hour.
+    assert stored == {one.removeprefix("sha256:") for one in (shared, *digests[-kept:])}
+    with pytest.raises(SkillNotFound, match="no version"):
+        machine.installer().earlier("notes", digests[0])
+
+
+async def test_nothing_is_pruned_while_the_state_of_a_project_cannot_be_read(machine: Machine) -> None:
+    await machine.add("notes")
+    work = machine.workspace()
+    orphan = work.files.versions / "00" / ("0" * 62)
+    orphan.parent.mkdir(exist_ok=True)
+    orphan.write_bytes(b"x")
+    os.utime(orphan, (0, 0))
+    damaged = work.files.folder / "roots" / "damaged.json"
+    damaged.write_text("{")
+    assert work.prune() == 0
+    damaged.unlink()
+    assert work.prune() == 1
+    assert not orphan.exists()
+    assert work.prune() == 0
+
+
 async def test_a_removed_skill_is_gone_from_every_folder(machine: Machine) -> None:
     await machine.add(targets=["claude-code"])
     report = machine.installer().remove(["pdf"])

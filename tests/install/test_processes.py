@@ -170,33 +170,63 @@ def test_a_read_only_target_is_one_clear_line(tmp_path: Path, small_disk: Path) 
 
 @pytest.fixture
 def caseless_disk(tmp_path: Path) -> Generator[Path]:
-    """A folder that does not tell `A` from `a`, on a file system that can do that."""
-    image, place = tmp_path / "image", tmp_path / "caseless"
-    with image.open("wb") as file:
-        file.truncate(16 * 1024 * 1024)
-    made = subprocess.run(
-        ["mkfs.ext4", "-q", "-O", "casefold", "-E", "encoding=utf8", str(image)], capture_output=True
-    )
-    if made.returncode or not mount(place, "-o", "loop", str(image)):
-        pytest.skip("no file system without case can be made here")
-    try:
-        folder = place / "folder"
-        folder.mkdir()
-        if subprocess.run(["chattr", "+F", str(folder)], capture_output=True).returncode:
-            pytest.skip("this kernel has no file system without case")
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(place)], check=True)
+    """A file system that does not tell `A` from `a`."""
+    place = tmp_path / "caseless"
+    place.mkdir()
+    program = Path(__file__).with_name("caseless_disk.py")
+    with subprocess.Popen(
+        [sys.executable, program, place], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as serving:
+        assert serving.stdout is not None
+        if serving.stdout.readline() != "ready\n":
+            pytest.skip(f"no file system can be mounted here: {serving.communicate()[1]}")
+        try:
+            yield place
+        finally:
+            subprocess.run(["umount", "-l", str(place)], check=True)
+            serving.wait(SECONDS)
 
 
 @pytest.mark.process
 def test_names_that_are_one_without_case_are_refused_there(tmp_path: Path, caseless_disk: Path) -> None:
     home = Home(tmp_path, project=caseless_disk / "project")
     write_skill(home.team, "notes", {"README.md": "one", "readme.md": "two"})
-    write_skill(home.team, "good")
+    write_skill(home.team, "accents", {"caf\u00e9.md": "one", "cafe\u0301.md": "two"})
+    write_skill(home.team, "folders", {"Docs/a.md": "one", "docs/b.md": "two"})
+    write_skill(home.team, "good", {"Docs/A.md": "one"})
     said = home.run("add", str(home.team), "--yes", code=11)
     assert "README.md and readme.md for one name" in said
+    assert "Docs and docs for one name" in said
     assert sorted(path.name for path in home.installed.iterdir()) == ["good"]
+    assert '"good"' in (home.project / "skillwire.lock").read_text()
+    assert '"notes"' not in (home.project / "skillwire.lock").read_text()
+    home.run("sync", "--check")
+
+
+@pytest.mark.process
+def test_a_file_system_without_case_takes_updates_edits_and_a_rollback(
+    tmp_path: Path, caseless_disk: Path
+) -> None:
+    home = Home(tmp_path, project=caseless_disk / "project")
+    write_skill(home.team, "notes", {"Guide.md": "one", "scripts/run.sh": "#!/bin/sh\n"})
+    home.run("add", str(home.team), "--yes", "--allow-code", "--agent", "claude-code")
+    one = tree_of(home.project / ".agents"), tree_of(home.project / ".claude")
+    assert one[0] == {f"skills/{path}": row for path, row in tree_of(home.team).items()}
+    # Upstream renames a file in its case alone: the folder has the new spelling, and no second file.
+    (home.team / "notes/Guide.md").rename(home.team / "notes/GUIDE.md")
+    home.run("update", "--yes", "--allow-code")
+    assert tree_of(home.installed) == tree_of(home.team)
+    home.run("sync", "--check")
+    # Somebody else's folder in another spelling is the same folder there, and left alone.
+    write_skill(home.team, "extra", body="ours")
+    write_skill(home.installed, "EXTRA", body="theirs")
+    before = tree_of(home.installed)
+    assert "not installed by skillwire" in home.run("add", str(home.team), "--yes", "--allow-code", code=10)
+    assert tree_of(home.installed) == before
+    home.run("rollback", "notes")
+    assert tree_of(home.installed / "notes") == {
+        path.removeprefix("skills/notes/"): row for path, row in one[0].items()
+    }
 
 
 @pytest.mark.process

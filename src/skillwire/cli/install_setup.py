@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from skillwire.cli.output import info, printable
-from skillwire.errors import ApprovalRequired
+from skillwire.errors import ApprovalRequired, SkillwireError
 from skillwire.trust.approval import Grants, Reason
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def installer(work: Workspace, options: HostOptions | None = None) -> Installer:
     from skillwire.install.upstream import Upstream
 
     if options is None:  # Nothing is fetched: what is configured does not matter.
-        return Installer(work, Upstream(work.places.project), on_wait=_say_waiting)
+        return Installer(work, Upstream(work.places.project), record=_Record({}), on_wait=_say_waiting)
     from skillwire.host.config.publishers import load_publishers
 
     settings = options.settings()
@@ -48,11 +48,7 @@ def installer(work: Workspace, options: HostOptions | None = None) -> Installer:
         publishers=load_publishers(settings.publishers),
         required=settings.required_sources,
     )
-
-    async def record(candidate: Candidate, grants: Grants) -> None:
-        await _record(candidate, grants, settings.servers)
-
-    return Installer(work, upstream, record=record, on_wait=_say_waiting)
+    return Installer(work, upstream, record=_Record(settings.servers), on_wait=_say_waiting)
 
 
 def run(action: Coroutine[Any, Any, Result]) -> Result:
@@ -143,22 +139,23 @@ def progress(work: Installer) -> Generator[None]:
             work.upstream.on_progress = lambda what, done, total: None
 
 
-async def _record(candidate: Candidate, grants: Grants, servers: Mapping[str, ServerConfig]) -> None:
-    """Keep the yes where a host finds it, for a skill of a server."""
-    from skillwire.host.approvals.store import ApprovalStore
-    from skillwire.host.directories import state_places
-    from skillwire.trust.approval import approve
-    from skillwire.trust.origin import Origin
+class _Record:
+    """Keeps a yes where hosts find it. Nothing of a host is imported before there is one."""
 
-    if candidate.entry is None:
-        return
-    origin = Origin.mcp(candidate.skill.pin.get("server"))
-    store = ApprovalStore(state_places().approvals)
-    server = servers.get(origin.label)
-    if server is not None and server.identity:
-        store.bind({origin: server.identity})  # As a host does: approvals belong to the place of a server.
-    await store.open()
-    await store.put(approve(candidate.entry, origin, grants=grants), candidate.entry, how="install")
+    def __init__(self, servers: Mapping[str, ServerConfig]) -> None:
+        self._servers = servers
+
+    async def __call__(self, workspace: Workspace, installed: Sequence[tuple[Candidate, Grants]], /) -> None:
+        if not installed:
+            return
+        from skillwire.install.approvals import HostApprovals
+
+        try:
+            await HostApprovals(self._servers)(workspace, installed)
+        except SkillwireError as error:
+            info(
+                f"Installed, but a host will ask again: the approval cannot be kept ({printable(str(error))})"
+            )
 
 
 def _say_waiting() -> None:

@@ -302,7 +302,7 @@ def why(*, name: str, user: bool, as_json: bool, options: HostOptions) -> None:
     work = workspace(user=user)
     skill = work.require_lock().require(name)
     state = work.files.read(work.root)
-    approved = state.accepted.get(acceptance_key(skill), "")
+    approved = state.accepted.get(acceptance_key(skill))
     places = sorted(path for path, placed in state.placed.items() if placed.name == name)
     versions = state.history.get(name, ())
     signature = _signature_now(work, skill, options)
@@ -311,7 +311,8 @@ def why(*, name: str, user: bool, as_json: bool, options: HostOptions) -> None:
             {
                 **document(skill),
                 "signature": signature.as_json() if signature is not None else None,
-                "approved": approved or None,
+                "approved": approved.at if approved else None,
+                "approved_by": approved.by if approved else None,
                 "places": [str(path) for path in places],
                 "versions": [{"digest": one.digest, "installed": one.at} for one in versions],
             }
@@ -328,7 +329,12 @@ def why(*, name: str, user: bool, as_json: bool, options: HostOptions) -> None:
             ("signature", printable(str(signature)) if signature is not None else ""),
             ("tools", printable(", ".join(skill.powers.allowed_tools))),
             ("scripts", printable(", ".join(skill.powers.scripts))),
-            ("approved", approved or "not by you: `skillwire sync` asks"),
+            (
+                "approved",
+                f"{approved.at} by {printable(approved.by) or 'you'}"
+                if approved
+                else "not by you: `skillwire sync` asks",
+            ),
             *(("is in", printable(str(path))) for path in places),
             *(
                 (

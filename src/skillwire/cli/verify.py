@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from skillwire.cli.output import error as print_error
 from skillwire.cli.output import info, write
@@ -31,6 +32,7 @@ _MOST_BASELINE_BYTES = 64 * 1024 * 1024
 def verify(
     *,
     target: tuple[str, ...],
+    kind: str,
     protocol: str,
     max_skills: int,
     max_bytes: int,
@@ -60,7 +62,28 @@ def verify(
             "name of a configured server"
         )
     headers, token = _headers(header), _token(token_env)
+    as_site = kind == "site" or (kind == "auto" and _may_be_site(target))
     try:
+        if as_site:
+            only_for_servers = {
+                "--baseline": baseline,
+                "--trace": trace,
+                "--junit": junit,
+                "--ignore": ignore,
+                "--only": only,
+            }
+            found = _verify_site(
+                target,
+                headers | ({"Authorization": f"Bearer {token}"} if token else {}),
+                max_skills=max_skills,
+                timeout=timeout,
+                fail_on=fail_on,
+                as_json=as_json,
+                given=[name for name, value in only_for_servers.items() if value],
+                surely=kind == "site" or "/.well-known/" in target[0],
+            )
+            if found is not None:
+                return found
         report = _run(
             target,
             protocol,
@@ -84,12 +107,64 @@ def verify(
         print_error(message)
         for line in lines:
             info(line)
+        if as_site and kind == "auto":
+            info("No index of skills was found there either: --as site says why.")
         return COULD_NOT_RUN
     write(render_json(report) if as_json else as_text(report))
     if report.failures(Level(fail_on)):
         return VIOLATIONS
     if report.checked_nothing:
         print_error("the server has no skills to check, so nothing was verified: add one and run this again")
+        return COULD_NOT_RUN
+    return 0
+
+
+def _may_be_site(words: Sequence[str]) -> bool:
+    """Whether a URL is that of a site, or has no path: then the site may have an index, or be a server."""
+    if len(words) != 1 or not words[0].lower().startswith(("https://", "http://")):
+        return False
+    path = urlsplit(words[0]).path
+    return path in ("", "/") or "/.well-known/" in path
+
+
+def _verify_site(
+    words: Sequence[str],
+    headers: Mapping[str, str],
+    *,
+    max_skills: int,
+    timeout: float,
+    fail_on: str,
+    as_json: bool,
+    given: Sequence[str],
+    surely: bool,
+) -> int | None:
+    """Check a site's index, for the exit code; `None` where there is none and it is not `surely` a site."""
+    import anyio
+
+    from skillwire.conformance import Level
+    from skillwire.conformance.site import site_json, site_text, verify_site
+
+    if len(words) != 1:
+        raise UsageError("--as site takes one URL")
+    limits = replace(DEFAULT_LIMITS, call_seconds=timeout)
+    try:
+        report = anyio.run(
+            lambda: verify_site(words[0], headers=headers, max_skills=max_skills, limits=limits)
+        )
+    except SkillwireError:
+        if surely:
+            raise
+        return None
+    if given:
+        raise UsageError(
+            f"{', '.join(given)} is for MCP servers, and this is an index of skills: leave it out, "
+            "or say --as server"
+        )
+    write(site_json(report) if as_json else site_text(report))
+    if report.failures(Level(fail_on)):
+        return VIOLATIONS
+    if report.checked_nothing:
+        print_error("the index lists no skills, so nothing was verified: add one and run this again")
         return COULD_NOT_RUN
     return 0
 

@@ -1,7 +1,7 @@
 """Conformance: check from the outside whether a skill server conforms to the Skills extension.
 
 `verify` connects to a server and returns a `Report`; `as_text`, `as_json` and `as_junit` render it. `RULES`
-has every rule that is checked, with the clause it rests on.
+has every rule that is checked, with the clause it rests on. `verify_site` checks the index of a site.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from skillwire.conformance.reports import (
 )
 from skillwire.conformance.rules import RULES, Clause, Level, Rule
 from skillwire.conformance.session import REVISIONS, Revision
+from skillwire.conformance.site import SiteFinding, SiteReport, site_json, site_text, verify_site
 from skillwire.conformance.verify import verify
 
 __all__ = [
@@ -33,9 +34,14 @@ __all__ = [
     "Revision",
     "RevisionReport",
     "Rule",
+    "SiteFinding",
+    "SiteReport",
     "as_json",
     "as_junit",
     "as_text",
     "rules_text",
+    "site_json",
+    "site_text",
     "verify",
+    "verify_site",
 ]

@@ -66,6 +66,10 @@ class Resolver:
                 skill = self.registry.find(name)
             except SkillNotFound as error:
                 raise self._with_failures(error) from None
+            except AmbiguousName:
+                if server is None:
+                    raise
+                skill = self._on_server(name, server)
             if server is not None and skill.origin.label != server:
                 skill = self._on_server(name, server)
             return await self.inventory.current(skill)

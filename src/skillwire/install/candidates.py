@@ -35,6 +35,8 @@ class Candidate:
     skill: LockedSkill
     frontmatter: Mapping[str, JsonValue]
     files: Mapping[str, bytes]
+    local_entry: CheckedEntry
+    """The skill as a host lists it that reads the folder it is installed into."""
     signature: SignatureVerdict = UNSIGNED
     """Who signed these files, as far as the user's publishers tell."""
     entry: CheckedEntry | None = None
@@ -104,7 +106,7 @@ def make_candidate(
         for path, file in sorted(content.items())
     )
     # ENT-2, ENT-6: the same rules as for a skill that a server lists.
-    check_entry(
+    entry = check_entry(
         SkillEntry(
             uri=make_uri([name, SKILL_FILE]),
             frontmatter=frontmatter,
@@ -137,6 +139,7 @@ def make_candidate(
         frontmatter=frontmatter,
         files={path: file.data for path, file in content.items()},
         signature=signature,
+        local_entry=entry,
     )
 
 

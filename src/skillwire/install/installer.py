@@ -24,19 +24,21 @@ from skillwire.install.candidates import Candidate, Failure, make_candidate, rea
 from skillwire.install.lock import Lock, LockedSkill, Pin
 from skillwire.install.plan import Act, Plan, Step
 from skillwire.install.proposal import Proposal, not_granted, propose
-from skillwire.install.state import InstallState, Version
+from skillwire.install.state import InstallState, Version, has_forgotten
 from skillwire.install.upstream import Check, Upstream
 from skillwire.install.workspace import Workspace
 from skillwire.issues import shown
 from skillwire.sources.archive import ArchiveFile
-from skillwire.trust.approval import NO_GRANTS, Grants
+from skillwire.trust.approval import ALL_GRANTS, NO_GRANTS, Grants
 from skillwire.trust.signers import NO_SIGNER, confirms_signer, signer_words
 
 
-class RecordApproval(Protocol):
-    """Keeps the user's yes to a skill of a server where the host finds it."""
+class RecordApprovals(Protocol):
+    """Keeps the user's yes where hosts look for it, for skills that were installed with these grants."""
 
-    async def __call__(self, candidate: Candidate, grants: Grants) -> None: ...
+    async def __call__(
+        self, workspace: Workspace, installed: Sequence[tuple[Candidate, Grants]], /
+    ) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class Installer:
 
     workspace: Workspace
     upstream: Upstream
-    record: RecordApproval | None = None
+    record: RecordApprovals | None = None
     on_step: Callable[[Outcome], None] = field(default=lambda _: None)
     on_wait: Callable[[], None] = field(default=lambda: None)
 
@@ -106,13 +108,17 @@ class Installer:
                 refused.append(Failure(candidate.name, not_granted(candidate.skill, missing.allowed_tools)))
             else:
                 accepted.append(candidate)
-        for candidate in accepted:
-            if self.record is not None and candidate.entry is not None:
-                await self.record(candidate, grants[candidate.name])
-        report = self._install(accepted, force=force, going_back=going_back)
+        report, done = self._install(accepted, force=force, going_back=going_back)
+        if self.record is not None and done:
+            await self.record(
+                self.workspace, [(one, grants[one.name]) for one in accepted if one.skill in done]
+            )
         return replace(report, refused=(*refused, *report.refused))
 
-    def _install(self, candidates: Sequence[Candidate], *, force: Iterable[str], going_back: bool) -> Report:
+    def _install(
+        self, candidates: Sequence[Candidate], *, force: Iterable[str], going_back: bool
+    ) -> tuple[Report, list[LockedSkill]]:
+        """Gives also what is installed now, of those that were to be."""
         work = self.workspace
         skills = [candidate.skill for candidate in candidates]
         with work.files.working(work.root, on_wait=self.on_wait):
@@ -120,7 +126,8 @@ class Installer:
             wanted = lock.put(*skills)
             for candidate in candidates:
                 work.versions.keep(candidate.blobs())
-            state = work.files.read(work.root).accept(skills)
+            before = work.files.read(work.root)
+            state = before.accept(skills)
             names = [skill.name for skill in skills]
             made = work.plan(wanted, state, force=force, only=names)
             stopped = {step.name for step in made.stopped if step.target == CANONICAL_TARGET}
@@ -131,7 +138,9 @@ class Installer:
             state = state.remember(done, work.limits.kept_versions, in_place=going_back)
             work.write_lock(lock.put(*done))
             work.files.write(work.root, state)
-        return _report(made, outcomes)
+            if has_forgotten(before, state):
+                work.prune()
+        return _report(made, outcomes), done
 
     # Syncing
 
@@ -157,9 +166,11 @@ class Installer:
     ) -> Report:
         """Make the folders equal to the lock. `accept` is what the user was shown and agreed to just now."""
         work = self.workspace
+        accepted = tuple(accept)
+        at_hand: dict[str, Candidate] = {}
         with work.files.working(work.root, on_wait=self.on_wait):
             _, state, made = self.compare(force=force, only=only)
-            agreed = state.accept(accept)
+            agreed = state.accept(accepted)
             unaccepted = {skill.name for skill in self.unaccepted(agreed, made)}
             refused = [
                 Failure(name, RefusedByPolicy(f"{name} was not approved as it is pinned now"))
@@ -172,6 +183,7 @@ class Installer:
                 fetched = await self.upstream.fetch_pinned(missing)
                 for candidate in fetched.candidates:
                     work.versions.keep(candidate.blobs())
+                    at_hand[candidate.name] = candidate
                 failures = list(fetched.failures)
             failed = {failure.what for failure in failures}
             failures += self._other_signers(skill for skill in needed if skill.name not in failed)
@@ -180,7 +192,16 @@ class Installer:
             outcomes, agreed = work.carry_out(made, agreed, on_step=self.on_step)
             if agreed.accepted != state.accepted:
                 work.files.write(work.root, agreed)
+            if has_forgotten(state, agreed):
+                work.prune()
         report = _report(made, outcomes)
+        if self.record is not None:
+            done = {*report.installed, *report.updated, *report.current}
+            new = [skill for skill in accepted if skill.name in done]
+            # The set was shown with its tools and scripts, and agreed to with them.
+            await self.record(
+                work, [(at_hand.get(skill.name) or self._kept(skill), ALL_GRANTS) for skill in new]
+            )
         return replace(report, refused=(*refused, *report.refused), failures=(*failures, *report.failures))
 
     def _other_signers(self, skills: Iterable[LockedSkill]) -> list[Failure]:
@@ -289,10 +310,16 @@ class Installer:
             if skill.pin.kind == "folder" and skill.pin.get("path") == skill.source:
                 # An edit that was overwritten: it goes on to belong to the same source.
                 skill = replace(skill, source=current.source)
+        return self._kept(skill)
+
+    def _kept(self, skill: LockedSkill) -> Candidate:
+        """A version as it was installed, from what is kept here and verified again."""
         candidate = self._kept_candidate(skill)
-        if candidate.skill.digest != version.digest:
-            raise VerificationError(f"the kept version of {name} is damaged: it is not used", uri=name)
-        # It goes back with the signer that it was installed with.
+        if candidate.skill.digest != skill.digest:
+            raise VerificationError(
+                f"the kept version of {skill.name} is damaged: it is not used", uri=skill.name
+            )
+        # It has the signer that it was installed with.
         return replace(
             candidate,
             skill=replace(candidate.skill, targets=skill.targets, extra=skill.extra, signer=skill.signer),

@@ -24,6 +24,7 @@ from skillwire.errors import (
 )
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.host import SkillHost
+from skillwire.host.signatures import require_publishers, signature_of
 from skillwire.install.candidates import (
     Candidate,
     Failure,
@@ -41,7 +42,7 @@ from skillwire.skill.uris import path_below, skill_root
 from skillwire.sources.reference import Reference
 from skillwire.text import redact_url
 from skillwire.trust.approval import Policy, Reason
-from skillwire.trust.verify import check_entry
+from skillwire.trust.verify import VerifiedFile, check_entry
 
 if TYPE_CHECKING:
     from skillwire.trust.publishers import Publisher
@@ -123,7 +124,9 @@ class ServerSkills:
                         one for one in self._find(host, reference, problems) if one.entry.name == skill.name
                     ]
                     if not found:
-                        raise SkillNotFound(f"{reference.place} no longer has {skill.name}")
+                        raise self._absent(
+                            host, reference.place, f"{reference.place} no longer has {skill.name}"
+                        )
                     answers.append((skill, entry_digest(found[0].entry) or "made on request", None))
                 except SkillwireError as error:
                     answers.append((skill, "", error))
@@ -161,6 +164,14 @@ class ServerSkills:
                 problems[state.label] = SourceError(f"{state.label} cannot be asked", said=state.reason)
         return host, problems
 
+    @staticmethod
+    def _absent(host: SkillHost, label: str, message: str) -> SkillwireError:
+        """Why a skill was not found: a server that gave no whole listing may still have it."""
+        for failure in host.failures():
+            if failure.origin is not None and failure.origin.label == label:
+                return SourceError(f"{label} did not list all its skills", said=failure.message)
+        return SkillNotFound(message)
+
     def _find(
         self, host: SkillHost, reference: Reference, problems: Mapping[str, SkillwireError]
     ) -> list[RegisteredSkill]:
@@ -170,15 +181,15 @@ class ServerSkills:
         skills = [skill for skill in host.skills() if skill.origin.label == label]
         if not name or name == "*":
             if not skills:
-                raise SkillNotFound(f"{label} serves no skills")
+                raise self._absent(host, label, f"{label} serves no skills")
             return skills
         found = [skill for skill in skills if skill.entry.name == name]
         if len(found) != 1:
             exact = [skill for skill in skills if "/".join(skill_path(skill.uri)) == name]
             found = exact if len(exact) == 1 else found
         if not found:
-            raise SkillNotFound(
-                f"{label} has no skill called {shown(name)}: `skillwire list` shows what it has"
+            raise self._absent(
+                host, label, f"{label} has no skill called {shown(name)}: `skillwire list` shows what it has"
             )
         if len(found) > 1:
             raise AmbiguousName(name, [f"{label}/{'/'.join(skill_path(skill.uri))}" for skill in found])
@@ -203,6 +214,7 @@ class ServerSkills:
 
         async def read(skill: RegisteredSkill, source: str) -> None:
             try:
+                await self._require_signature(host, skill)
                 candidates.append(await self._read(skill, source, read_one))
             except SkillwireError as error:
                 failures.append(Failure(skill.entry.name, error))
@@ -216,6 +228,18 @@ class ServerSkills:
             for skill, source in chosen:
                 tasks.start_soon(read, skill, source)
         return candidates, failures
+
+    async def _require_signature(self, host: SkillHost, skill: RegisteredSkill) -> None:
+        """Refuse what a required publisher did not sign, before anything else of it is fetched."""
+        config = self.servers.get(skill.origin.label)
+        if config is None or not config.require:
+            return
+
+        async def preview(path: str) -> VerifiedFile:
+            return await host.admin.preview(skill.uri, path, server=skill.origin.label)
+
+        verdict = await signature_of(preview, skill.entry, self.publishers)
+        require_publishers(skill, verdict, config.require)
 
     async def _read(
         self,

@@ -6,12 +6,13 @@ installed before. One process at a time works on it.
 
 from __future__ import annotations
 
+import getpass
 import hashlib
 import json
 import os
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,6 +30,7 @@ from skillwire.json_types import is_list, is_object
 _VERSION: Final = 1
 _WAIT_SECONDS: Final = 600.0
 _POLL_SECONDS: Final = 0.05
+_GONE_SECONDS: Final = 90 * 24 * 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +47,20 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True)
+class Acceptance:
+    """When a user agreed to something, and who that was."""
+
+    at: str
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class InstallState:
     """The state of one root. Values are replaced, never changed."""
 
     placed: Mapping[Path, Placed] = field(default_factory=dict[Path, Placed])
-    accepted: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What the user agreed to have installed, by `acceptance_key`, and when."""
+    accepted: Mapping[str, Acceptance] = field(default_factory=dict[str, Acceptance])
+    """What was agreed to be installed, by `acceptance_key`."""
     history: Mapping[str, tuple[Version, ...]] = field(default_factory=dict[str, tuple[Version, ...]])
     """Every version that was installed, by the skill's name, the latest last."""
 
@@ -59,8 +69,8 @@ class InstallState:
 
     def accept(self, skills: Iterable[LockedSkill]) -> InstallState:
         """The state after the user agreed to these skills as they are pinned."""
-        at = _now()
-        return replace(self, accepted={**self.accepted, **{acceptance_key(skill): at for skill in skills}})
+        given = Acceptance(_now(), _user())
+        return replace(self, accepted={**self.accepted, **{acceptance_key(skill): given for skill in skills}})
 
     def put(self, placed: Mapping[Path, Placed], gone: Iterable[Path] = ()) -> InstallState:
         """The state after something was put at places, and taken away from others."""
@@ -70,7 +80,7 @@ class InstallState:
     def forget(self, skills: Iterable[LockedSkill]) -> InstallState:
         """The state after the user took a yes back. Versions are kept."""
         keys = {acceptance_key(skill) for skill in skills}
-        return replace(self, accepted={key: at for key, at in self.accepted.items() if key not in keys})
+        return replace(self, accepted={key: one for key, one in self.accepted.items() if key not in keys})
 
     def remember(self, skills: Iterable[LockedSkill], keep: int, *, in_place: bool = False) -> InstallState:
         """The state with these versions as the latest ones of their skills.
@@ -146,7 +156,7 @@ class StateFiles:
                 str(path): {"name": one.name, "digests": sorted(one.digests), "link": one.link}
                 for path, one in sorted(state.placed.items())
             },
-            "accepted": dict(sorted(state.accepted.items())),
+            "accepted": {key: {"at": one.at, "by": one.by} for key, one in sorted(state.accepted.items())},
             "history": {
                 name: [{"digest": one.digest, "at": one.at, "lock": one.text} for one in versions]
                 for name, versions in sorted(state.history.items())
@@ -160,12 +170,20 @@ class StateFiles:
                 f"{file} cannot be written: {error.strerror}; make room there, or make it writable"
             ) from None
 
-    def roots(self) -> list[InstallState]:
-        """The state of every root that there is."""
+    def roots(self) -> list[InstallState] | None:
+        """The state of every root; `None` when one of them cannot be understood.
+
+        A root counts until its folder has been gone for 90 days: its disk may only be away.
+        """
         states: list[InstallState] = []
         for file in sorted((self.folder / "roots").glob("*.json")):
-            with suppress(OSError, ValueError, TypeError, KeyError, FormatError):
-                states.append(_parse(json.loads(file.read_bytes())))
+            try:
+                document = json.loads(file.read_bytes())
+                is_old = time.time() - file.stat().st_mtime > _GONE_SECONDS
+                if not (is_old and not Path(str(document["root"])).exists()):
+                    states.append(_parse(document))
+            except (OSError, ValueError, TypeError, KeyError, FormatError, RecursionError):
+                return None
         return states
 
     @contextmanager
@@ -210,7 +228,7 @@ def _parse(document: object) -> InstallState:
             Path(path): Placed(str(row["name"]), frozenset(row["digests"]), bool(row["link"]))
             for path, row in placed.items()
         },
-        accepted={key: str(at) for key, at in accepted.items()},
+        accepted={key: Acceptance(str(row["at"]), str(row["by"])) for key, row in accepted.items()},
         history={
             name: tuple(
                 Version(str(row["digest"]), str(row["at"]), str(row["lock"]))
@@ -225,6 +243,21 @@ def _object(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise TypeError
     return cast("dict[str, Any]", value)
+
+
+def has_forgotten(before: InstallState, after: InstallState) -> bool:
+    """Whether a version is no longer kept that was kept before."""
+    return any(
+        not {one.digest for one in versions} <= {one.digest for one in after.history.get(name, ())}
+        for name, versions in before.history.items()
+    )
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # A container's user may have no name.
+        return ""
 
 
 def _now() -> str:

@@ -6,6 +6,8 @@ It lies among the user's data, outside every folder that an agent reads. No file
 from __future__ import annotations
 
 import hashlib
+import os
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +20,7 @@ from skillwire.install.lock import LockedFile, LockedSkill
 from skillwire.skill.digests import Digest, digest_of
 
 _PREFIX: Final = len("sha256:")
+_GRACE_SECONDS: Final = 3600
 
 
 class VersionStore:
@@ -61,6 +64,8 @@ class VersionStore:
         for digest, data in files.items():
             path = self._path(digest)
             if path.is_file() and path.stat().st_size == len(data):
+                with suppress(OSError):
+                    os.utime(path)  # It is in use again: `prune` leaves it alone.
                 continue
             if "sha256:" + hashlib.sha256(data).hexdigest() != digest:
                 raise VerificationError(f"bytes that are not {digest} are not kept", uri=digest)
@@ -73,12 +78,16 @@ class VersionStore:
                 ) from None
 
     def prune(self, used: Iterable[Digest]) -> int:
-        """Remove every file that no version uses; how many those were."""
+        """Remove every file that no version uses; how many those were.
+
+        A file of the last hour stays: another command may have stored it and not noted its version yet.
+        """
         known = {self._path(digest) for digest in used}
+        newest = time.time() - _GRACE_SECONDS
         removed = 0
         for path in self.folder.glob("*/*"):
-            if path not in known:
-                with suppress(OSError):
+            with suppress(OSError):
+                if path not in known and path.lstat().st_mtime < newest:
                     path.unlink()
                     removed += 1
         return removed

@@ -258,14 +258,13 @@ class Workspace:
             state = state.remember([found], self.limits.kept_versions)
         return state
 
-    def prune(self) -> None:
-        """Remove kept files that no version of any project uses any more."""
-        used: set[Digest] = set()
-        for state in self.files.roots():
-            for versions in state.history.values():
-                for version in versions:
-                    used |= {file.digest for file in version.skill.files}
-        self.versions.prune(used)
+    def prune(self) -> int:
+        """Remove kept files that no version of any project uses any more; how many those were."""
+        states = self.files.roots()
+        if states is None:
+            return 0  # Nobody knows what that project uses.
+        versions = [one for state in states for kept in state.history.values() for one in kept]
+        return self.versions.prune({file.digest for version in versions for file in version.skill.files})
 
 
 def _noted(made: Plan, state: InstallState) -> Mapping[Path, Placed]:

@@ -130,9 +130,18 @@ async def fetch_site(
         url, index = await _find_index(http, reference, limits)
         wanted = {reference.path} if reference.path else None if names is None else set(names)
         entries = [entry for entry in index.entries if wanted is None or entry.name in wanted]
-        skills: dict[str, SiteSkill] = {}
-        failures: dict[str, SkillwireError] = {}
-        limiter = anyio.CapacityLimiter(_TOGETHER)
+        skills, failures = await fetch_entries(entries, limits=limits, client=http)
+        return Site(url, skills, failures, index.issues)
+
+
+async def fetch_entries(
+    entries: Iterable[SiteEntry], *, limits: Limits = DEFAULT_LIMITS, client: httpx2.AsyncClient | None = None
+) -> tuple[tuple[SiteSkill, ...], tuple[tuple[str, SkillwireError], ...]]:
+    """What entries of an index name, fetched side by side and verified; and why some could not be had."""
+    skills: dict[str, SiteSkill] = {}
+    failures: dict[str, SkillwireError] = {}
+    limiter = anyio.CapacityLimiter(_TOGETHER)
+    async with _opened(client, limits) as http:
 
         async def fetch(entry: SiteEntry) -> None:
             async with limiter:
@@ -144,12 +153,10 @@ async def fetch_site(
         async with anyio.create_task_group() as tasks:
             for entry in entries:
                 tasks.start_soon(fetch, entry)
-        return Site(
-            url,
-            tuple(skills[name] for name in sorted(skills)),
-            tuple((name, failures[name]) for name in sorted(failures)),
-            index.issues,
-        )
+    return (
+        tuple(skills[name] for name in sorted(skills)),
+        tuple((name, failures[name]) for name in sorted(failures)),
+    )
 
 
 async def fetch_artifact(

@@ -218,19 +218,30 @@ COMMANDS: Final = (
     Command(
         name="verify",
         summary="Check that a server conforms to the Skills extension",
-        about="Exits with 0 if the server conforms, 1 if it does not, and 2 if it could not be checked.",
+        about="Also checks the skills that a site lists under /.well-known/agent-skills/: every artifact is "
+        "fetched and compared with its digest. Exits with 0 if it conforms, 1 if it does not, and 2 if it "
+        "could not be checked.",
         run="verify:verify",
         arguments=(
             Argument(
                 field="target",
                 metavar="URL | NAME | -- COMMAND",
-                help="A server's URL, the name of a configured one, or -- and a command that starts one.",
+                help="A server's URL, the name of a configured one, or -- and a command that starts one. "
+                "A site's URL, such as https://example.org, checks its index of skills.",
                 required=False,
                 many=True,
                 completion="command",
             ),
         ),
         options=(
+            choice(
+                "--as",
+                choices=("auto", "server", "site"),
+                default="auto",
+                field="kind",
+                help="Take the URL for an MCP server or for a site. auto takes one without a path for a site "
+                "if it has an index of skills.",
+            ),
             choice(
                 "--protocol",
                 choices=("both", "2025-11-25", "2026-07-28"),
@@ -296,6 +307,7 @@ COMMANDS: Final = (
             ("skillwire verify https://example.org/mcp", "a server that is running"),
             ("skillwire verify -- node server.mjs", "a server that the command starts over stdio"),
             ("skillwire verify docs", "the configured server called docs"),
+            ("skillwire verify https://example.org", "the index of a site, and every digest in it"),
             ("skillwire verify --rules", "the list of checks"),
         ),
     ),

@@ -172,11 +172,21 @@ class ApprovalStore:
 
     async def put(self, approval: Approval, entry: SkillEntry, *, how: str = "") -> None:
         """Keep an approval in place of any earlier one of the same skill. `how` says how the user gave it."""
+        await self.put_all([(approval, entry)], how=how)
+
+    async def put_all(self, approved: Sequence[tuple[Approval, SkillEntry]], *, how: str = "") -> None:
+        """Keep several approvals, all or none."""
+        rows = [self._row(approval, entry, how) for approval, entry in approved]
+        await self._in_thread(lambda: self._database.put(*rows))
+        for row in rows:
+            self._unwritten.pop((row.server, row.uri), None)
+            self._rows[row.server, row.uri] = row
+
+    def _row(self, approval: Approval, entry: SkillEntry, how: str) -> Row:
         if not approval.bound:
             raise ValueError("an approval that is not bound to digests is not kept")
-        key = self._key(approval.origin, approval.uri)
-        row = Row(
-            *key,
+        return Row(
+            *self._key(approval.origin, approval.uri),
             label=approval.origin.label,
             resources=json.dumps(sorted(approval.resources)),
             allowed_tools=int(approval.grants.allowed_tools),
@@ -187,9 +197,6 @@ class ApprovalStore:
             approved_by=_user(),
             approved_how=how,
         )
-        await self._in_thread(lambda: self._database.put(row))
-        self._unwritten.pop(key, None)
-        self._rows[key] = row
 
     def signer(self, origin: Origin, uri: SkillUri) -> str:
         """Who had signed a skill when it was last loaded or approved; empty if that is not known."""

@@ -1,0 +1,376 @@
+"""The commands that install: what they ask, print and exit with, for people, for scripts and for CI."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from command_line import Ended, Run
+from install.workspaces import tree_of, write_skill
+from skillwire.cli import main
+from terminals import SKILLWIRE, Terminal
+
+TEAM = Path("../team")
+INSTALLED = Path(".agents/skills")
+LOCK = Path("skillwire.lock")
+
+
+@pytest.fixture(autouse=True)
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user with a home and a project, beside a folder of skills of the team."""
+    for name in ("CODEX_HOME", "CLAUDE_CONFIG_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    become(tmp_path, "me", monkeypatch)
+    directory = tmp_path / "project"
+    directory.mkdir()
+    monkeypatch.chdir(directory)
+    write_skill(TEAM, "notes", {"reference.md": "one\n"})
+    return directory
+
+
+def become(tmp_path: Path, user: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / user / name.lower()))
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    def start(*arguments: str | Path) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["skillwire", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return Ended(ended.value.code, out, err)
+
+    return start
+
+
+def with_powers() -> None:
+    """A skill of the team that asks for tools and has a script."""
+    text = "---\nname: release\ndescription: Releases.\nallowed-tools: Bash(git:*)\n---\n# Release\n"
+    write_skill(TEAM, "release", {"SKILL.md": text, "scripts/tag.sh": "#!/bin/sh\n"})
+
+
+# Without a terminal
+
+
+def test_add_shows_what_it_would_install_and_installs_nothing_without_a_yes(run: Run) -> None:
+    ended = run("add", TEAM)
+    assert ended.code == 7
+    assert "notes from ../team" in ended.err
+    assert "Does notes." in ended.err
+    assert "unsigned" in ended.err
+    assert "fence" in ended.err
+    assert "--yes" in ended.err
+    assert not INSTALLED.exists()
+    assert not LOCK.exists()
+
+
+def test_yes_installs_what_was_shown_and_a_summary_says_so(run: Run) -> None:
+    ended = run("add", TEAM, "--yes")
+    assert (ended.code, ended.out) == (0, "Installed 1 skill: notes\n")
+    assert tree_of(INSTALLED) == tree_of(TEAM)
+    again = run("sync")
+    assert (again.code, again.out) == (0, "1 skill as pinned.\n")
+
+
+def test_yes_grants_neither_tools_nor_scripts(run: Run) -> None:
+    with_powers()
+    ended = run("add", TEAM, "--yes")
+    assert ended.code == 12
+    assert "Installed 1 skill: notes" in ended.out
+    assert "--allow-tools" in ended.out
+    assert not (INSTALLED / "release").exists()
+    ended = run("add", TEAM, "--yes", "--allow-tools")
+    assert ended.code == 12
+    assert "--allow-code" in ended.out + ended.err
+    assert run("add", TEAM, "--yes", "--allow-tools", "--allow-code").code == 0
+    assert (INSTALLED / "release/scripts/tag.sh").stat().st_mode & 0o111
+
+
+def test_a_source_that_fails_beside_one_that_does_not_is_done_in_part(run: Run) -> None:
+    ended = run("add", TEAM, "./none", "--yes")
+    assert ended.code == 11
+    assert "Installed 1 skill: notes" in ended.out
+    assert "none is not a folder" in ended.err
+    assert run("add", "./none", "--yes").code == 4
+    assert run("add", TEAM, "--skill", "other", "--yes").code == 8
+
+
+def test_check_says_what_differs_and_frozen_puts_it_right(run: Run) -> None:
+    run("add", TEAM, "--yes")
+    lock = LOCK.read_bytes()
+    shutil.rmtree(INSTALLED / "notes")
+    ended = run("sync", "--check")
+    assert ended.code == 10
+    assert "notes  missing" in ended.out
+    assert not (INSTALLED / "notes").exists()
+    assert run("sync", "--frozen", "--yes").code == 0
+    assert run("sync", "--check").code == 0
+    assert LOCK.read_bytes() == lock
+
+
+def test_an_edit_stops_sync_with_a_diff_until_somebody_decides(run: Run) -> None:
+    run("add", TEAM, "--yes")
+    file = INSTALLED / "notes/reference.md"
+    file.write_text("mine\n")
+    for words in (["sync"], ["sync", "--frozen", "--yes"], ["sync", "--check"]):
+        ended = run(*words)
+        assert ended.code == 10
+        assert "edited by hand" in ended.out
+    ended = run("sync")
+    assert "│ -one" in ended.out
+    assert "│ +mine" in ended.out
+    assert "--adopt" in ended.out
+    assert file.read_text() == "mine\n"
+    assert run("diff", "notes", "--local").out.count("mine") == 1
+    assert run("sync", "--adopt", "--yes").code == 0
+    assert run("sync", "--check").code == 0
+    assert file.read_text() == "mine\n"
+    file.write_text("more\n")
+    assert run("sync", "--force", "--yes").code == 0
+    assert file.read_text() == "mine\n"
+
+
+def test_a_folder_that_others_put_there_is_left_alone(run: Run) -> None:
+    write_skill(INSTALLED, "notes", body="theirs")
+    before = tree_of(INSTALLED)
+    ended = run("add", TEAM, "--yes")
+    assert ended.code == 10
+    assert "not installed by skillwire" in ended.out
+    assert tree_of(INSTALLED) == before
+    assert run("add", TEAM, "--yes", "--force").code == 0
+    assert tree_of(INSTALLED) == tree_of(TEAM)
+    assert run("rollback", "notes").code == 0
+    assert tree_of(INSTALLED) == before
+
+
+def test_what_changed_upstream_is_listed_shown_installed_and_rolled_back(run: Run) -> None:
+    run("add", TEAM, "--yes")
+    first = tree_of(INSTALLED)
+    assert run("outdated").code == 0
+    write_skill(TEAM, "notes", {"reference.md": "two\n", "scripts/new.py": "print()\n"})
+    ended = run("outdated")
+    assert ended.code == 10
+    assert "notes  outdated" in ended.out
+    shown = run("diff", "notes")
+    assert "newly asks for: scripts scripts/new.py" in shown.out
+    assert "│ -one" in shown.out
+    assert "│ +two" in shown.out
+    assert run("update", "--yes").code == 12
+    assert tree_of(INSTALLED) == first
+    assert run("update", "notes", "--yes", "--allow-code").code == 0
+    assert tree_of(INSTALLED) == tree_of(TEAM)
+    shutil.rmtree(TEAM)
+    assert run("rollback", "notes").code == 0
+    assert tree_of(INSTALLED) == first
+    assert run("rollback", "notes").code == 8
+    kept = run("why", "notes", "--json").document["versions"]
+    assert run("rollback", "notes", "--to", kept[-1]["digest"][:15]).code == 0
+    assert (INSTALLED / "notes/scripts/new.py").exists()
+
+
+def test_every_command_has_json(run: Run, tmp_path: Path) -> None:
+    assert json.loads(run("add", TEAM, "--json").out)["proposed"][0]["name"] == "notes"
+    assert run("add", TEAM, "--yes", "--json").document["installed"] == ["notes"]
+    write_skill(TEAM, "notes", {"reference.md": "two\n"})
+    assert run("sync", "--json").document["current"] == ["notes"]
+    assert run("sync", "--check", "--json").document["in_sync"] is True
+    assert json.loads(run("outdated", "--json").out)["skills"][0]["state"] == "outdated"
+    assert run("diff", "notes", "--json").document["changes"] == [{"path": "reference.md", "kind": "changed"}]
+    assert run("diff", "notes", "--local", "--json").document["changes"] == []
+    assert run("update", "--yes", "--json").document["updated"] == ["notes"]
+    assert run("rollback", "notes", "--json").document["updated"] == ["notes"]
+    why = run("why", "notes", "--json").document
+    assert why["approved"]
+    assert len(why["versions"]) == 2
+    assert why["places"] == [str((INSTALLED / "notes").absolute())]
+    exported = run("export", tmp_path / "skills.tar.gz", "--json").document
+    assert [one["name"] for one in exported["skills"]] == ["notes"]
+    assert len(run("agents", "--all", "--json").document["agents"]) >= 79
+    (INSTALLED / "notes/reference.md").write_text("mine\n")
+    stopped = json.loads(run("sync", "--json").out)["stopped"]
+    assert [(one["name"], one["state"]) for one in stopped] == [("notes", "edited")]
+    assert run("remove", "notes", "--force", "--json").document["removed"] == ["notes"]
+    assert not (INSTALLED / "notes").exists()
+
+
+def test_why_says_where_from_pinned_to_what_approved_when_and_by_whom(run: Run) -> None:
+    run("add", TEAM, "--yes")
+    text = run("why", "notes").out
+    for word in ("../team", "sha256:", "unsigned", "approved", " by ", "is in", "kept", "(now)"):
+        assert word in text, text
+
+
+def test_an_export_can_be_added_elsewhere(run: Run, tmp_path: Path) -> None:
+    run("add", TEAM, "--yes")
+    run("export", tmp_path / "a.tar.gz")
+    run("export", tmp_path / "b.tar.gz")
+    assert (tmp_path / "a.tar.gz").read_bytes() == (tmp_path / "b.tar.gz").read_bytes()
+    run("remove", "notes")
+    assert run("add", tmp_path / "a.tar.gz", "--yes").code == 0
+    assert tree_of(INSTALLED) == tree_of(TEAM)
+
+
+# A lock that came with a repository
+
+
+def test_a_cloned_lock_installs_nothing_without_a_yes_and_exactly_itself_with_one(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_powers()
+    run("add", TEAM, "--yes", "--allow-tools", "--allow-code")
+    shutil.rmtree(".agents")
+    become(tmp_path, "somebody", monkeypatch)
+    ended = run("sync")
+    assert ended.code == 7
+    for shown in ("would install 2 skills", "Bash(git:*)", "scripts/tag.sh", "unsigned", "../team"):
+        assert shown in ended.err
+    assert not INSTALLED.exists()
+    assert run("sync", "--yes").code == 0
+    assert tree_of(INSTALLED) == tree_of(TEAM)
+    # The yes is kept for exactly that set, and a host does not ask again.
+    shutil.rmtree(".agents")
+    assert run("sync").code == 0
+    approvals = {one["name"]: one["approval"] for one in run("list", "--json").document["skills"]}
+    assert {one["state"] for one in approvals.values()} == {"approved"}
+    assert [name for name, one in approvals.items() if one["execute_code"]] == ["release"]
+
+
+@pytest.mark.process
+def test_the_first_sync_of_a_cloned_lock_asks_once_for_the_whole_set(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_powers()
+    run("add", TEAM, "--yes", "--allow-tools", "--allow-code")
+    shutil.rmtree(".agents")
+    become(tmp_path, "somebody", monkeypatch)
+    no = Terminal("sync")
+    no.wait_for("Install exactly these")
+    no.type("n\n")
+    assert no.end() == 12
+    assert not INSTALLED.exists()
+    yes = Terminal("sync")
+    yes.wait_for("Install exactly these")
+    yes.type("y\n")
+    assert yes.end() == 0
+    assert yes.screen.count("Install exactly these") == 1
+    assert "Installed 2 skills: notes, release" in yes.screen
+    # What changes later is asked about alone.
+    become(tmp_path, "me", monkeypatch)
+    write_skill(TEAM, "notes", {"reference.md": "two\n"})
+    assert run("update", "--yes").code == 0
+    shutil.rmtree(".agents")
+    become(tmp_path, "somebody", monkeypatch)
+    again = Terminal("sync")
+    again.wait_for("Install exactly these")
+    assert "would install 1 skill" in again.screen
+    again.type("y\n")
+    assert again.end() == 0
+
+
+# Skills of servers
+
+
+@pytest.mark.process
+def test_installing_from_a_server_is_approving_for_hosts_too(run: Run) -> None:
+    with_powers()
+    run("servers", "add", "docs", "--", SKILLWIRE, "serve", str(TEAM.absolute()))
+    assert run("add", "docs/notes", "--yes").code == 0
+    assert run("add", "docs/release", "--yes", "--allow-tools", "--allow-code").code == 0
+    document = run("list", "--json").document
+    approvals = {
+        one["name"]: one["approval"] for one in document["skills"] if one["origin"]["label"] == "docs"
+    }
+    assert {name: one["state"] for name, one in approvals.items()} == {
+        "notes": "approved",
+        "release": "approved",
+    }
+    assert not approvals["notes"]["execute_code"]
+    assert approvals["release"]["allowed_tools"]
+    assert approvals["release"]["execute_code"]
+    # A host asks about the copy in the project neither, nor about the same place under another name.
+    assert run("load", "project/notes").code == 0
+    run("servers", "add", "manuals", "--", SKILLWIRE, "serve", str(TEAM.absolute()))
+    assert run("load", "notes", "--on", "manuals").code == 0
+    # Another place is another server, and other bytes are another skill.
+    write_skill(TEAM.with_name("other"), "notes", body="other")
+    run("servers", "add", "other", "--", SKILLWIRE, "serve", str(TEAM.with_name("other").absolute()))
+    assert run("load", "notes", "--on", "other").code == 7
+    (INSTALLED / "notes/reference.md").write_text("mine\n")
+    assert run("load", "project/notes").code == 7
+
+
+# Questions on a terminal
+
+
+@pytest.mark.process
+def test_a_person_is_shown_the_text_before_they_say_yes() -> None:
+    terminal = Terminal("add", str(TEAM))
+    terminal.wait_for("Install it?")
+    terminal.type("t\n")
+    terminal.wait_for("│ # notes")
+    terminal.wait_for("Install it?", count=2)
+    terminal.type("y\n")
+    assert terminal.end() == 0
+    assert "Installed 1 skill: notes" in terminal.screen
+    assert tree_of(INSTALLED) == tree_of(TEAM)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("answer", ["\n", "n\n", "yep\n", "\x04"])
+def test_anything_but_a_yes_installs_nothing(answer: str) -> None:
+    terminal = Terminal("add", str(TEAM))
+    terminal.wait_for("Install it?")
+    terminal.type(answer)
+    assert terminal.end() == 12
+    assert "nothing was installed" in terminal.screen.lower()
+    assert not INSTALLED.exists()
+
+
+@pytest.mark.process
+def test_tools_and_scripts_are_asked_about_apart() -> None:
+    with_powers()
+    refused = Terminal("add", str(TEAM), "--skill", "release")
+    refused.wait_for("Install it?")
+    refused.type("y\n")
+    refused.wait_for("asks for tools Bash(git:*). Grant that?")
+    refused.type("y\n")
+    refused.wait_for("has scripts scripts/tag.sh. May an agent run them?")
+    refused.type("n\n")
+    assert refused.end() == 12
+    assert not INSTALLED.exists()
+    granted = Terminal("add", str(TEAM), "--skill", "release")
+    for question in ("Install it?", "Grant that?", "May an agent run them?"):
+        granted.wait_for(question)
+        granted.type("y\n")
+    assert granted.end() == 0
+    assert (INSTALLED / "release/scripts/tag.sh").is_file()
+
+
+@pytest.mark.process
+def test_an_update_shows_the_diff_and_asks() -> None:
+    first = Terminal("add", str(TEAM), "--yes")
+    assert first.end() == 0
+    write_skill(TEAM, "notes", {"reference.md": "two\n"})
+    terminal = Terminal("update")
+    terminal.wait_for("Install it?")
+    assert "│ -one" in terminal.screen
+    assert "│ +two" in terminal.screen
+    terminal.type("y\n")
+    assert terminal.end() == 0
+    assert tree_of(INSTALLED) == tree_of(TEAM)
+
+
+@pytest.mark.process
+def test_what_was_typed_before_the_question_is_no_answer() -> None:
+    terminal = Terminal("add", str(TEAM))
+    terminal.type("y\ny\ny\n")
+    terminal.wait_for("Install it?")
+    terminal.type("n\n")
+    assert terminal.end() == 12
+    assert not INSTALLED.exists()

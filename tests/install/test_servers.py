@@ -1,0 +1,229 @@
+"""Installing from MCP servers: what is listed is fetched, verified and pinned; a bad skill costs itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from install.workspaces import Machine
+from publishers import new_key
+from simulator import Simulator
+from skillwire.errors import AmbiguousName, ApprovalRequired, SkillNotFound, VerificationError
+from skillwire.host.config.server import ServerConfig
+from skillwire.host.directories import state_places
+from skillwire.install.installer import Installer
+from skillwire.install.upstream import Freshness, Upstream
+from skillwire.skill.digests import digest_of
+from skillwire.trust.approval import ALL_GRANTS, NO_GRANTS, Grants, Policy
+from skillwire.trust.oms import SIGNATURE_FILE
+from skillwire.trust.publishers import Publisher
+from skillwire.trust.signatures import sign_files
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The host that asks the servers keeps its state here."""
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "user" / name.lower()))
+    return tmp_path / "user"
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine.make(tmp_path)
+
+
+@pytest.fixture
+def docs() -> Simulator:
+    made = Simulator()
+    made.skill("notes", files={"references/a.md": b"a\n"})
+    made.skill("pdf", path="office/pdf", files={"scripts/run.sh": b"#!/bin/sh\n", "logo.png": b"\x89PNG\xff"})
+    return made
+
+
+def from_servers(machine: Machine, servers: Mapping[str, Simulator], **config: object) -> Installer:
+    configs = {
+        label: replace(ServerConfig(instance=one.server), **config)  # pyright: ignore[reportArgumentType]
+        for label, one in servers.items()
+    }
+    return Installer(machine.workspace(), Upstream(machine.project, servers=configs))
+
+
+async def add(tool: Installer, *sources: str, grants: Grants = ALL_GRANTS) -> tuple[str, ...]:
+    proposal = await tool.propose(sources, targets=())
+    assert not proposal.failures, proposal.failures
+    report = await tool.install(proposal.candidates, {one.name: grants for one in proposal.candidates})
+    assert report.is_whole, report
+    return report.installed
+
+
+async def test_every_skill_of_a_server_is_installed_as_listed_and_pinned_by_uri(
+    machine: Machine, docs: Simulator
+) -> None:
+    assert await add(from_servers(machine, {"docs": docs}), "docs") == ("notes", "pdf")
+    for skill in docs.skills.values():
+        folder = machine.installed / str(skill.frontmatter["name"])
+        assert {path: (folder / path).read_bytes() for path in skill.files} == skill.files
+    assert (machine.installed / "pdf/scripts/run.sh").stat().st_mode & 0o111
+    pdf = machine.lock().require("pdf")
+    assert (pdf.pin.kind, pdf.pin.get("server"), pdf.pin.get("uri")) == (
+        "mcp",
+        "docs",
+        "skill://office/pdf/SKILL.md",
+    )
+    assert pdf.powers.scripts == ("scripts/run.sh",)
+
+
+@pytest.mark.parametrize("source", ["docs/pdf", "docs/office/pdf"])
+async def test_one_skill_is_named_by_its_name_or_its_path(
+    machine: Machine, docs: Simulator, source: str
+) -> None:
+    assert await add(from_servers(machine, {"docs": docs}), source) == ("pdf",)
+    assert all("/pdf/" in uri for uri in docs.read_uris())
+
+
+async def test_a_name_that_fits_two_skills_of_a_server_is_asked_back(
+    machine: Machine, docs: Simulator
+) -> None:
+    docs.skill("pdf", path="old/pdf")
+    tool = from_servers(machine, {"docs": docs})
+    [failure] = (await tool.propose(["docs/pdf"], targets=())).failures
+    assert isinstance(failure.error, AmbiguousName)
+    assert set(failure.error.candidates) == {"docs/office/pdf", "docs/old/pdf"}
+    assert await add(tool, "docs/old/pdf") == ("pdf",)
+
+
+async def test_a_server_or_a_skill_that_is_not_there_is_named(machine: Machine, docs: Simulator) -> None:
+    tool = from_servers(machine, {"docs": docs})
+    none, other = (await tool.propose(["docs/none", "other/x"], targets=())).failures
+    assert isinstance(none.error, SkillNotFound)
+    assert "`skillwire servers add other URL`" in str(other.error)
+
+
+async def test_bytes_that_are_not_those_of_the_entry_cost_their_skill_alone(
+    machine: Machine, docs: Simulator
+) -> None:
+    docs.skill("notes").swap_file("references/a.md", b"b\n")
+    tool = from_servers(machine, {"docs": docs})
+    proposal = await tool.propose(["docs"], targets=())
+    assert [one.name for one in proposal.candidates] == ["pdf"]
+    [failure] = proposal.failures
+    assert failure.what == "notes"
+    assert isinstance(failure.error, VerificationError)
+
+
+async def test_a_frontmatter_that_is_not_the_listed_one_is_refused(machine: Machine, docs: Simulator) -> None:
+    docs.skill("notes").lie_frontmatter(description="Harmless.")
+    [failure] = (await from_servers(machine, {"docs": docs}).propose(["docs/notes"], targets=())).failures
+    assert isinstance(failure.error, VerificationError)
+
+
+async def test_a_skill_that_is_made_on_request_cannot_be_pinned(machine: Machine, docs: Simulator) -> None:
+    docs.skill("live", dynamic=True)
+    [failure] = (await from_servers(machine, {"docs": docs}).propose(["docs/live"], targets=())).failures
+    assert isinstance(failure.error, ApprovalRequired)
+    assert "made on request" in str(failure.error)
+
+
+async def test_a_server_whose_policy_is_never_is_not_even_asked(machine: Machine, docs: Simulator) -> None:
+    tool = from_servers(machine, {"docs": docs}, approval=Policy.NEVER)
+    [failure] = (await tool.propose(["docs"], targets=())).failures
+    assert "never" in str(failure.error)
+    assert docs.requests == []
+
+
+async def test_a_server_that_fails_costs_its_own_skills_alone(machine: Machine, docs: Simulator) -> None:
+    broken = Simulator()
+    broken.refuse("skills/list", "out of order")
+    tool = from_servers(machine, {"docs": docs, "broken": broken})
+    proposal = await tool.propose(["docs/notes", "broken"], targets=())
+    assert [one.name for one in proposal.candidates] == ["notes"]
+    assert [failure.what for failure in proposal.failures] == ["broken"]
+
+
+async def test_tools_and_scripts_of_a_servers_skill_are_granted_apart(
+    machine: Machine, docs: Simulator
+) -> None:
+    docs.skill("shell", fields={"allowed-tools": "Bash(ls:*)"})
+    tool = from_servers(machine, {"docs": docs})
+    proposal = await tool.propose(["docs"], targets=())
+    report = await tool.install(proposal.candidates, {one.name: NO_GRANTS for one in proposal.candidates})
+    assert report.installed == ("notes",)
+    assert sorted(failure.what for failure in report.refused) == ["pdf", "shell"]
+
+
+async def test_sync_fetches_exactly_what_is_pinned(machine: Machine, docs: Simulator, tmp_path: Path) -> None:
+    await add(from_servers(machine, {"docs": docs}), "docs")
+    other = Machine.make(tmp_path / "other")
+    (other.project / "skillwire.lock").write_bytes(machine.workspace().lock_file.read_bytes())
+    docs.skill("notes").change_body("another version\n")
+    tool = from_servers(other, {"docs": docs})
+    _, state, made = tool.compare()
+    docs.requests.clear()
+    report = await tool.sync(accept=tool.unaccepted(state, made))
+    assert report.installed == ("pdf",)
+    [failure] = report.failures
+    assert failure.what == "notes"
+    assert "`skillwire update notes`" in str(failure.error)
+    assert not (other.installed / "notes").exists()
+    assert all("/pdf/" in uri for uri in docs.read_uris())
+
+
+async def test_outdated_compares_listings_and_reads_no_file(machine: Machine, docs: Simulator) -> None:
+    tool = from_servers(machine, {"docs": docs})
+    await add(tool, "docs")
+    docs.skill("notes").change_body("another version\n")
+    docs.requests.clear()
+    assert {one.skill.name: one.freshness for one in await tool.check()} == {
+        "notes": Freshness.OUTDATED,
+        "pdf": Freshness.CURRENT,
+    }
+    assert docs.read_uris() == []
+    del docs.skills["skill://office/pdf/SKILL.md"]
+    assert [one.freshness for one in await tool.check(["pdf"])] == [Freshness.GONE]
+    docs.refuse("skills/list")
+    assert {one.freshness for one in await tool.check()} == {Freshness.UNKNOWN}
+
+
+async def test_an_update_shows_what_is_pinned_and_what_it_newly_asks_for(
+    machine: Machine, docs: Simulator
+) -> None:
+    tool = from_servers(machine, {"docs": docs})
+    await add(tool, "docs/notes")
+    docs.skill("notes").change_file("scripts/new.py", b"print()\n")
+    proposal = await tool.propose_updates()
+    [candidate] = proposal.candidates
+    assert candidate.skill.powers.beyond(proposal.before["notes"].powers).scripts == ("scripts/new.py",)
+    assert not (await tool.install([candidate], {"notes": NO_GRANTS})).updated
+    assert (await tool.install([candidate], {"notes": Grants(execute_code=True)})).updated == ("notes",)
+
+
+async def test_listing_and_comparing_install_and_cache_nothing(machine: Machine, docs: Simulator) -> None:
+    tool = from_servers(machine, {"docs": docs})
+    await tool.propose(["docs"], targets=())
+    assert not machine.installed.exists()
+    assert machine.workspace().read_lock() is None
+    assert not [path for path in state_places().cache.rglob("*") if path.is_file()]
+
+
+async def test_what_a_required_publisher_did_not_sign_is_not_installed(
+    machine: Machine, docs: Simulator
+) -> None:
+    key = new_key()
+    notes = docs.skill("notes")
+    listed = {path: digest_of(data) for path, data in notes.files.items()}
+    notes.change_file(SIGNATURE_FILE, sign_files(listed, name="notes", key=key))
+    tool = from_servers(machine, {"docs": docs}, require=("acme",))
+    tool.upstream.publishers = [Publisher("acme", keys=[key.public_key()])]
+    proposal = await tool.propose(["docs"], targets=())
+    [notes_candidate] = proposal.candidates
+    assert notes_candidate.skill.signer.startswith("acme ")
+    [failure] = proposal.failures
+    assert failure.what == "pdf"
+    assert "requires the publisher acme" in str(failure.error)
+    assert not any("/pdf/" in uri for uri in docs.read_uris())
