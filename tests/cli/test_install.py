@@ -63,7 +63,7 @@ def test_add_shows_what_it_would_install_and_installs_nothing_without_a_yes(run:
     assert ended.code == 7
     assert "notes from ../team" in ended.err
     assert "Does notes." in ended.err
-    assert "unsigned" in ended.err
+    assert "not signed" in ended.err
     assert "fence" in ended.err
     assert "--yes" in ended.err
     assert not INSTALLED.exists()
@@ -228,7 +228,7 @@ def test_a_cloned_lock_installs_nothing_without_a_yes_and_exactly_itself_with_on
     become(tmp_path, "somebody", monkeypatch)
     ended = run("sync")
     assert ended.code == 7
-    for shown in ("would install 2 skills", "Bash(git:*)", "scripts/tag.sh", "unsigned", "../team"):
+    for shown in ("would install 2 skills", "Bash(git:*)", "scripts/tag.sh", "not signed", "../team"):
         assert shown in ended.err
     assert not INSTALLED.exists()
     assert run("sync", "--yes").code == 0

@@ -24,7 +24,6 @@ from skillwire.errors import (
 )
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.host import SkillHost
-from skillwire.host.signatures import require_publishers, signature_of
 from skillwire.install.candidates import (
     Candidate,
     Failure,
@@ -42,7 +41,7 @@ from skillwire.skill.uris import path_below, skill_root
 from skillwire.sources.reference import Reference
 from skillwire.text import redact_url
 from skillwire.trust.approval import Policy, Reason
-from skillwire.trust.verify import VerifiedFile, check_entry
+from skillwire.trust.verify import check_entry
 
 if TYPE_CHECKING:
     from skillwire.trust.publishers import Publisher
@@ -214,7 +213,6 @@ class ServerSkills:
 
         async def read(skill: RegisteredSkill, source: str) -> None:
             try:
-                await self._require_signature(host, skill)
                 candidates.append(await self._read(skill, source, read_one))
             except SkillwireError as error:
                 failures.append(Failure(skill.entry.name, error))
@@ -228,18 +226,6 @@ class ServerSkills:
             for skill, source in chosen:
                 tasks.start_soon(read, skill, source)
         return candidates, failures
-
-    async def _require_signature(self, host: SkillHost, skill: RegisteredSkill) -> None:
-        """Refuse what a required publisher did not sign, before anything else of it is fetched."""
-        config = self.servers.get(skill.origin.label)
-        if config is None or not config.require:
-            return
-
-        async def preview(path: str) -> VerifiedFile:
-            return await host.admin.preview(skill.uri, path, server=skill.origin.label)
-
-        verdict = await signature_of(preview, skill.entry, self.publishers)
-        require_publishers(skill, verdict, config.require)
 
     async def _read(
         self,
