@@ -94,7 +94,7 @@ def showing(style: Style) -> RenderContext:
     return RenderContext(
         limits=style.limits(DEFAULT_LIMITS),
         salt=b"golden",
-        path_of=lambda skill: "/home/me/skills/refunds/SKILL.md" if skill.origin.is_local else "",
+        local_path=lambda origin, uri: f"/home/me/skills/{uri[8:]}" if origin.is_local else "",
     )
 
 

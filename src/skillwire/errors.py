@@ -179,14 +179,17 @@ class Refusal(SkillwireError):
 
 
 class AmbiguousName(SkillwireError):
-    """The caller must act: the name fits several skills. `candidates` are handles that fit one each."""
+    """The caller must act: the name fits several skills. `candidates` are handles that fit one each.
+
+    A URI may fit several servers in the same way; `candidates` are their names then.
+    """
 
     exit_code = 8
 
-    def __init__(self, name: str, candidates: Iterable[str]) -> None:
+    def __init__(self, name: str, candidates: Iterable[str], *, kind: str = "skills") -> None:
         self.name = name
         self.candidates = tuple(candidates)
-        super().__init__(f"{name} fits several skills: say which one of {', '.join(self.candidates)}")
+        super().__init__(f"{name} fits several {kind}: say which one of {', '.join(self.candidates)}")
 
 
 class SkillNotFound(SkillwireError):

@@ -96,5 +96,6 @@ def test_a_style_that_is_not_there_is_one_line(run: Run) -> None:
     code, out, err = run("list", "--style", "emacs")
     assert (code, out) == (2, "")
     assert err.startswith(
-        "skillwire list: --style: no style is called emacs: there is spec, codex, gemini, goose, wayland"
+        "skillwire list: --style: no style is called emacs: "
+        "there is spec, claude, codex, gemini, goose, wayland"
     )

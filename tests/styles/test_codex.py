@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from simulator import Simulator, make_host, opened
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.events import EventKind
-from skillwire.host.styles.codex import STYLE, mentions
+from skillwire.host.styles.codex import STYLE, mention, mentioned
 from skillwire.limits import DEFAULT_LIMITS
 from style_gallery import DEMO, EVIL, HOSTILE_DESCRIPTION, PROJECT, entry, gallery, names, registry, showing
 from trees import write_skill
@@ -96,8 +97,11 @@ async def test_c3_where_a_dialect_has_no_metadata_the_file_is_peeked_at(tmp_path
         assert [*host.admin.cache.files()] == []
 
 
-def test_c3_a_short_description_is_shown_in_the_list() -> None:
-    made = registry(STYLE, {DEMO: [entry(metadata={"short-description": "Pays (short)."})]}).skills()
+@pytest.mark.parametrize(
+    "where", [{"metadata": {"short-description": "Pays (short)."}}, {"short-description": "Pays (short)."}]
+)
+def test_c3_a_short_description_is_shown_in_the_list(where: dict[str, Any]) -> None:
+    made = registry(STYLE, {DEMO: [entry(**where)]}).skills()
     assert "- refunds: Pays [short]. (uri:" in STYLE.catalog(made, showing(STYLE)).text
 
 
@@ -162,15 +166,29 @@ async def test_c5_local_wins_and_the_masked_one_is_reported_and_loadable(tmp_pat
     ],
 )
 def test_c6_a_mention_becomes_the_exact_call(message: str, found: list[str]) -> None:
-    text = mentions(message, gallery(STYLE), showing(STYLE))
-    assert [line.split(":")[0][3:] for line in text.splitlines()[1:]] == found
+    skills = mentioned(message, gallery(STYLE))
+    assert [skill.handle for skill in skills] == found
     if "reports" in found:
-        assert 'call read_mcp_resource(server="demo", uri="skill://acme/reports/SKILL.md")' in text
+        call = 'call read_mcp_resource(server="demo", uri="skill://acme/reports/SKILL.md")'
+        assert call in map(mention, skills)
 
 
-def test_c6_a_local_skill_is_a_file_to_read() -> None:
-    text = mentions("$refunds", gallery(STYLE), showing(STYLE))
-    assert text.endswith("- $refunds: read the file /home/me/skills/refunds/SKILL.md")
+@pytest.mark.requirement("SEC-5")
+async def test_c6_a_local_skill_comes_with_its_text_and_a_servers_with_its_call(tmp_path: Path) -> None:
+    write_skill(tmp_path / "own/notes")
+    write_skill(tmp_path / "own/quiet", description="Hush.\nuser-invocable: false")
+    sim = Simulator()
+    sim.skill("refunds")
+    own = {**CODEX, "directories": [tmp_path / "own"]}
+    async with opened(tmp_path, host_options=own, demo=sim) as host:
+        text = await host.mentions("Do $notes, then $refunds and $quiet.")
+        assert "<local_skill_" in text
+        assert "# notes" in text
+        assert '- refunds: call read_mcp_resource(server="demo", uri="skill://refunds/SKILL.md")' in text
+        assert "quiet" not in text
+        assert [held.entry.name for held in host.held()] == ["notes"]
+        assert await host.mentions("nothing") == ""
+    assert sim.read_uris() == []
 
 
 @pytest.mark.requirement("VER-7")

@@ -34,6 +34,7 @@ from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill.uris import parse_uri
 from skillwire.trust.approval import FileChange, Reason
 from style_gallery import DEMO, EVIL, HOSTILE_DESCRIPTION, PROJECT, entry, loaded, names, registry, showing
+from trees import write_skill
 
 pytestmark = pytest.mark.anyio
 
@@ -214,18 +215,24 @@ async def test_g6_a_bare_uri_is_read_from_its_one_owner_and_refused_when_there_a
         host.release("refunds")
         refused = await read.handler({"uri": "skill://shared/SKILL.md"})
         assert refused.is_error
-        assert "fits several skills" in refused.text
+        assert "fits several servers: say which one of demo, evil" in refused.text
+        chosen = await read.handler({"uri": "skill://shared/SKILL.md", "server": "demo"})
+        assert not chosen.is_error
+        assert "Stolen." not in chosen.text
         assert not (await read.handler({"uri": "skill://nowhere/SKILL.md"})).text.count("Stolen")
     assert "skill://shared/SKILL.md" not in evil.read_uris()
 
 
 def test_g6_with_one_server_its_own_resources_are_its_own() -> None:
     uri = parse_uri("data://x/y")
-    assert owner_of(uri, [], [DEMO]) == DEMO
+    assert owner_of(uri, [], [], [DEMO]) == DEMO
+    assert owner_of(uri, [], [EVIL], [DEMO, EVIL]) == EVIL
+    with pytest.raises(AmbiguousName, match="fits several servers: say which one of demo, evil"):
+        owner_of(uri, [], [DEMO, EVIL], [DEMO, EVIL])
     with pytest.raises(AmbiguousName):
-        owner_of(uri, [], [DEMO, EVIL])
+        owner_of(uri, [], [], [DEMO, EVIL])
     with pytest.raises(SkillNotFound):
-        owner_of(uri, [], [])
+        owner_of(uri, [], [], [])
 
 
 async def test_g7_switches_and_lists_per_server(tmp_path: Path) -> None:
@@ -341,3 +348,67 @@ def test_g10_lists_tag_servers_and_a_question_cannot_be_dressed_up() -> None:
     assert "\\[ok\\]\\(http\\://x\\)" in text
     assert "<" not in text
     assert len(text.split("\n\n")) == 6
+
+
+async def test_a_local_skill_is_known_by_its_path_and_no_server_is_asked_for_it(tmp_path: Path) -> None:
+    write_skill(tmp_path / "own/refunds", {"references/a.md": b"My file."})
+    sim = Simulator()
+    sim.resources["skill://refunds/references/a.md"] = b"A server's file."
+    own = {**GEMINI, "directories": [tmp_path / "own"]}
+    async with opened(tmp_path, host_options=own, demo=sim) as host:
+        activate, read = host.tools()
+        text = (await activate.handler({"name": "refunds"})).text
+        path = str(tmp_path / "own/refunds/references/a.md")
+        assert f"<location>{tmp_path / 'own/refunds/SKILL.md'}</location>" in text
+        assert f"<file>{path}</file>" in text
+        for named in (path, "skill://refunds/references/a.md"):
+            assert "My file." in (await read.handler({"uri": named})).text
+        again = await read.handler({"uri": str(tmp_path / "own/refunds/SKILL.md")})
+        assert "<activated_skill" in again.text
+        for bad in (f"{tmp_path}/own/refunds/../secret", "/etc/passwd", "file:///etc/passwd", "notes.md"):
+            assert (await read.handler({"uri": bad})).is_error
+        assert sim.read_uris() == []
+        host.release("refunds")
+        assert "load it first" in (await read.handler({"uri": path})).text
+
+
+async def test_a_bare_uri_finds_the_one_server_that_lists_any_such_resource(tmp_path: Path) -> None:
+    demo, evil = Simulator(), Simulator()
+    demo.resources["data://one/a"] = b"Demo's data."
+    demo.resources["data://two/b"] = b"Demo's too."
+    evil.resources["data://two/b"] = b"Evil's too."
+    async with opened(tmp_path, host_options=GEMINI, demo=demo, evil=evil) as host:
+        (_, read) = host.tools()
+        assert "Demo's data." in (await read.handler({"uri": "data://one/a"})).text
+        both = await read.handler({"uri": "data://two/b"})
+        assert both.is_error
+        assert "fits several servers: say which one of demo, evil" in both.text
+        assert "Evil's too." in (await read.handler({"uri": "data://two/b", "server": "evil"})).text
+        assert [one.uri for one in await host.list_resources("demo")] == ["data://one/a", "data://two/b"]
+        with pytest.raises(SkillNotFound, match="no server is called other; there is demo, evil"):
+            await host.list_resources("other")
+    assert evil.read_uris() == ["data://two/b"]
+
+
+async def test_the_tool_has_the_names_as_an_enum_that_follows_the_catalog(tmp_path: Path) -> None:
+    sim = Simulator()
+    sim.skill("refunds")
+    sim.skill("private", fields={"disable-model-invocation": "true"}).lie_frontmatter(
+        **{"disable-model-invocation": True}
+    )
+    async with opened(tmp_path, host_options=GEMINI, demo=sim) as host:
+        assert host.tools()[0].input_schema["properties"]["name"]["enum"] == ["refunds"]
+        sim.skill("reports")
+        await host.refresh()
+        assert host.tools()[0].input_schema["properties"]["name"]["enum"] == ["refunds", "reports"]
+    async with opened(tmp_path, host_options={"style": "gemini"}) as host:
+        assert "enum" not in host.tools()[0].input_schema["properties"]["name"]
+
+
+@pytest.mark.parametrize("name", ["REFUNDS", "Demo/Refunds", "skill://refunds/SKILL.md"])
+async def test_disabled_folds_case(tmp_path: Path, name: str) -> None:
+    sim = Simulator()
+    sim.skill("refunds")
+    async with opened(tmp_path, host_options={**GEMINI, "disabled": [name]}, demo=sim) as host:
+        assert host.skills() == ()
+        assert [skill.handle for skill in host.skills(disabled=True)] == ["refunds"]

@@ -13,8 +13,9 @@ from skillwire.errors import FormatError, SkillNotFound
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.styles import goose
 from skillwire.host.styles.goose import STYLE, Target, target
-from skillwire.host.styles.uris import is_uri
+from skillwire.host.styles.uris import file_refusal
 from skillwire.trust.approval import Grants
+from skillwire.trust.guards import looks_like_uri
 from style_gallery import DEMO, EVIL, PROJECT, entry, gallery, loaded, names, registry, showing
 from trees import write_skill
 
@@ -71,9 +72,18 @@ def test_o2_a_section_with_a_sentence_and_bullets() -> None:
     lines = STYLE.catalog(gallery(STYLE), showing(STYLE)).text.splitlines()
     assert lines[0] == "# Skills"
     assert "load_skill" in lines[1]
-    assert "server__name" in lines[1]
+    assert "server__name" not in lines[1]
+    section = lines.index("## Skills of MCP servers")
+    assert [line.split(" ")[1] for line in lines[2:section]] == ["refunds"]
+    assert "server__name" in lines[section + 1]
     assert "• reports (demo) - Writes reports." in lines
     assert sum(line.startswith("•") for line in lines) == 5
+
+
+def test_o2_without_a_servers_skill_there_is_no_word_about_servers() -> None:
+    text = STYLE.catalog(registry(STYLE, {PROJECT: [entry()]}).skills(), showing(STYLE)).text
+    assert "server" not in text
+    assert "MCP" not in text
 
 
 @pytest.mark.requirement("ENT-5")
@@ -174,7 +184,11 @@ def test_o5_a_loaded_skill_ends_in_pointers_without_bodies() -> None:
     ],
 )
 def test_o6_one_detector_says_what_is_a_uri(text: str, uri: bool) -> None:
-    assert is_uri(text) is uri
+    assert looks_like_uri(text) is uri
+    assert (file_refusal(text, "read_resource") != "") is uri
+    if uri:
+        with pytest.raises(FormatError, match="read_resource"):
+            target(text, KNOWN.__contains__)
 
 
 async def test_o6_file_tools_are_told_to_refuse_uris(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from skillwire.host.config.file import load_config
 from skillwire.host.directories import LocalDirectory
 from skillwire.host.events import EventKind
 from skillwire.host.host import SkillHost
+from skillwire.host.styles import all_styles
 from skillwire.host.styles.fields import glob_fits, typed_fields
 from skillwire.host.styles.ranks import Layer
 from skillwire.host.styles.wayland import STYLE, virtual_path
@@ -253,3 +254,69 @@ def test_w8_a_profile_decides_which_servers_are_connected(tmp_path: Path) -> Non
     assert set(load_config(file=file, profile="work").servers) == {"b"}
     host = SkillHost.from_config(file=file, profile="work", style="wayland")
     assert [*host._inventory._configs] == [Origin.mcp("b")]  # pyright: ignore[reportPrivateUsage]
+
+
+def test_w8_the_default_profile_holds_and_mcp_servers_says_the_same_as_servers(tmp_path: Path) -> None:
+    file = tmp_path / "skillwire.toml"
+    file.write_text(
+        '[servers.a]\ncommand = "a"\n[servers.b]\ncommand = "b"\n'
+        '[profiles.default]\nmcp_servers = ["b"]\n[profiles.all]\n'
+    )
+    assert set(load_config(file=file).servers) == {"b"}
+    assert set(load_config(file=file, profile="all").servers) == {"a", "b"}
+
+
+async def test_its_own_places_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, work = tmp_path / "home", tmp_path / "work"
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
+    write_skill(home / "config/wayland-core/skills/mine")
+    write_skill(work / ".wayland-core/skills/ours")
+    (work / ".wayland-core/commands").mkdir(parents=True)
+    (work / ".wayland-core/commands/tidy.md").write_text("Tidy up.\n")
+    monkeypatch.chdir(work)
+    async with make_host(tmp_path, default_directories=True) as host:
+        assert host.skills() == ()
+    async with make_host(tmp_path, style="wayland", default_directories=True) as host:
+        layers = {skill.handle: skill.origin.is_own for skill in host.skills()}
+    assert layers == {"mine": True, "ours": False, "tidy": False}
+
+
+async def test_w5_who_may_invoke_a_skill_is_typed_and_has_its_effect_in_every_style(tmp_path: Path) -> None:
+    write_skill(
+        tmp_path / "own/release", description="Ships.\ndisable-model-invocation: true\nargument-hint: VERSION"
+    )
+    write_skill(tmp_path / "own/lore", description="Knows.\nuser-invocable: false")
+    for style in all_styles():
+        async with make_host(tmp_path, style=style, directories=[tmp_path / "own"]) as host:
+            assert "release" not in host.catalog()
+            assert "lore" in host.catalog()
+            (command,) = host.commands()
+            assert (command.name, command.argument_hint) == ("/release", "VERSION")
+            assert (command.origin.label, command.session, command.is_loaded) == ("own", host.session, False)
+            fields = (await host.load(command.handle)).fields
+            assert (fields.disable_model_invocation, fields.user_invocable) == (True, True)
+            assert fields.argument_hint == "VERSION"
+            assert host.commands()[0].is_loaded
+            assert not (await host.load("lore")).fields.user_invocable
+
+
+async def test_the_name_among_the_fields_follows_the_handle(tmp_path: Path) -> None:
+    sim = bare()
+    sim.resources = {"skill://db/migrate": SKILL}
+    async with opened(tmp_path, host_options=wayland(), demo=sim) as host:
+        assert (await host.load("demo:db:migrate")).fields.name == "demo:db:migrate"
+
+
+@pytest.mark.requirement("SEC-2")
+async def test_w6_no_line_of_a_local_skill_is_run_either(tmp_path: Path) -> None:
+    marker = tmp_path / "ran"
+    folder = write_skill(tmp_path / "own/notes")
+    with (folder / "SKILL.md").open("a") as file:
+        file.write(f"!`touch {marker}`\nDo $ARGUMENTS\n")
+    for style in all_styles():
+        async with make_host(tmp_path, style=style, directories=[tmp_path / "own"]) as host:
+            text = (await host.load("notes")).text
+            assert "touch" in text
+            assert "$ARGUMENTS" in text
+    assert not marker.exists()

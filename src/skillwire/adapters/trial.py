@@ -23,6 +23,7 @@ from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.uris import path_below, skill_root
 
 TRIAL_SKILL: Final = "station-report"
+TRIAL_URI: Final = f"skill://{TRIAL_SKILL}/SKILL.md"
 TRIAL_TASK: Final = "Write the station report for platform 4. Answer with the report alone."
 _TURNS: Final = 12
 _SECONDS: Final = 120
@@ -125,16 +126,23 @@ async def run_trial(
         done.extend(answered)
         history.extend(service.results(answered))
     held = host.is_loaded(known.handle)
-    loaded = [result for call, result in done if not result.is_error and _names(call, known.handle)]
-    fenced = [result for result in loaded if "untrusted" in result.text.lower()]
+    loaded = [
+        result for call, result in done if not result.is_error and _names(call, known.handle, known.uri)
+    ]
+    fence = "<local_skill_" if known.origin.is_local else "<untrusted_skill_"
+    fenced = [result for result in loaded if fence in result.text]
     files = _supporting_files(known.entry)
     reads = [call for call, result in done if not result.is_error and _names(call, *files)]
     return Trial(
         checks=(
             Check("the skill is in the prompt", known.handle in system),
             Check("the model loads the skill", held, "" if held else "no tool call loaded it"),
-            Check("its text arrives fenced", bool(fenced) if loaded else False),
-            Check("supporting files are read", bool(reads) if files else None),
+            Check("its text arrives fenced", bool(fenced), "" if loaded else "no text of it arrived"),
+            Check(
+                "supporting files are read",
+                bool(reads) if files else None,
+                f"it has {len(files)}, and none was read" if files else "it has none",
+            ),
             Check("the answer follows the skill", expect.lower() in answer.lower(), f"looked for {expect!r}"),
         ),
         answer=answer,
@@ -175,6 +183,15 @@ class HttpService:
     model: str
 
     async def send(self, system: str, host: SkillHost, history: list[Any]) -> Reply:
+        try:
+            return await self._reply(system, host, history)
+        except (KeyError, IndexError, TypeError, AttributeError):
+            raise SourceError(
+                f"the model service answered with something that is no message in the {self.format} format: "
+                "check --format and --base-url"
+            ) from None
+
+    async def _reply(self, system: str, host: SkillHost, history: list[Any]) -> Reply:
         from skillwire.adapters import anthropic, openai
 
         if self.format == "anthropic":
@@ -188,7 +205,7 @@ class HttpService:
                     "max_tokens": 2048,
                 },
             )
-            blocks: list[dict[str, Any]] = reply.get("content") or []
+            blocks: list[dict[str, Any]] = reply["content"]
             return Reply(
                 "".join(block.get("text", "") for block in blocks if block.get("type") == "text"),
                 tuple(

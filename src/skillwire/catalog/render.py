@@ -18,7 +18,7 @@ from skillwire.catalog.naming import SkillKey, clean_handle, skill_path
 from skillwire.catalog.registry import RegisteredSkill
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.entries import DYNAMIC, NO_SIZE, SkillEntry
-from skillwire.skill.uris import path_below, skill_root
+from skillwire.skill.uris import SkillUri, path_below, skill_root
 from skillwire.text import clean_line, escape_xml
 from skillwire.trust.directory import DirectoryView
 from skillwire.trust.fence import Fenced, fence
@@ -73,7 +73,8 @@ FrameText: TypeAlias = Callable[[Sequence[str], int, Sequence[RegisteredSkill]],
 
 def is_for_models(entry: SkillEntry) -> bool:
     """Whether a model may be told of a skill; `disable-model-invocation: true` leaves it to the user."""
-    return entry.frontmatter.get("disable-model-invocation") is not True
+    spellings = ("disable-model-invocation", "disable_model_invocation")
+    return not any(entry.frontmatter.get(key) is True for key in spellings)
 
 
 def render_catalog(skills: Iterable[RegisteredSkill], *, limits: Limits = DEFAULT_LIMITS) -> CatalogText:
@@ -232,14 +233,22 @@ def render_found(
 
 
 def render_skill(
-    skill: VerifiedSkill, handle: str, *, limits: Limits = DEFAULT_LIMITS, salt: bytes = b""
+    skill: VerifiedSkill,
+    handle: str,
+    *,
+    files: Sequence[SkillUri] = (),
+    limits: Limits = DEFAULT_LIMITS,
+    salt: bytes = b"",
 ) -> str:
-    """A loaded skill: its text in a fence, with pointers to its supporting files."""
+    """A loaded skill: its text in a fence, with pointers to its supporting files.
+
+    `files` are those that its server lists, where its entry does not.
+    """
     if type(skill) is not VerifiedSkill:
         raise TypeError("only a VerifiedSkill is rendered")
     handle = clean_handle(handle)
     body = skill.body if skill.body.endswith("\n") or not skill.body else skill.body + "\n"
-    pointers = "".join(f"{line}\n" for line in _pointers(skill, handle, limits))
+    pointers = "".join(f"{line}\n" for line in _pointers(skill, handle, files, limits))
     fenced = fence(
         f"{body}{pointers}",
         skill.origin,
@@ -344,19 +353,22 @@ def _in_turns(skills: Sequence[RegisteredSkill]) -> list[RegisteredSkill]:
     return [skill for _, _, skill in sorted(ranked, key=lambda row: row[:2])]
 
 
-def _pointers(skill: VerifiedSkill, handle: str, limits: Limits) -> list[str]:
+def _pointers(skill: VerifiedSkill, handle: str, known: Sequence[SkillUri], limits: Limits) -> list[str]:
     entry = skill.entry
     if entry.resources is DYNAMIC:
-        return ["", f'Supporting files, if any: {LIST_TOOL}("{handle}")']
+        files = [(uri, NO_SIZE) for uri in known]
+        if not files:
+            return ["", f'Supporting files, if any: {LIST_TOOL}("{handle}")']
+    else:
+        files = [(resource.uri, resource.size) for resource in entry.resources if resource.uri != entry.uri]
     root = skill_root(entry.uri)
-    files = [resource for resource in entry.resources if resource.uri != entry.uri]
     if not files:
         return []
     lines = ["", "Supporting files:"]
-    for resource in files[: limits.file_pointers]:
-        path = shown_path("/".join(path_below(resource.uri, root)))
-        size = "" if resource.size == NO_SIZE else f" ({resource.size} bytes)"
-        lines.append(f'- {READ_TOOL}("{handle}", "{path}"){size}')
+    for uri, size in files[: limits.file_pointers]:
+        path = shown_path("/".join(path_below(uri, root)))
+        shown = "" if size == NO_SIZE else f" ({size} bytes)"
+        lines.append(f'- {READ_TOOL}("{handle}", "{path}"){shown}')
     if len(files) > limits.file_pointers:
         lines.append(f'- {len(files) - limits.file_pointers} more: {LIST_TOOL}("{handle}")')
     return lines

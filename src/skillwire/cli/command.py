@@ -245,7 +245,7 @@ HOST_OPTIONS: Final = (
     text(
         "--style",
         metavar="STYLE",
-        help="Emulate another host: wayland, gemini, codex or goose.",
+        help="Emulate another host: claude, codex, gemini, goose or wayland.",
     ),
     seconds("--timeout", help="Wait this long for each server.", least=0.1, most=3600),
 )

@@ -97,9 +97,11 @@ def with_host(
     from skillwire.host.styles import DEFAULT
 
     config = settings or options.settings()
-    servers = _needed(config.servers, name, on) if options.style is None else config.servers
+    style = options.style or config.style or DEFAULT
+    # In another style a name says nothing about its server.
+    servers = _needed(config.servers, name, on) if style == DEFAULT else config.servers
     directories = (*config.local_directories, *options.given_directories())
-    _check_style(options.style)
+    check_style(style)
 
     async def run() -> Result:
         host = SkillHost(
@@ -114,7 +116,7 @@ def with_host(
             publishers=load_publishers(config.publishers),
             required_sources=config.required_sources,
             ask=ask,
-            style=options.style or DEFAULT,
+            style=style,
         )
         waiting = asyncio.ensure_future(_show_waiting(host)) if servers and sys.stderr.isatty() else None
         try:
@@ -168,7 +170,8 @@ def _needed(servers: Mapping[str, ServerConfig], name: str, on: str | None) -> M
     return one or servers
 
 
-def _check_style(style: str | None) -> None:
+def check_style(style: str | None) -> None:
+    """Refuse a `--style` that does not exist."""
     from skillwire.errors import SourceError
     from skillwire.host.styles import find_style
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from skillwire.host.events import LeftOut as LeftOut
     from skillwire.host.host import LoadedSkill as LoadedSkill
     from skillwire.host.host import SkillHost as SkillHost
+    from skillwire.host.host import SlashCommand as SlashCommand
     from skillwire.host.reader import ReadCallback as ReadCallback
     from skillwire.host.reader import ReadRequest as ReadRequest
     from skillwire.host.search import FoundSkill as FoundSkill
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from skillwire.host.styles.ranks import Layer as Layer
     from skillwire.host.styles.ranks import Rank as Rank
     from skillwire.host.styles.ranks import Ranks as Ranks
+    from skillwire.host.templates import ServedTemplate as ServedTemplate
     from skillwire.host.threads import open_in_thread as open_in_thread
     from skillwire.host.threads import run_sync as run_sync
     from skillwire.host.tools import Handler as Handler
@@ -66,13 +68,14 @@ export(
         "config.trust": "UntrustedServer",
         "directories": "LocalDirectory",
         "events": "Event EventKind Failure LeftOut",
-        "host": "LoadedSkill SkillHost",
+        "host": "LoadedSkill SkillHost SlashCommand",
         "reader": "ReadCallback ReadRequest",
         "search": "FoundSkill",
         "state": "ServerState Status Switches",
         "styles.base": "Actions Question RenderContext Style ToolAction ToolSpec",
         "styles.fields": "SkillFields",
         "styles.ranks": "KeeperOf Layer Rank Ranks",
+        "templates": "ServedTemplate",
         "threads": "open_in_thread run_sync",
         "tools": "Handler Tool ToolResult",
     },

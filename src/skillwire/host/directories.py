@@ -59,15 +59,22 @@ def state_places() -> StatePlaces:
     )
 
 
-def default_directories(project: Path, home: Path) -> list[tuple[str, Path]]:
-    """The directories where agents keep skills, of the project and of the user, those that are there."""
-    found: list[tuple[str, Path]] = []
-    for label, base in (("project", project), ("user", home)):
-        for below, suffix in _USUAL:
-            path = base / below
-            if path.is_dir():
-                found.append((label + suffix, path))
-    return found
+def default_directories(
+    project: Path, home: Path, *, more: Iterable[str] = (), config: Iterable[str] = ()
+) -> list[tuple[str, Path]]:
+    """The directories where agents keep skills, of the project and of the user, those that are there.
+
+    `more` are further folders of both, `config` those below the user's configuration directory.
+    """
+    below = [*_USUAL, *((folder, f"-{folder.partition('/')[0].lstrip('.')}") for folder in more)]
+    places = [
+        (label + suffix, base / folder)
+        for label, base in (("project", project), ("user", home))
+        for folder, suffix in below
+    ]
+    settings = Path(platformdirs.user_config_dir(appauthor=False))
+    places += [(f"user-{folder.partition('/')[0]}", settings / folder) for folder in config]
+    return [(label, path) for label, path in places if path.is_dir()]
 
 
 def label_directories(

@@ -84,6 +84,7 @@ class EventLog:
         self._closed = False
         self._failures: dict[Origin | str, Failure] = {}
         self._left_out: dict[Origin, tuple[LeftOut, ...]] = {}
+        self._remarked: set[str] = set()
 
     def tell(self, event: Event) -> None:
         """Record an event. A failure stays current until `recover` is called for its origin."""
@@ -99,6 +100,13 @@ class EventLog:
         self._events.append(event)
         self._told += 1
         self._wake()
+
+    def remark_once(self, origin: Origin, message: str) -> None:
+        """Tell of something odd, the first time that it happens."""
+        message = safe_line(message, limit=_LONGEST)
+        if message not in self._remarked and len(self._remarked) < _MOST_EVENTS:
+            self._remarked.add(message)
+            self.tell(Event(kind=EventKind.REMARK, message=message, origin=origin))
 
     def recover(self, origin: Origin, message: str = "") -> None:
         """The origin works again. `message` tells so, if something was wrong."""

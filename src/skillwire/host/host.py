@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncGenerator, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -19,7 +19,7 @@ import anyio
 from anyio.lowlevel import EventLoopToken, current_token
 
 from skillwire.catalog.registry import RegisteredSkill, Registry
-from skillwire.errors import SkillwireError
+from skillwire.errors import SkillNotFound, SkillwireError
 from skillwire.host.admin import HostAdmin
 from skillwire.host.approvals.approver import ApprovalCallback, Approver, Asker
 from skillwire.host.approvals.store import ApprovalStore
@@ -34,7 +34,7 @@ from skillwire.host.listings import ListingCache
 from skillwire.host.loader import Loader
 from skillwire.host.origins import collect_origins
 from skillwire.host.reader import ModelActions, ReadCallback, ReadRequest, Resolver, ResourceReader
-from skillwire.host.registration import Registration
+from skillwire.host.registration import Registration, folded_names
 from skillwire.host.search import FoundSkill, SkillSearch
 from skillwire.host.signatures import Signatures
 from skillwire.host.state import ServerState
@@ -42,15 +42,35 @@ from skillwire.host.styles import find_style
 from skillwire.host.styles.base import RenderContext, Style
 from skillwire.host.styles.fields import SkillFields
 from skillwire.host.styles.uris import file_refusal
+from skillwire.host.templates import ServedTemplate, find_template
 from skillwire.host.tools import CatalogCache, Tool, make_tools
+from skillwire.issues import shown
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.sources.base import Source
+from skillwire.text import clean_line
 from skillwire.trust.approval import Grants
 from skillwire.trust.directory import DirectoryView
 from skillwire.trust.guards import Execution, HeldSkill, granted_tools, may_execute
 from skillwire.trust.origin import Origin
 from skillwire.trust.publishers import Publisher
 from skillwire.trust.verify import VerifiedFile
+from skillwire.wire.legacy import ListedResource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlashCommand:
+    """A skill as a command that a user can type. What it does is `host.load(command.handle)`."""
+
+    name: str
+    description: str
+    argument_hint: str
+    """What can be written after it, in the skill's own words; empty when it does not say."""
+    origin: Origin
+    handle: str
+    session: str
+    """The host that it works in: `host.session`."""
+    is_loaded: bool
+    """Whether the skill's text is in the context of this session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +125,9 @@ class SkillHost:
 
         `ask` is called before a skill of a server is loaded, `ask_read` before one server's skill reads from
         another; without them such calls raise `ApprovalRequired`. `safe_tools` are tools of yours that run no
-        code. `disabled` are handles or URIs to leave out. `style` emulates another host: `wayland`, `gemini`,
-        `codex` or `goose`. `untrusted` are servers of a configuration that are not connected: each is a
-        failure. `remarks` are what else a configuration left out: each is an event.
+        code. `disabled` are handles or URIs to leave out. `style` emulates another host: `claude`,
+        `codex`, `gemini`, `goose` or `wayland`. `untrusted` are servers of a configuration that are not
+        connected: each is a failure. `remarks` are what else a configuration left out: each is an event.
 
         `publishers` are those whose signatures are recognized. A server requires one by its configuration, a
         directory by a pattern of `required_sources`, pairs of a pattern of paths and a publisher.
@@ -148,7 +168,7 @@ class SkillHost:
             registry=self._registry,
             configs=origins.servers,
             log=self._log,
-            disabled=frozenset(disabled),
+            disabled=folded_names(disabled),
             style=self.style,
             naming=naming,
             limits=limits,
@@ -189,7 +209,12 @@ class SkillHost:
             limits=limits,
         )
         # Fences that nobody can guess, and that stay the same while the host lives.
-        context = RenderContext(limits=limits, salt=secrets.token_bytes(16), path_of=self._inventory.path_of)
+        context = RenderContext(
+            limits=limits,
+            salt=secrets.token_bytes(16),
+            local_path=self._inventory.local_path,
+            listed_files=self._inventory.listed_files,
+        )
         self._context = context
         self._resolver = Resolver(
             registry=self._registry, inventory=self._inventory, loader=self._loader, log=self._log
@@ -225,6 +250,8 @@ class SkillHost:
             _style=self.style,
             _limits=limits,
         )
+        self.session = secrets.token_hex(8)
+        """Tells this host from others of the same process or user interface."""
         self._stack: AsyncExitStack | None = None
         self._opened = False
         self.loop: EventLoopToken | None = None
@@ -325,6 +352,44 @@ class SkillHost:
 
     # What there is
 
+    def templates(self) -> tuple[ServedTemplate, ...]:
+        """Entries of servers' indexes that stand for many skills: load one with a value for each argument."""
+        return self._inventory.templates()
+
+    async def complete(
+        self, template: str, argument: str, prefix: str = "", *, server: str | None = None
+    ) -> tuple[str, ...]:
+        """The values that a server suggests for an argument of a template, for a start of what was typed."""
+        found = find_template(template, self.templates(), server)
+        if argument not in found.arguments:
+            known = ", ".join(found.arguments)
+            raise SkillNotFound(f"{found.name} has no argument {shown(argument)}; there is {known}")
+        return await self._resolver.suggestions(found, argument, prefix)
+
+    def files(self, name: str) -> tuple[str, ...]:
+        """The paths of a skill's supporting files, as far as its entry or its server lists them."""
+        skill = self._registry.find(name)
+        return self._resolver.files(skill)
+
+    async def list_resources(self, server: str) -> tuple[ListedResource, ...]:
+        """Every resource that a server lists, skills or not. The strings are the server's own."""
+        return await self._inventory.list_resources(self._inventory.server(server))
+
+    def commands(self) -> tuple[SlashCommand, ...]:
+        """The skills that a user may invoke, for hosts that offer them as slash commands."""
+        return tuple(
+            SlashCommand(
+                name=f"/{skill.handle}",
+                description=clean_line(skill.entry.description, limit=self._limits.description_chars).text,
+                argument_hint=self.style.fields(skill.entry.frontmatter).argument_hint,
+                origin=skill.origin,
+                handle=skill.handle,
+                session=self.session,
+                is_loaded=self._loader.held_text(skill.key) is not None,
+            )
+            for skill in self._resolver.invocable()
+        )
+
     def skills(self, *, disabled: bool = False) -> tuple[RegisteredSkill, ...]:
         """Every skill that is known, local ones first, each under a handle of its own."""
         return self._registry.skills(disabled=disabled)
@@ -380,25 +445,38 @@ class SkillHost:
         """
         await self._inventory.refresh(label, expired_only=expired_only)
 
-    def mentions(self, message: str) -> str:
-        """What to add to a user's message that names skills, in styles that have a sign for that."""
-        return self.style.mentions(message, self.skills(), self._context)
+    async def mentions(self, message: str) -> str:
+        """What to add to a user's message that names skills, in styles that have a sign for that.
+
+        A local skill is loaded and its text is there. For a server's skill it is the call that loads it.
+        """
+        return await self._actions.mentions(message)
 
     # Loading
 
-    async def find(self, name: str, *, server: str | None = None) -> RegisteredSkill:
-        """The skill that a handle or a URI means, also one that its server does not list (LST-3)."""
-        return await self._resolver.find(name, server)
+    async def find(
+        self, name: str, *, server: str | None = None, values: Mapping[str, str] | None = None
+    ) -> RegisteredSkill:
+        """The skill that a handle or a URI means, also one that its server does not list (LST-3).
 
-    async def load(self, name: str, *, server: str | None = None) -> LoadedSkill:
-        """Load a skill by handle or URI: approved, verified, fenced, and held until it is released."""
-        skill = await self.find(name, server=server)
+        For a template, `values` has a value for each of its arguments.
+        """
+        return await self._resolver.find(name, server, values)
+
+    async def load(
+        self, name: str, *, server: str | None = None, values: Mapping[str, str] | None = None
+    ) -> LoadedSkill:
+        """Load a skill by handle or URI: approved, verified, fenced, and held until it is released.
+
+        A template is loaded with `values`: `host.load("docs/{product}", values={"product": "widget"})`.
+        """
+        skill = await self.find(name, server=server, values=values)
         verified = await self._loader.load(skill)
         return LoadedSkill(
             self._registry.get(skill.key) or skill,
             self.style.skill_text(verified, skill.handle, self._context),
             self._loader.grants(skill.key),
-            self.style.fields(verified.frontmatter),
+            replace(self.style.fields(verified.frontmatter), name=skill.handle),
         )
 
     async def read(self, name: str, path: str) -> str:
@@ -452,8 +530,10 @@ class SkillHost:
         `search_skills` is among them when the last catalog, or one of the default size if none was requested,
         has no room for every description; with `search`, always or never.
         """
-        searching = not self._catalog.current().is_whole if search is None else search
-        return make_tools(self._actions, self.style.tools, searching=searching, limits=self._limits)
+        catalog = self._catalog.current()
+        return make_tools(
+            self._actions, self.style.tools, catalog=catalog, searching=search, limits=self._limits
+        )
 
     def may_execute(self, tool: str, arguments: Mapping[str, object] | None = None) -> Execution:
         """Whether a tool of yours may be called while the loaded skills are in the context (SEC-2).

@@ -34,6 +34,7 @@ from skillwire.host.places import Place, ServerPlace, server_place
 from skillwire.host.registration import Registration, unusable
 from skillwire.host.state import ServerState, Status, Switches
 from skillwire.host.styles.base import Style
+from skillwire.host.templates import ServedTemplate
 from skillwire.issues import shown
 from skillwire.limits import Limits
 from skillwire.skill.dialects import Dialect
@@ -42,6 +43,7 @@ from skillwire.sources.base import Change, Source
 from skillwire.sources.listing import INCOMPLETE
 from skillwire.trust.approval import Reason
 from skillwire.trust.origin import Origin
+from skillwire.wire.legacy import ListedResource
 
 if TYPE_CHECKING:
     from skillwire.host.sessions import Connection
@@ -101,6 +103,7 @@ class Inventory:
                 on_change=self._connection_changed,
                 listen_after=self._opened if self._watch else None,
                 discover=self._discover,
+                on_remark=lambda remark, origin=origin: self._log.remark_once(origin, remark),
             )
         async with anyio.create_task_group() as finding:
             for place in self._places.values():
@@ -205,6 +208,8 @@ class Inventory:
         except SkillwireError as error:
             self._fail(server.origin, f"{server.origin} gave no listing: {error}")
             return
+        if self._watch:
+            server.follow()
         if self._listings is not None and server.source.listing is not None:
             await self._listings.put(server.config, server.source.listing)
 
@@ -269,7 +274,8 @@ class Inventory:
         """Hear of changes to these skills while they are in use."""
         server = self._servers.get(origin)
         if server is not None and self._watch:
-            server.connection.follow([skill_root(uri) for uri in uris])
+            server.held = tuple(skill_root(uri) for uri in uris)
+            server.follow()
 
     def _offline(self, origin: Origin, reason: str) -> None:
         """Say why a server cannot be used, and fall back to what was approved before and may be cached."""
@@ -313,10 +319,48 @@ class Inventory:
             )
         return place.source
 
-    def path_of(self, skill: RegisteredSkill) -> str:
-        """Where a local skill's file is on disk; empty for a server's."""
-        place = self._places.get(skill.origin)
-        return (place.source.local_path(skill.uri) or "") if place else ""
+    def local_path(self, origin: Origin, uri: SkillUri) -> str:
+        """Where a file of a local skill is on disk; empty for a server's."""
+        place = self._places.get(origin)
+        return (place.source.local_path(uri) or "") if place else ""
+
+    def listed_files(self, origin: Origin, uri: SkillUri) -> tuple[SkillUri, ...]:
+        """The supporting files that a server is known to list for the skill at a URI."""
+        server = self._servers.get(origin)
+        return server.source.listed_files(uri) if server else ()
+
+    async def list_resources(self, origin: Origin) -> tuple[ListedResource, ...]:
+        """Every resource of a server, skills or not."""
+        self.source(origin)  # Refused when it is switched off.
+        return await self._servers[origin].source.list_resources()
+
+    async def servers_listing(self, uri: SkillUri) -> tuple[Origin, ...]:
+        """The servers whose resources have this URI. One that does not answer costs only itself."""
+        found: list[Origin] = []
+
+        async def look(origin: Origin) -> None:
+            with suppress(SkillwireError):
+                if any(resource.uri == uri for resource in await self.list_resources(origin)):
+                    found.append(origin)
+
+        async with anyio.create_task_group() as tasks:
+            for origin in self._servers:
+                tasks.start_soon(look, origin)
+        return tuple(found)
+
+    def templates(self) -> tuple[ServedTemplate, ...]:
+        """Every template of the servers that are switched on."""
+        return tuple(
+            ServedTemplate(origin, template)
+            for origin, server in self._servers.items()
+            if not self._registration.switches.closed_for(origin)
+            for template in server.source.templates
+        )
+
+    async def complete(self, served: ServedTemplate, argument: str, prefix: str) -> tuple[str, ...]:
+        """The values that a server suggests for an argument of its template."""
+        self.source(served.origin)
+        return await self._servers[served.origin].source.complete(served.template, argument, prefix)
 
     def set_switches(self, switches: Switches) -> tuple[Origin, ...]:
         """Turn origins off and on. The skills of those that are off are gone when this returns.

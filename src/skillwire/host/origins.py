@@ -98,7 +98,8 @@ def _local_directories(
         return label_directories([], directories, taken=taken)
     here, home = Path.cwd(), Path.home()
     folders = command_directories(here, home, style.command_folders)
-    return label_directories(default_directories(here, home), [*directories, *folders], taken=taken)
+    defaults = default_directories(here, home, more=style.skill_folders, config=style.config_folders)
+    return label_directories(defaults, [*directories, *folders], taken=taken)
 
 
 def _directory_source(directory: LocalDirectory, limits: Limits) -> Source:

@@ -10,11 +10,12 @@ import anyio
 
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.listings import ListingCache
-from skillwire.host.state import ServerState
+from skillwire.host.state import ServerState, Status
 from skillwire.host.styles.base import Style
 from skillwire.limits import Limits
 from skillwire.skill.dialects import Dialect
 from skillwire.skill.entries import SkillEntry
+from skillwire.skill.uris import SkillUri
 from skillwire.sources.base import Source
 from skillwire.sources.mcp import McpSource
 from skillwire.trust.approval import Policy
@@ -44,6 +45,12 @@ class ServerPlace:
     is_cached: bool = False
     """Whether its skills come from a listing that was cached by an earlier host."""
     listed: anyio.Event = field(default_factory=anyio.Event)
+    held: tuple[SkillUri, ...] = ()
+    """The directories of the skills that are in use."""
+
+    def follow(self) -> None:
+        """Hear of changes to what is in use, and to the index where there is one."""
+        self.connection.follow([*self.held, *self.source.followed])
 
     def state(self, dialects: Iterable[Dialect]) -> ServerState:
         """The server for a person to look at, with the dialects that its skills came in."""
@@ -56,6 +63,11 @@ class ServerPlace:
             last_output=connection.last_output,
             era=connection.era,
             declares_skills=connection.declaration is not None,
+            declared_in=connection.declaration.place if connection.declaration else "",
+            directory_read=connection.declaration is not None and connection.declaration.directory_read,
+            capabilities=connection.capabilities,
+            revisions=connection.revisions,
+            explanation=self.source.explanation if connection.status is Status.READY else "",
             dialects=tuple(sorted(dialects, reverse=True)),
             policy=self.config.approval,
             cached=self.is_cached,
@@ -72,6 +84,7 @@ async def server_place(
     on_change: Callable[[Connection], Awaitable[None]],
     listen_after: anyio.Event | None,
     discover: bool,
+    on_remark: Callable[[str], None],
 ) -> ServerPlace:
     """A server that is not connected yet, with its cached listing if there is one."""
     # Imported now: the MCP SDK takes a second of processor time, and local skills do without it.
@@ -95,6 +108,7 @@ async def server_place(
         bare_scan=config.bare_scan or style.bare_scan,
         peek=_peek(config, style),
         ask_everyone=style.asks_everyone,
+        on_remark=on_remark,
         limits=limits,
     )
     if cached is not None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from skillwire.catalog.naming import Naming
+from skillwire.catalog.naming import Naming, fold_handle
 from skillwire.catalog.registry import Changes, RegisteredSkill, Registry
 from skillwire.errors import LimitExceeded
 from skillwire.host.config.server import ServerConfig
@@ -37,6 +37,7 @@ class Registration:
     configs: Mapping[Origin, ServerConfig]
     log: EventLog
     disabled: frozenset[str]
+    """URIs, and names in the spelling in which names are compared (`fold_handle`)."""
     style: Style
     naming: Naming
     limits: Limits
@@ -121,8 +122,8 @@ class Registration:
     def _report(self, changes: Changes) -> None:
         for skill in changes.added if self.disabled else ():
             # Every name that it goes by: a collision must not enable it again.
-            names = {skill.uri, skill.handle, *self.naming.handles(skill.key, skill.entry)}
-            if names & self.disabled:
+            handles = (skill.handle, *self.naming.handles(skill.key, skill.entry))
+            if self.disabled & {skill.uri, *map(fold_handle, handles)}:
                 self.registry.set_enabled(skill.key, False)
         for skill in changes.changed:
             self.on_changed(skill)
@@ -146,3 +147,8 @@ class Registration:
 def unusable(origin: Origin, issue: Issue) -> str:
     """One line about an entry that cannot be used."""
     return f"{origin} lists something that cannot be used: {issue}"
+
+
+def folded_names(names: Iterable[str]) -> frozenset[str]:
+    """Names and URIs, as `Registration.disabled` wants them: case does not matter in a name."""
+    return frozenset(spelling for name in names for spelling in (name, fold_handle(name)))

@@ -88,6 +88,8 @@ class Connection:
         self.era = ""
         self.declaration: Declaration | None = None
         self.serves_resources = False
+        self.capabilities: tuple[str, ...] = ()
+        self.revisions: tuple[str, ...] = ()
         self._limits = limits
         self._on_change = on_change
         self._listen_after = listen_after
@@ -230,7 +232,11 @@ class Connection:
             self.era = client.protocol_version
             self.instructions = client.instructions or ""
             capabilities = client.server_capabilities
-            self.declaration = declaration_in(capabilities.model_dump(by_alias=True))
+            declared = capabilities.model_dump(by_alias=True, exclude_none=True)
+            self.declaration = declaration_in(declared)
+            self.capabilities = _capability_names(declared)
+            found = client.session.discover_result
+            self.revisions = tuple(found.supported_versions) if found else (self.era,)
             self.serves_resources = capabilities.resources is not None
             self.status = Status.READY
             self.reason = ""
@@ -434,6 +440,15 @@ class Connection:
         output = " | ".join(line for line in self._output() if line not in text)
         text = f"{text}; last output: {output}" if output else text
         return shown(redact(text, self._secrets), _REASON_CHARS)
+
+
+def _capability_names(declared: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a server declares, each with the switches that are on, for a person."""
+    names: list[str] = []
+    for name, settings in declared.items():
+        switches = [key for key, value in settings.items() if value is True] if settings else []
+        names.append(f"{name} ({', '.join(switches)})" if switches else name)
+    return tuple(shown(name, 200) for name in names)
 
 
 def _nothing() -> None:

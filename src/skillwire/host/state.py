@@ -37,6 +37,16 @@ class ServerState:
     """The last lines that a started server wrote to standard error, when it failed."""
     era: str
     declares_skills: bool
+    declared_in: str = ""
+    """Where it declares the extension: `extensions`, or `experimental` as in drafts."""
+    directory_read: bool = False
+    """Whether it offers directory reads."""
+    capabilities: tuple[str, ...] = ()
+    """What else it declares, such as `resources (subscribe)`."""
+    revisions: tuple[str, ...] = ()
+    """The protocol revisions that it says it speaks; the one in use is `era`."""
+    explanation: str = ""
+    """Why it is asked in the dialect that it is asked in."""
     dialects: tuple[Dialect, ...]
     """The dialects that its skills came in; none when it has no skills."""
     policy: Policy

@@ -99,18 +99,32 @@ class CatalogCache:
 
 
 def make_tools(
-    host: ToolHost, specs: Sequence[ToolSpec], *, searching: bool, limits: Limits
+    host: ToolHost,
+    specs: Sequence[ToolSpec],
+    *,
+    catalog: CatalogText,
+    searching: bool | None = None,
+    limits: Limits,
 ) -> tuple[Tool, ...]:
-    """The tools of a style, bound to one host; with `searching` also one for what a catalog leaves out."""
-    tools = tuple(_bound(spec, host) for spec in specs)
+    """The tools of a style, bound to one host, and with `searching` one that searches.
+
+    By default that is when the catalog leaves something out. A tool that lists the names it takes has those
+    of the catalog, unless some are missing there.
+    """
+    searching = not catalog.is_whole if searching is None else searching
+    names = catalog.shown if not catalog.omitted else ()
+    tools = tuple(_bound(spec, host, names) for spec in specs)
     return (*tools, _search_tool(host, limits)) if searching else tools
 
 
-def _bound(spec: ToolSpec, host: ToolHost) -> Tool:
+def _bound(spec: ToolSpec, host: ToolHost, names: Sequence[str]) -> Tool:
     async def act(arguments: Mapping[str, Any]) -> str:
         return await spec.action(host, arguments)
 
-    return _tool(spec.name, spec.description, dict(spec.parameters), spec.required, act)
+    tool = _tool(spec.name, spec.description, dict(spec.parameters), spec.required, act)
+    if spec.names and names:
+        tool.input_schema["properties"][spec.names]["enum"] = list(names)
+    return tool
 
 
 def _search_tool(host: ToolHost, limits: Limits) -> Tool:

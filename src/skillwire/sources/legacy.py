@@ -21,11 +21,10 @@ from skillwire.skill.dialects import Dialect
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SKILL_FILE, SkillUri, skill_root
 from skillwire.wire.index import INDEX_URI, parse_index
-from skillwire.wire.legacy import LegacyListing, left_out, reason
+from skillwire.wire.legacy import LegacyListing, ListedResource, left_out, reason
 from skillwire.wire.manifest import bind_to_manifest
 from skillwire.wire.paging import PageLimits, Stop
 from skillwire.wire.scan import (
-    ListedResource,
     bare_resources,
     bare_skills,
     resource_page,
@@ -48,8 +47,9 @@ class Asker:
 async def list_legacy(asker: Asker, *, bare_scan: bool, limits: Limits) -> LegacyListing:
     """The skills of a server in the newest dialect that it has an answer in."""
     found, issues = await _index(asker, limits)
+    has_index = found is not None or bool(issues)
     try:
-        resources = await _resources(asker, limits)
+        resources = await all_resources(asker, limits)
     except (RequestRefused, FormatError):
         if found is None:
             raise
@@ -71,7 +71,8 @@ async def list_legacy(asker: Asker, *, bare_scan: bool, limits: Limits) -> Legac
         (*issues, *found.issues, *bare.issues),
         bare.spellings | found.spellings,
         found.templates,
-        tuple(resource.uri for resource in resources),
+        tuple(resources),
+        has_index,
     )
 
 
@@ -99,7 +100,8 @@ async def _index(asker: Asker, limits: Limits) -> tuple[LegacyListing | None, tu
         return None, (left_out(INDEX_URI, reason(error), error.issues[0].fix),)
 
 
-async def _resources(asker: Asker, limits: Limits) -> list[ListedResource]:
+async def all_resources(asker: Asker, limits: Limits) -> list[ListedResource]:
+    """Everything that `resources/list` has, over all pages."""
     resources: list[ListedResource] = []
     cursor: str | None = None
     paging = PageLimits(limits)

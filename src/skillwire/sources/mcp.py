@@ -21,9 +21,9 @@ from skillwire.errors import (
 from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.entries import NO_SIZE, SkillEntry
-from skillwire.skill.uris import SKILL_FILE, SkillUri, is_inside, parse_uri, shown_uri
+from skillwire.skill.uris import SKILL_FILE, SkillUri, is_inside, parse_uri, shown_uri, skill_root
 from skillwire.sources.base import Change, DirectoryChild, Problem, Read, Source, children_among
-from skillwire.sources.legacy import Asker, list_legacy
+from skillwire.sources.legacy import Asker, all_resources, list_legacy
 from skillwire.sources.listing import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
@@ -36,8 +36,10 @@ from skillwire.sources.listing import (
 )
 from skillwire.sources.peek import unlisted_entry, with_peeks
 from skillwire.wire.declaration import Declaration
+from skillwire.wire.index import INDEX_URI
+from skillwire.wire.legacy import ListedResource
 from skillwire.wire.paging import PageLimits
-from skillwire.wire.responses import WireChild, directory_page, file_bytes, single_entry
+from skillwire.wire.responses import WireChild, content_count, directory_page, file_bytes, single_entry
 from skillwire.wire.templates import SkillTemplate, completed_values
 from skillwire.wire.v1 import METHOD_GET, METHOD_READ_DIRECTORY
 
@@ -48,6 +50,7 @@ class McpSource(Source):
     `accept_drafts` takes entries that list no files, as a draft had them; `bare_scan` takes resources that
     only look like skills. Both are the user's to turn on. `peek` says of which skills the frontmatter is read
     early where VER-5 allows; `ask_everyone` asks for an index though a server declared no resources.
+    `on_remark` hears of answers that are odd and used all the same.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class McpSource(Source):
         bare_scan: bool = False,
         peek: Callable[[SkillEntry], bool] | None = None,
         ask_everyone: bool = False,
+        on_remark: Callable[[str], None] | None = None,
         limits: Limits = DEFAULT_LIMITS,
         clock: Callable[[], float] = anyio.current_time,
     ) -> None:
@@ -68,6 +72,7 @@ class McpSource(Source):
         self._bare_scan = bare_scan
         self._peek = peek
         self._ask_everyone = ask_everyone
+        self._on_remark = on_remark or _ignore
         self._limits = limits
         self._clock = clock
         self._listing: Listing | None = None
@@ -75,7 +80,9 @@ class McpSource(Source):
         self._pages_before = 0
         self._spellings: Mapping[SkillUri, str] = {}
         self._asked_for: set[SkillUri] = set()
-        self._resources: tuple[str, ...] = ()
+        self._resources: tuple[ListedResource, ...] | None = None
+        self._files: tuple[SkillUri, ...] = ()
+        self._has_index = False
         self._templates: tuple[SkillTemplate, ...] = ()
         # Whether a server that declares the extension does not know its methods: an earlier draft did not
         # have them.
@@ -98,6 +105,25 @@ class McpSource(Source):
         if self._peer.serves_resources:
             return "it does not declare the extension, but it has resources"
         return "it declares neither the extension nor resources"
+
+    @property
+    def followed(self) -> tuple[str, ...]:
+        """What to subscribe to, to hear of changes to the listing: the index, where there is one."""
+        return (INDEX_URI,) if self._has_index else ()
+
+    async def list_resources(self) -> tuple[ListedResource, ...]:
+        """Every resource of the server, skills or not; asked for again when something has changed."""
+        await self._peer.settled()
+        if not self._peer.serves_resources:
+            return ()
+        if self._resources is None:
+            self._set_resources(tuple(await all_resources(self._asker(), self._limits)))
+        return self._resources or ()
+
+    def listed_files(self, uri: SkillUri) -> tuple[SkillUri, ...]:
+        """The supporting files of the skill at a URI, as far as `resources/list` is known to have them."""
+        root = skill_root(uri)
+        return tuple(file for file in self._files if file != uri and is_inside(file, root))
 
     @property
     def templates(self) -> tuple[SkillTemplate, ...]:
@@ -147,7 +173,7 @@ class McpSource(Source):
 
     async def refresh(self) -> None:
         """Ask again next time, whatever the server said about caching its listing."""
-        self._listing = None
+        self._listing = self._resources = None
 
     def problems(self) -> Sequence[Problem]:
         return self._listing.problems if self._listing else ()
@@ -159,7 +185,7 @@ class McpSource(Source):
                 skills = {uri: self._skill_at(uri) for uri in batch if uri is not None}
                 is_listing = None in batch or self.is_legacy or None in skills.values()
                 if is_listing:
-                    self._listing = None
+                    await self.refresh()
                     yield Change()
                 listed = (
                     {entry.uri for entry in self.current_entries() or ()} if is_listing else set[SkillUri]()
@@ -197,6 +223,10 @@ class McpSource(Source):
                 raise SkillNotFound(f"{self._label} has no file at {shown_uri(uri)}", uri=uri) from None
             raise
         data = file_bytes(answer, uri, spelling=spelling)
+        if (count := content_count(answer)) > 1:
+            self._on_remark(
+                f"{self._label} answered with {count} contents for {shown_uri(uri)}: the first is used"
+            )
         # SEC-9: a skill of many small reads must not become endless either.
         self._retrieved += len(data)
         if self._retrieved > self._limits.bytes_per_server:
@@ -249,7 +279,7 @@ class McpSource(Source):
                 self._is_draft = True
         elif not self._peer.serves_resources and not self._ask_everyone:
             return self._made({}, [], None, {})
-        asker = Asker(page=self._resource_page, read=lambda uri: self._read(parse_uri(uri), uri))
+        asker = self._asker()
         try:
             found = await list_legacy(asker, bare_scan=self._bare_scan, limits=self._limits)
         except RequestRefused:
@@ -258,7 +288,8 @@ class McpSource(Source):
             return self._made({}, [], None, {})  # It never said that it would answer.
         found = await with_peeks(found, asker.read, wanted=self._peek or _none, limits=self._limits)
         entries = {entry.uri: entry for entry in found.entries}
-        self._templates, self._resources = found.templates, found.resources
+        self._templates, self._has_index = found.templates, found.has_index
+        self._set_resources(found.resources)
         return self._made(entries, list(found.issues), None, found.spellings)
 
     async def _ask_by_extension(self) -> Listing:
@@ -294,6 +325,16 @@ class McpSource(Source):
             seconds,
         )
 
+    def _asker(self) -> Asker:
+        return Asker(page=self._resource_page, read=lambda uri: self._read(parse_uri(uri), uri))
+
+    def _set_resources(self, resources: tuple[ListedResource, ...]) -> None:
+        files: set[SkillUri] = set()
+        for resource in resources:
+            with suppress(FormatError):
+                files.add(parse_uri(resource.uri))
+        self._resources, self._files = resources, tuple(sorted(files))
+
     async def _resource_page(self, cursor: str | None) -> object:
         return await self._peer.request("resources/list", {} if cursor is None else {"cursor": cursor})
 
@@ -316,11 +357,7 @@ class McpSource(Source):
 
     def _listed_below(self, uri: SkillUri) -> Sequence[DirectoryChild]:
         """What `resources/list` has below a directory: the supporting files of an index skill."""
-        files: list[tuple[SkillUri, int]] = []
-        for text in self._resources:
-            with suppress(FormatError):
-                files.append((parse_uri(text), NO_SIZE))
-        children = children_among(files, uri)
+        children = children_among([(file, NO_SIZE) for file in self._files], uri)
         if not children:
             raise SkillNotFound(f"{self._label} lists nothing below {shown_uri(uri)}", uri=uri)
         return children
@@ -359,6 +396,10 @@ class McpSource(Source):
 
 def _none(entry: SkillEntry) -> bool:
     return False
+
+
+def _ignore(remark: str) -> None:
+    """Nobody wants to know."""
 
 
 def _child(child: WireChild) -> DirectoryChild:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from skillwire.json_types import is_object
 from skillwire.wire.v1 import DIRECTORY_READ_SETTING, EXTENSION_ID
@@ -13,6 +13,8 @@ class Declaration:
     """The extension, declared. `directory_read` allows `resources/directory/read` (CAP-1, CAP-3)."""
 
     directory_read: bool = False
+    place: str = field(default="extensions", compare=False)
+    """Where among the capabilities it stood: `extensions`, or `experimental` as in drafts."""
 
 
 def declaration_in(capabilities: object) -> Declaration | None:
@@ -29,7 +31,7 @@ def declaration_in(capabilities: object) -> Declaration | None:
             if is_object(settings):
                 nested = settings.get("config")
                 named = nested if is_object(nested) else settings
-                return Declaration(named.get(DIRECTORY_READ_SETTING) is True)
+                return Declaration(named.get(DIRECTORY_READ_SETTING) is True, place)
             if settings == []:
-                return Declaration()
+                return Declaration(place=place)
     return None

@@ -15,6 +15,16 @@ AUXILIARY = frozenset({"index.json", "_manifest", "prompt-xml"})
 
 
 @dataclass(frozen=True, slots=True)
+class ListedResource:
+    """A resource of `resources/list`, as far as it matters here."""
+
+    uri: str
+    description: str
+    name: str = ""
+    media_type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class LegacyListing:
     """Entries beside what could not be used, and why. `spellings` are URIs as the server writes them."""
 
@@ -22,8 +32,9 @@ class LegacyListing:
     issues: tuple[Issue, ...] = ()
     spellings: dict[SkillUri, str] = field(default_factory=dict[SkillUri, str])
     templates: tuple[SkillTemplate, ...] = ()
-    resources: tuple[str, ...] = ()
-    """The URIs of `resources/list`, where it was asked for: a skill's supporting files are among them."""
+    resources: tuple[ListedResource, ...] = ()
+    """What `resources/list` has, where it was asked for: a skill's supporting files are among it."""
+    has_index: bool = False
 
 
 def skill_md_uri(text: str) -> SkillUri:

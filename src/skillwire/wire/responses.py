@@ -145,6 +145,11 @@ def file_bytes(answer: object, uri: SkillUri, *, spelling: str = "") -> bytes:
     raise _malformed(f"the answer to resources/read holds nothing for {shown_uri(uri)}")
 
 
+def content_count(answer: object) -> int:
+    """How many contents an answer to `resources/read` holds; the first that fits is used."""
+    return len(_list_in(answer, "contents"))
+
+
 def extent(value: object, most: int) -> int:
     """How much text and how many values a piece of JSON holds; counting stops beyond `most`."""
     total = 0

@@ -16,18 +16,17 @@ from skillwire.json_types import JsonObject, is_list, is_object
 from skillwire.skill.dialects import Dialect, Draft
 from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.uris import SCHEME, SKILL_FILE, SkillUri, skill_name_in
-from skillwire.wire.legacy import LegacyListing, is_legacy_resource, left_out, reason, skill_md_uri
+from skillwire.wire.legacy import (
+    LegacyListing,
+    ListedResource,
+    is_legacy_resource,
+    left_out,
+    reason,
+    skill_md_uri,
+)
 
 MANIFEST: Final = "_manifest"
 _PREFIX: Final = f"{SCHEME}://"
-
-
-@dataclass(frozen=True, slots=True)
-class ListedResource:
-    """A resource of `resources/list`, as far as it matters here."""
-
-    uri: str
-    description: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +45,15 @@ def resource_page(answer: object) -> ResourcePage:
     found: list[ListedResource] = []
     for item in items:
         uri = item.get("uri") if is_object(item) else None
-        description = item.get("description") if is_object(item) else None
-        if isinstance(uri, str):
-            found.append(ListedResource(uri, description if isinstance(description, str) else ""))
+        if is_object(item) and isinstance(uri, str):
+            name, media = _text(item.get("name")), _text(item.get("mimeType"))
+            found.append(ListedResource(uri, _text(item.get("description")), name, media))
     cursor = answer.get("nextCursor")
     return ResourcePage(tuple(found), cursor if isinstance(cursor, str) and cursor else None)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def with_manifests(resources: Sequence[ListedResource]) -> dict[str, ListedResource]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from skillwire.cli.command import JSON, ON_SERVER, Argument, Command, flag, integer, path, text
+from skillwire.cli.command import JSON, ON_SERVER, Argument, Command, choice, flag, integer, path, text
 
 NAME: Final = Argument(
     field="name",
@@ -130,6 +130,45 @@ COMMANDS: Final = (
         examples=(
             ("skillwire read code-review references/guide.md", "as text for a model"),
             ("skillwire read code-review assets/logo.png --raw -o logo.png", "the bytes, to a file"),
+        ),
+    ),
+    Command(
+        name="try",
+        summary="Try a model on a skill: five checks of one task",
+        about="Gives a model service one task and answers its tool calls. Checked are: the skill is in the "
+        "prompt, the model loads it, its text arrives fenced, its supporting files are read, and the answer "
+        "follows it. Without --skill a small skill is made for the run, with a word that only its file has. "
+        "Exits with 1 if a check fails. The key is read from ANTHROPIC_API_KEY or OPENAI_API_KEY.",
+        run="trial:try_model",
+        host=True,
+        options=(
+            text("--model", metavar="NAME", help="The model, as its service calls it."),
+            choice(
+                "--format",
+                choices=("anthropic", "openai"),
+                help="The message format: anthropic for claude models by default, else openai.",
+            ),
+            text(
+                "--base-url",
+                metavar="URL",
+                help="The service. By default that of the format, or ANTHROPIC_BASE_URL or OPENAI_BASE_URL.",
+            ),
+            text("--key-env", metavar="VARIABLE", help="The environment variable that has the key."),
+            text("--skill", metavar="NAME", help="Try this skill of yours; needs --task and --expect."),
+            text("--task", metavar="TEXT", help="The task for the model."),
+            text("--expect", metavar="TEXT", help="What the answer must have in it. Case does not matter."),
+            JSON,
+        ),
+        examples=(
+            ("skillwire try --model claude-sonnet-4-5", "with a skill that is made for the run"),
+            (
+                "skillwire try --model qwen3 --format openai --base-url http://127.0.0.1:11434",
+                "a model on this machine",
+            ),
+            (
+                "skillwire try --model gpt-5 --skill refunds --task 'Refund order 7.' --expect 'form B'",
+                "one of your skills",
+            ),
         ),
     ),
 )

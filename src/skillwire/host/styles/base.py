@@ -5,6 +5,7 @@ A style changes conventions, never a rule: what is verified, approved, fenced an
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,31 +13,42 @@ from typing import Any, Protocol, TypeAlias
 
 from skillwire.catalog.naming import Naming, Spellings, plain_name, spec_spellings
 from skillwire.catalog.registry import RegisteredSkill
-from skillwire.catalog.render import CatalogText, render_catalog, render_file, render_skill
+from skillwire.catalog.render import LOAD_TOOL, CatalogText, render_catalog, render_file, render_skill
 from skillwire.errors import FrontmatterMismatch, LimitExceeded
 from skillwire.host.styles.fields import SkillFields, is_awake, typed_fields
 from skillwire.host.styles.ranks import KeeperOf, Ranks, nobody_keeps
 from skillwire.issues import shown
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.entries import SkillEntry
-from skillwire.skill.uris import shown_uri, split_uri
+from skillwire.skill.uris import SkillUri, shown_uri, split_uri
 from skillwire.text import clean_line
 from skillwire.trust.approval import FileChange, Reason
 from skillwire.trust.origin import Origin
 from skillwire.trust.verify import VerifiedFile, VerifiedSkill
 
 
-def no_path(skill: RegisteredSkill) -> str:
+def no_path(origin: Origin, uri: SkillUri) -> str:
     return ""
+
+
+def no_files(origin: Origin, uri: SkillUri) -> Sequence[SkillUri]:
+    return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderContext:
-    """What a text is made with: the limits, the fences' salt, and where a local `SKILL.md` is on disk."""
+    """What a text is made with: the limits, the fences' salt, and what is known of files."""
 
     limits: Limits = DEFAULT_LIMITS
     salt: bytes = b""
-    path_of: Callable[[RegisteredSkill], str] = no_path
+    local_path: Callable[[Origin, SkillUri], str] = no_path
+    """Where a file of a local skill is on disk; empty for a server's."""
+    listed_files: Callable[[Origin, SkillUri], Sequence[SkillUri]] = no_files
+    """The supporting files that a server lists for the skill at a URI, where its entry does not say."""
+
+    def path_of(self, skill: RegisteredSkill) -> str:
+        """Where a local skill's `SKILL.md` is on disk; empty for a server's."""
+        return self.local_path(skill.origin, skill.uri)
 
 
 class Question(Protocol):
@@ -73,8 +85,12 @@ class Actions(Protocol):
         """A resource of a server; a skill's URI loads that skill (VER-7)."""
         ...
 
-    def owner(self, uri: str) -> str:
-        """The label of the one server that serves a URI."""
+    async def read_anywhere(self, text: str, server: str | None = None) -> str:
+        """A resource of the one server that has it, or a file of a local skill by its path or URI."""
+        ...
+
+    async def list_resources(self, server: str | None = None) -> str:
+        """The resources of a server, or of all, a line for each."""
         ...
 
     def knows(self, name: str) -> bool:
@@ -99,6 +115,8 @@ class ToolSpec:
     """Each parameter, a string, with its description."""
     required: tuple[str, ...]
     action: ToolAction
+    names: str = ""
+    """The parameter whose values are the names of the catalog, which its schema then lists."""
 
 
 def spec_catalog(skills: Sequence[RegisteredSkill], showing: RenderContext) -> CatalogText:
@@ -106,7 +124,10 @@ def spec_catalog(skills: Sequence[RegisteredSkill], showing: RenderContext) -> C
 
 
 def spec_skill_text(skill: VerifiedSkill, handle: str, showing: RenderContext) -> str:
-    return render_skill(skill, handle, limits=showing.limits, salt=showing.salt)
+    if type(skill) is not VerifiedSkill:
+        raise TypeError("only a VerifiedSkill is rendered")
+    files = showing.listed_files(skill.origin, skill.entry.uri)
+    return render_skill(skill, handle, files=files, limits=showing.limits, salt=showing.salt)
 
 
 def spec_file_text(file: VerifiedFile, handle: str, showing: RenderContext) -> str:
@@ -133,8 +154,13 @@ def plain_confirmation(question: Question) -> str:
     return "\n".join(lines)
 
 
-def no_mentions(message: str, skills: Sequence[RegisteredSkill], showing: RenderContext) -> str:
-    return ""
+def nothing_mentioned(message: str, skills: Sequence[RegisteredSkill]) -> Sequence[RegisteredSkill]:
+    return ()
+
+
+def load_line(skill: RegisteredSkill) -> str:
+    """How a model opens a skill that the user mentioned."""
+    return f"call {LOAD_TOOL}(name={json.dumps(skill.handle)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +179,10 @@ class Style:
     """Whether the frontmatter of index skills is read early, too: the file is authoritative then (C3)."""
     asks_everyone: bool = False
     """Whether servers that declare neither the extension nor resources are asked for an index, too."""
+    skill_folders: tuple[str, ...] = ()
+    """More folders of skills, in the project and in the user's home."""
+    config_folders: tuple[str, ...] = ()
+    """More folders of skills, below the user's configuration directory."""
     command_folders: tuple[str, ...] = ()
     """Folders of flat command files, in the project and in the user's home, that are local skills too."""
     keeps_offline: bool = True
@@ -182,7 +212,10 @@ class Style:
     file_text: Callable[[VerifiedFile, str, RenderContext], str] = spec_file_text
     tag: Callable[[RegisteredSkill], str] = spec_tag
     confirmation: Callable[[Question], str] = plain_confirmation
-    mentions: Callable[[str, Sequence[RegisteredSkill], RenderContext], str] = no_mentions
+    mentioned: Callable[[str, Sequence[RegisteredSkill]], Sequence[RegisteredSkill]] = nothing_mentioned
+    """The skills that a user's message names by a sign, each once, in order."""
+    mention: Callable[[RegisteredSkill], str] = load_line
+    """What a model is told to do about a server's skill that the user mentioned."""
 
     # Tools
     tools: tuple[ToolSpec, ...]

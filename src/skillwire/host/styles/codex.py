@@ -33,6 +33,7 @@ _PREAMBLE: Final = (
     "server's name is required, and the uri is passed on exactly as it stands. Its description is the "
     "server's own words."
 )
+_SHORT: Final = "short-description"
 _MENTION: Final = re.compile(r"(?<![\w$\\])\$([^\W_][\w.:/~-]*)")
 
 
@@ -48,7 +49,8 @@ def tag(skill: RegisteredSkill) -> str:
 def short_description(entry: SkillEntry) -> str | None:
     """A shorter description that an author may give for lists."""
     metadata = entry.frontmatter.get("metadata")
-    found = metadata.get("short-description") if isinstance(metadata, dict) else None
+    found = metadata.get(_SHORT) if isinstance(metadata, dict) else None
+    found = found or entry.frontmatter.get(_SHORT)
     return found if isinstance(found, str) and found.strip() else None
 
 
@@ -72,8 +74,13 @@ def catalog(skills: Sequence[RegisteredSkill], showing: RenderContext) -> Catalo
     return fit_catalog(skills, item, frame, limits=showing.limits)
 
 
-def mentions(message: str, skills: Sequence[RegisteredSkill], showing: RenderContext) -> str:
-    """The calls for the skills that a user's message mentions as `$name`, each once, in order."""
+def mention(skill: RegisteredSkill) -> str:
+    """What to do about a server's skill that the user mentioned."""
+    return f"call {call(skill)}"
+
+
+def mentioned(message: str, skills: Sequence[RegisteredSkill]) -> Sequence[RegisteredSkill]:
+    """The skills that a user's message mentions as `$name`, each once, in order."""
     by_name: dict[str, RegisteredSkill] = {fold_handle(skill.handle): skill for skill in skills}
     found: dict[str, RegisteredSkill] = {}
     for match in _MENTION.finditer(message):
@@ -83,18 +90,12 @@ def mentions(message: str, skills: Sequence[RegisteredSkill], showing: RenderCon
             name = name[:-1]
         if skill := by_name.get(fold_handle(name)):
             found.setdefault(skill.handle, skill)
-    lines = [
-        f"- ${skill.handle}: read the file {clean_line(showing.path_of(skill) or skill.uri).text}"
-        if skill.origin.is_local
-        else f"- ${skill.handle}: call {call(skill)}"
-        for skill in found.values()
-    ]
-    return "\n".join(["The user named these skills. Open each before you go on.", *lines]) if lines else ""
+    return [*found.values()]
 
 
 def skill_text(skill: VerifiedSkill, handle: str, showing: RenderContext) -> str:
     """An opened skill. Its name and description are those of the file itself, as is the rest."""
-    beside = supporting(skill, showing.limits)
+    beside = supporting(skill, showing)
     server = json.dumps(skill.origin.label)
     pointers = [f"- {READ_TOOL}(server={server}, uri={json.dumps(uri)})" for _, uri in beside.files]
     if skill.origin.is_local:
@@ -133,7 +134,8 @@ STYLE: Final = Style(
     catalog=catalog,
     skill_text=skill_text,
     tag=tag,
-    mentions=mentions,
+    mentioned=mentioned,
+    mention=mention,
     tools=(
         ToolSpec(
             name=READ_TOOL,

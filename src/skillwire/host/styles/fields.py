@@ -11,8 +11,21 @@ from skillwire.text import clean_line
 from skillwire.trust.guards import requested_tools
 
 ALL_FIELDS: Final = frozenset(
-    {"name", "description", "allowed-tools", "model", "effort", "when-to-use", "paths"}
+    {
+        "name",
+        "description",
+        "allowed-tools",
+        "model",
+        "effort",
+        "when-to-use",
+        "paths",
+        "argument-hint",
+        "disable-model-invocation",
+        "user-invocable",
+    }
 )
+INVOCATION: Final = frozenset({"disable-model-invocation", "user-invocable", "argument-hint"})
+"""Who may invoke a skill, and with what: these count in every style, for they only narrow."""
 _LINE: Final = 1024
 _WORD: Final = 100
 _GLOBS: Final = 50
@@ -20,22 +33,30 @@ _GLOBS: Final = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillFields:
-    """The fields that a style honours; the others are empty, whatever the skill says."""
+    """The fields that a style honors; the others are empty, whatever the skill says."""
 
     name: str = ""
+    """What the skill is called here: its handle, once it is loaded."""
     description: str = ""
     allowed_tools: tuple[str, ...] = ()
     model: str = ""
     effort: str = ""
     when_to_use: str = ""
     paths: tuple[str, ...] = ()
+    argument_hint: str = ""
+    """What a user can write after its slash command."""
+    disable_model_invocation: bool = False
+    """The model is not told of it; a user can load it."""
+    user_invocable: bool = True
+    """Whether a user is offered it as a slash command."""
 
 
 def typed_fields(frontmatter: Mapping[str, JsonValue], honoured: Collection[str] = ALL_FIELDS) -> SkillFields:
     """The fields of a frontmatter. One of an unexpected type counts as absent."""
 
     def get(key: str) -> JsonValue:
-        return frontmatter.get(key, frontmatter.get(key.replace("-", "_"))) if key in honoured else None
+        counts = key in honoured or key in INVOCATION
+        return frontmatter.get(key, frontmatter.get(key.replace("-", "_"))) if counts else None
 
     return SkillFields(
         name=_line(get("name"), _WORD),
@@ -45,6 +66,9 @@ def typed_fields(frontmatter: Mapping[str, JsonValue], honoured: Collection[str]
         effort=_line(get("effort"), _WORD),
         when_to_use=_line(get("when-to-use"), _LINE),
         paths=_globs(get("paths")),
+        argument_hint=_line(get("argument-hint"), _LINE),
+        disable_model_invocation=get("disable-model-invocation") is True,
+        user_invocable=get("user-invocable") is not False,
     )
 
 

@@ -63,12 +63,15 @@ def catalog(skills: Sequence[RegisteredSkill], showing: RenderContext) -> Catalo
 
 def skill_text(skill: VerifiedSkill, handle: str, showing: RenderContext) -> str:
     """An activated skill: where it is from, then its text, escaped and fenced, in an untrusted element."""
-    beside = supporting(skill, showing.limits)
-    files = [f"<file>{escape_xml(uri)}</file>" for _, uri in beside.files]
+    beside = supporting(skill, showing)
+    # A local file is known by its path: its URI means nothing to any server.
+    places = [showing.local_path(skill.origin, uri) or uri for _, uri in beside.files]
+    files = [f"<file>{escape_xml(clean_line(place).text)}</file>" for place in places]
     if beside.more:
         files.append(f"<more>{beside.more}</more>")
     if files:
         files = ["", f"Files, each to be read with {READ_TOOL}:", *files]
+    place = showing.local_path(skill.origin, skill.file.uri) or skill.file.uri
     handle = clean_handle(handle)
     # Escaped as well as fenced: the text can close none of the elements around it.
     fenced = fenced_skill(skill, handle, prepare=escape_body, after=files, salt=showing.salt)
@@ -78,7 +81,7 @@ def skill_text(skill: VerifiedSkill, handle: str, showing: RenderContext) -> str
             skill_heading(skill, handle, fenced),
             f'<activated_skill name="{escape_xml(handle)}">',
             f"<source>{escape_xml(source(skill.origin))}</source>",
-            f"<location>{escape_xml(clean_line(skill.file.uri).text)}</location>",
+            f"<location>{escape_xml(clean_line(place).text)}</location>",
             f"<instructions{trust}>",
             fenced.text,
             "</instructions>",
@@ -122,7 +125,7 @@ async def _activate(host: Actions, arguments: Mapping[str, Any]) -> str:
 
 async def _read(host: Actions, arguments: Mapping[str, Any]) -> str:
     # G6: the one owner, or nobody. Then the same way as with a server's name (VER-7).
-    return await host.read_resource(host.owner(arguments["uri"]), arguments["uri"])
+    return await host.read_anywhere(arguments["uri"], arguments.get("server") or None)
 
 
 STYLE: Final = Style(
@@ -145,11 +148,15 @@ STYLE: Final = Style(
             parameters=(("name", "The skill's name, as the list has it."),),
             required=("name",),
             action=_activate,
+            names="name",
         ),
         ToolSpec(
             name=READ_TOOL,
-            description="Read a resource of a connected MCP server by its URI, such as a file of a skill.",
-            parameters=(("uri", "The URI, as it was given to you."),),
+            description="Read a resource of a connected MCP server, or a file of an activated skill.",
+            parameters=(
+                ("uri", "The URI or the path, as it was given to you."),
+                ("server", "The server's name; needed only when several servers have the URI."),
+            ),
             required=("uri",),
             action=_read,
         ),

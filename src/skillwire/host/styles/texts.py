@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from skillwire.catalog.naming import clean_handle
 from skillwire.catalog.registry import RegisteredSkill
 from skillwire.catalog.render import heading
+from skillwire.host.styles.base import RenderContext
 from skillwire.limits import Limits
 from skillwire.skill.entries import DYNAMIC
 from skillwire.skill.uris import SkillUri, path_below, skill_root
@@ -20,7 +21,7 @@ from skillwire.trust.verify import VerifiedFile, VerifiedSkill
 
 @dataclass(frozen=True, slots=True)
 class Supporting:
-    """The files beside a `SKILL.md`, from its entry alone. Nothing is fetched for it (VER-5)."""
+    """The files beside a `SKILL.md`, from what is known already. Nothing is fetched for it (VER-5)."""
 
     files: tuple[tuple[str, SkillUri], ...] = ()
     """Paths fit to be shown, with their URIs."""
@@ -29,20 +30,20 @@ class Supporting:
     """The skill is made on request: nobody can say which files there are."""
 
 
-def supporting(skill: VerifiedSkill, limits: Limits) -> Supporting:
-    """What a loaded skill may point to."""
+def supporting(skill: VerifiedSkill, showing: RenderContext) -> Supporting:
+    """What a loaded skill may point to: the files of its entry, or those that its server lists."""
     if type(skill) is not VerifiedSkill:
         raise TypeError("only a VerifiedSkill is rendered")
     entry = skill.entry
     if entry.resources is DYNAMIC:
-        return Supporting(unknown=True)
+        uris = showing.listed_files(skill.origin, entry.uri)
+        if not uris:
+            return Supporting(unknown=True)
+    else:
+        uris = [resource.uri for resource in entry.resources if resource.uri != entry.uri]
     root = skill_root(entry.uri)
-    files = [
-        (shown_path("/".join(path_below(resource.uri, root))), resource.uri)
-        for resource in entry.resources
-        if resource.uri != entry.uri
-    ]
-    kept = files[: limits.file_pointers]
+    files = [(shown_path("/".join(path_below(uri, root))), uri) for uri in uris]
+    kept = files[: showing.limits.file_pointers]
     return Supporting(tuple(kept), len(files) - len(kept))
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from typing import Final
 
 from skillwire.catalog.registry import RegisteredSkill
 from skillwire.errors import AmbiguousName, SkillNotFound
@@ -12,15 +10,6 @@ from skillwire.issues import shown
 from skillwire.skill.uris import SkillUri, is_inside, shown_uri, skill_root
 from skillwire.trust.guards import looks_like_uri
 from skillwire.trust.origin import Origin
-
-_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[/\\]{2}")
-# White space and controls that a lenient reader drops or skips.
-_DROPPED: Final = re.compile(r"[\x00-\x20\x7f-\xa0\u2028\u2029]")
-
-
-def is_uri(text: str) -> bool:
-    """Whether the text opens with `<scheme>://`, as a lenient reader would see it."""
-    return _URI.match(_DROPPED.sub("", text)) is not None
 
 
 def file_refusal(path: str, tool: str) -> str:
@@ -31,19 +20,21 @@ def file_refusal(path: str, tool: str) -> str:
     return f"{shown(path)} is a URI, not a file: read it with {tool}"
 
 
-def owner_of(uri: SkillUri, skills: Iterable[RegisteredSkill], servers: Iterable[Origin]) -> Origin:
-    """The one server that serves a URI: by its skills, else the only server there is.
+def owner_of(
+    uri: SkillUri, skills: Iterable[RegisteredSkill], listing: Iterable[Origin], servers: Iterable[Origin]
+) -> Origin:
+    """The one server that has a URI: by its skills, else by what servers list, else the only server there is.
 
-    Two servers that serve it are a collision, and nobody guesses: `AmbiguousName` (ENT-4).
+    Two servers that have it are a collision, and nobody guesses: `AmbiguousName` (ENT-4).
     """
     owners = {
         skill.origin
         for skill in skills
         if not skill.origin.is_local and (skill.uri == uri or is_inside(uri, skill_root(skill.uri)))
     }
-    candidates = sorted(owners or set(servers))
+    candidates = sorted(owners or set(listing) or set(servers))
     if not candidates:
         raise SkillNotFound(f"no server serves {shown_uri(uri)}: check the URI", uri=uri)
     if len(candidates) > 1:
-        raise AmbiguousName(shown_uri(uri), [origin.label for origin in candidates])
+        raise AmbiguousName(shown_uri(uri), [origin.label for origin in candidates], kind="servers")
     return candidates[0]

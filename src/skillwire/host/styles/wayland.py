@@ -69,7 +69,7 @@ def catalog(skills: Sequence[RegisteredSkill], showing: RenderContext) -> Catalo
 
 def skill_text(skill: VerifiedSkill, handle: str, showing: RenderContext) -> str:
     """The verified text as it stands: no line of it is expanded or run."""
-    beside = supporting(skill, showing.limits)
+    beside = supporting(skill, showing)
     handle = clean_handle(handle)
     pointers = [f'- {READ_TOOL}("{handle}", "{path}")' for path, _ in beside.files]
     if beside.more:
@@ -84,7 +84,9 @@ STYLE: Final = Style(
     summary="Any server with resources; names of server and path; six layers; globs that wake skills.",
     bare_scan=True,
     peek=True,
-    command_folders=(".agents/commands", ".claude/commands"),
+    skill_folders=(".wayland-core/skills",),
+    config_folders=("wayland-core/skills",),
+    command_folders=(".wayland-core/commands", ".agents/commands", ".claude/commands"),
     spellings=spellings,
     keeper=highest_layer_keeps,
     honoured=ALL_FIELDS,
