@@ -166,7 +166,7 @@ COMMANDS: Final = (
                 "a model on this machine",
             ),
             (
-                "skillwire try --model gpt-5 --skill refunds --task 'Refund order 7.' --expect 'form B'",
+                "skillwire try --model gpt-5 --skill refunds --task refund-order-7 --expect form-B",
                 "one of your skills",
             ),
         ),
