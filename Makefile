@@ -15,7 +15,8 @@ PIP = $(PINNED) $(BIN)/python -m pip
 # How many packages are there, instead of silence: set-up takes a minute.
 PROGRESS = $(PYTHON) tools/install_progress.py
 QUICK = not process and not slow and not interop and not soak
-ENVIRONMENTS = $(patsubst tests/environments/%.txt,.envs/%/installed,$(wildcard tests/environments/*.txt))
+ENVIRONMENTS = $(patsubst tests/environments/%.txt,.envs/%/installed,$(wildcard tests/environments/*.txt)) \
+	$(patsubst tests/environments/%/package.json,.envs/%/installed,$(wildcard tests/environments/*/package.json))
 
 demo: $(DEMO_STAMP)
 	@$(BIN)/python examples/demo.py
@@ -87,8 +88,9 @@ $(DEMO_STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	@$(PIP) install --progress-bar off --editable . | $(PROGRESS)
 	@touch $@
 
-# An environment for tests that need packages of their own: tests/environments/NAME.txt becomes .envs/NAME. A test finds
-# it with `environment("NAME")` of tests/environments.py, which skips when it is not there.
+# An environment for tests that need packages of their own: tests/environments/NAME.txt becomes .envs/NAME, and so does
+# tests/environments/NAME/package.json, with packages of npm that run no install scripts. A test finds it with
+# `environment("NAME")` or `node_environment("NAME")` of tests/environments.py, which skip when it is not there.
 environments:
 	@$(MAKE) --no-print-directory -j 2 $(ENVIRONMENTS)
 
@@ -98,6 +100,12 @@ environments:
 	@rm -rf .envs/$* && $(PYTHON) -m venv .envs/$*
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 .envs/$*/bin/python -m pip install --progress-bar off \
 		$$(grep -q '^# Complete' $< && echo --no-deps --no-compile) --requirement $< | $(PROGRESS)
+	@touch $@
+
+.envs/%/installed: tests/environments/%/package.json tests/environments/%/package-lock.json | $(STAMP)
+	@echo "Setting up .envs/$*, once ..." >&2
+	@rm -rf .envs/$* && mkdir -p .envs && cp -r tests/environments/$* .envs/$*
+	@cd .envs/$* && PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --ignore-scripts --no-fund --no-audit --loglevel=error
 	@touch $@
 
 .envs/other-python/installed: pyproject.toml constraints.txt

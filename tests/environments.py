@@ -1,6 +1,7 @@
 """Environments of their own for tests that need packages which cannot share one.
 
-`tests/environments/NAME.txt` lists the packages; `make environments` installs them into `.envs/NAME`, once.
+`tests/environments/NAME.txt` lists the packages, or `tests/environments/NAME/package.json` those of npm;
+`make environments` installs them into `.envs/NAME`, once.
 """
 
 from __future__ import annotations
@@ -18,8 +19,18 @@ def environment(name: str) -> Path:
     assert (_ROOT / "tests/environments" / f"{name}.txt").is_file(), (
         f"tests/environments/{name}.txt is missing"
     )
+    return _installed(name) / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+
+def node_environment(name: str) -> Path:
+    """The folder of an environment of npm packages; skips and fails in the same way."""
+    assert (_ROOT / "tests/environments" / name / "package.json").is_file(), f"{name} is no such environment"
+    return _installed(name)
+
+
+def _installed(name: str) -> Path:
     folder = _ROOT / ".envs" / name
     if not (folder / "installed").exists():
         message = f"the environment {name} is not set up: run make .envs/{name}/installed"
         pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
-    return folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    return folder

@@ -23,6 +23,7 @@ FLOORS: Mapping[str, int] = {
     "json_types": 0,
     "files": 0,
     "lazy": 0,
+    "words": 0,
     "skill": 1,
     "trust": 2,
     "catalog": 3,
@@ -34,6 +35,7 @@ FLOORS: Mapping[str, int] = {
     "install": 7,
     "gateway": 8,
     "adapters": 8,
+    "ui": 8,
     "": 9,  # the package itself: public names, no logic
     "cli": 10,
     "__main__": 11,

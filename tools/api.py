@@ -16,6 +16,7 @@ PACKAGES = (
     "skillwire.install",
     "skillwire.gateway",
     "skillwire.adapters",
+    "skillwire.ui",
     "skillwire.conformance",
     "skillwire.trust",
     "skillwire.catalog",

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NewType
@@ -57,6 +57,8 @@ _PLAIN_LINE: Final = re.compile("[!-~]+(?: [!-~]+)*")
 _WITH_CONTEXT: Final = re.compile(f"[{_CONTEXTUAL}]")
 # Arabic to Sinhala (with Syriac, N'Ko and the Indic scripts), Myanmar, Khmer, Mongolian.
 _JOINING_SCRIPTS: Final = ((0x0600, 0x0DFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x1800, 0x18AF))
+# What may be hidden, each character alone; a line end of two characters is seen as one.
+_SUSPECT: Final = re.compile(f"\r\n|{_HIDDEN.pattern}|[{_CONTEXTUAL}]")
 _VIRAMA: Final = 9
 _ELLIPSIS: Final = "…"
 
@@ -125,6 +127,35 @@ def safe_line(text: str, *, limit: int | None = None) -> SafeLine:
 def safe_text(text: str) -> SafeText:
     """`clean_text` for callers that do not remark on what was removed."""
     return SafeText(clean_text(text).text)
+
+
+def split_hidden(text: str) -> Iterator[tuple[str, bool]]:
+    """The text in order, in runs that a reader sees and runs that show nothing (true): for a display that
+    names hidden characters instead of removing them. All runs together are the text.
+    """
+    seen = 0
+    hidden = ""
+    before = ""
+    for match in _SUSPECT.finditer(text):
+        at = match.start()
+        if at > seen:
+            if hidden:
+                yield hidden, True
+                hidden = ""
+            before = text[at - 1]
+        if match[0] == "\r\n" or (
+            match[0] in _CONTEXTUAL and _works(before, match[0], text[match.end() : match.end() + 1])
+        ):
+            before = match[0]
+            continue  # It stays in the run that is seen.
+        if at > seen:
+            yield text[seen:at], False
+        hidden += match[0]
+        seen = match.end()
+    if hidden:
+        yield hidden, True
+    if seen < len(text):
+        yield text[seen:], False
 
 
 def escape_xml(text: str) -> str:

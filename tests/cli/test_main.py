@@ -98,6 +98,7 @@ def test_help_and_version_import_nothing_but_the_tables(words: list[str]) -> Non
         "errors",
         "lazy",
         "version",
+        "words",
     }
 
 

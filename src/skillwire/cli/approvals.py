@@ -78,7 +78,7 @@ async def _selected(host: SkillHost, names: tuple[str, ...], on: str | None) -> 
     from fnmatch import fnmatchcase
 
     from skillwire.errors import SkillNotFound
-    from skillwire.host.approvals.status import State
+    from skillwire.host.review import WAITING
 
     selected: dict[object, RegisteredSkill] = {}
     for name in names:
@@ -100,9 +100,8 @@ async def _selected(host: SkillHost, names: tuple[str, ...], on: str | None) -> 
             raise SkillNotFound(f"no skill matches {name}: `skillwire list` shows their names")
         selected |= {skill.key: skill for skill in matches}
     if not names:
-        waiting = (State.NEW, State.CHANGED)
         of_server = [skill for skill in host.skills() if skill.origin.label == on]
-        selected = {skill.key: skill for skill in of_server if host.admin.status(skill).state in waiting}
+        selected = {skill.key: skill for skill in of_server if host.admin.status(skill).state in WAITING}
         if not selected:
             raise SkillNotFound(f"{on} has no skill that waits for approval: `skillwire list` shows all")
     return list(selected.values())
@@ -152,6 +151,25 @@ async def _shown(
     )
     if await ask_person(request, question="Approve it?") is not True:
         raise refused(f"{skill.handle} was not approved")
+
+
+def decline(*, name: str, digest: str | None, on: str | None, options: HostOptions, as_json: bool) -> None:
+    """Decline a skill with exactly the files that it has now, or that a digest names."""
+    from skillwire.cli.screen import Screen, origin_words, show_json
+    from skillwire.cli.skill_view import SkillRow, skill_json
+
+    async def action(host: SkillHost) -> None:
+        skill = await host.find(name, server=on)
+        if skill.origin.is_own:
+            raise SourceError(f"{skill.handle} is one of your own files: remove it, or disable it")
+        await host.admin.decline(skill, digest=digest, how="declined on the command line")
+        if as_json:
+            show_json(skill_json(SkillRow(skill, host.admin.status(skill))))
+            return
+        words = f"{skill.handle} from {origin_words(skill.origin)} as it is now."
+        Screen().line(("Declined ", "red"), words)
+
+    with_host(options, action, name=name, on=on)
 
 
 def _is_pattern(name: str) -> bool:

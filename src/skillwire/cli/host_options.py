@@ -79,12 +79,13 @@ def with_host(
     on: str | None = None,
     failures: bool = True,
     cached: bool = True,
+    watch: bool = False,
 ) -> Result:
     """Open a host, do something with it, and close it. On a terminal one sees which server is slow.
 
     `name` and `on` are the skill and the server that a command is about: where they name a server, no other
     is connected. With `failures`, each server that failed is named on standard error. With `cached`, servers
-    are listed from disk for as long as they allow.
+    are listed from disk for as long as they allow. With `watch`, changes are noticed while the action runs.
     """
     import asyncio
     import logging
@@ -108,7 +109,7 @@ def with_host(
             servers=servers,
             directories=directories,
             default_directories=config.usual,
-            watch=False,
+            watch=watch,
             cache_listings=cached,
             disabled=config.disabled,
             untrusted=config.skipped,

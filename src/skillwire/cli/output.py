@@ -7,6 +7,8 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 
 from skillwire.errors import SourceError
+from skillwire.words import counted as counted
+from skillwire.words import human_size as human_size
 
 
 def printable(text: str) -> str:
@@ -77,19 +79,3 @@ def _output_errors() -> Generator[None]:
         raise OutputError(
             f"the output cannot be written: {error.strerror}; free some space, or write elsewhere"
         ) from None
-
-
-def human_size(size: int) -> str:
-    """A number of bytes as people write it."""
-    if size < 1000:
-        return f"{size} B"
-    value = float(size)
-    for unit in ("kB", "MB", "GB"):
-        value /= 1000
-        if value < 1000 or unit == "GB":
-            return f"{value:.1f} {unit}"
-    raise AssertionError("the last unit takes every size")
-
-
-def counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")

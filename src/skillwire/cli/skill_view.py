@@ -14,6 +14,7 @@ from skillwire.cli.output import counted, human_size, printable
 from skillwire.cli.screen import Screen, cut, origin_words, padded
 from skillwire.host.approvals.status import ApprovalStatus, State
 from skillwire.host.events import Event, EventKind
+from skillwire.host.review import SkillReview
 from skillwire.json_types import JsonValue
 from skillwire.skill.entries import DYNAMIC, NO_SIZE
 from skillwire.skill.uris import path_below, skill_root
@@ -35,6 +36,7 @@ _STYLES: Final = {
     State.SIGNER: "bold yellow",
     State.NEVER: "red",
     State.REFUSED: "red",
+    State.DECLINED: "red",
     State.UNUSABLE: "red",
 }
 _LEAST_DESCRIPTION: Final = 36
@@ -121,7 +123,7 @@ def show_skill(screen: Screen, row: SkillRow, place: str) -> None:
             ("from", f"{origin_words(skill.origin)} ({place})" if place else origin_words(skill.origin)),
             ("uri", printable(skill.uri)),
             ("protocol", "" if skill.origin.is_local else entry.dialect.meaning),
-            ("approval", _standing_words(row)),
+            ("approval", SkillReview(row.skill, row.standing).sentence),
             ("signature", printable(str(row.signature)) if row.signature is not None else ""),
             *(("differs", printable(path)) for path in (row.signature.differing if row.signature else ())),
             ("signer", f"changed: it {printable(change)}" if (change := row.standing.signer_change) else ""),
@@ -234,37 +236,6 @@ def problem_events(host: SkillHost) -> list[Event]:
 
 def problems_json(events: Iterable[Event]) -> list[dict[str, object]]:
     return [event_json(event) for event in events if event.kind in _PROBLEMS]
-
-
-def _standing_words(row: SkillRow) -> str:
-    standing = row.standing
-    words = {
-        State.LOCAL: "not needed: these are your own files",
-        State.APPROVED: "approved as it is now",
-        State.ALWAYS: "loaded without asking (policy of its server: always)",
-        State.NEW: "not approved",
-        State.CHANGED: f"changed since you approved it: {counted(len(standing.changes), 'file')}",
-        State.DYNAMIC: "asked about on every load, because it is generated on request",
-        State.NEVER: "blocked (policy of its server: never)",
-        State.SIGNER: "asked about: its signer changed",
-        State.REFUSED: f"refused: {printable(standing.problem)}",
-        State.UNUSABLE: f"cannot be used: {printable(standing.problem)}",
-    }[standing.state]
-    if standing.state is State.NEW and standing.policy.value == "pinned":
-        words += " (policy of its server: pinned, so you are not asked)"
-    if not row.skill.origin.is_local:
-        granted = [
-            name
-            for name, given in (
-                ("its tools", standing.grants.allowed_tools),
-                ("running code", standing.grants.execute_code),
-            )
-            if given
-        ]
-        words += f"; granted: {', '.join(granted)}" if granted else ""
-    if standing.nested:
-        words += "; it is nested in another skill"
-    return words
 
 
 def _doubts(row: SkillRow) -> str:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from skillwire.host.approvals.approver import ApprovalCallback as ApprovalCallback
     from skillwire.host.approvals.approver import ApprovalRequest as ApprovalRequest
     from skillwire.host.approvals.approver import Once as Once
+    from skillwire.host.approvals.schema import Decision as Decision
     from skillwire.host.approvals.schema import Row as Row
     from skillwire.host.approvals.status import ApprovalStatus as ApprovalStatus
     from skillwire.host.approvals.status import State as State
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from skillwire.host.host import SlashCommand as SlashCommand
     from skillwire.host.reader import ReadCallback as ReadCallback
     from skillwire.host.reader import ReadRequest as ReadRequest
+    from skillwire.host.review import FileComparison as FileComparison
+    from skillwire.host.review import SkillReview as SkillReview
     from skillwire.host.search import FoundSkill as FoundSkill
     from skillwire.host.state import ServerState as ServerState
     from skillwire.host.state import Status as Status
@@ -61,7 +64,7 @@ export(
         "admin": "HostAdmin",
         "approvals.approver": "Answer ApprovalCallback ApprovalRequest Once",
         "approvals.status": "ApprovalStatus State",
-        "approvals.schema": "Row",
+        "approvals.schema": "Decision Row",
         "approvals.store": "ApprovalStore Identify StoredApproval",
         "cache": "CachedFile SkillCache",
         "config.server": "Era ServerConfig",
@@ -70,6 +73,7 @@ export(
         "events": "Event EventKind Failure LeftOut",
         "host": "LoadedSkill SkillHost SlashCommand",
         "reader": "ReadCallback ReadRequest",
+        "review": "FileComparison SkillReview",
         "search": "FoundSkill",
         "state": "ServerState Status Switches",
         "styles.base": "Actions Question RenderContext Style ToolAction ToolSpec",

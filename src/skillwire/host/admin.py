@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from skillwire.catalog.registry import RegisteredSkill, Registry
 from skillwire.errors import SkillNotFound
 from skillwire.host.approvals.approver import Approver
+from skillwire.host.approvals.schema import Decision
 from skillwire.host.approvals.status import ApprovalStatus
 from skillwire.host.approvals.store import ApprovalStore
 from skillwire.host.cache import SkillCache
 from skillwire.host.inventory import Inventory
 from skillwire.host.loader import Loader
 from skillwire.host.reader import Resolver
+from skillwire.host.review import FileComparison, SkillReview, compare
 from skillwire.host.state import Switches
 from skillwire.host.styles.base import Style
 from skillwire.issues import shown as shown_name
@@ -25,7 +27,7 @@ from skillwire.trust.approval import NO_GRANTS, Approval, Grants
 from skillwire.trust.origin import Origin
 from skillwire.trust.publishers import Publisher
 from skillwire.trust.signatures import SignatureVerdict
-from skillwire.trust.verify import VerifiedFile
+from skillwire.trust.verify import CheckedEntry, VerifiedFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,22 @@ class HostAdmin:
             skills = [one for one in self._registry.skills(disabled=True) if signatures.required(one.origin)]
         await signatures.check_all(skills, self._loader.preview)
 
+    def review(self, skill: RegisteredSkill) -> SkillReview:
+        """What a person is shown of a skill before they decide. Asks nobody."""
+        return SkillReview(skill, self.status(skill))
+
+    async def compare(self, skill: RegisteredSkill) -> tuple[FileComparison, ...]:
+        """Every file that changed since the skill was approved, as it was and as it is; no load (SEC-7)."""
+        return await compare(
+            self.review(skill),
+            lambda path: self._loader.preview(skill, path),
+            lambda uri: self._approver.approved_bytes(skill, uri),
+        )
+
+    async def history(self, skill: RegisteredSkill) -> tuple[Decision, ...]:
+        """What was decided about a skill, the latest first."""
+        return await self.approvals.history(skill.origin, skill.uri)
+
     async def preview(self, name: str, path: str = SKILL_FILE, *, server: str | None = None) -> VerifiedFile:
         """A file for the user to look at before the skill is loaded. It is no load (SEC-7)."""
         return await self._loader.preview(await self._resolver.find(name, server), path)
@@ -87,6 +105,32 @@ class HostAdmin:
         change can be compared with them: for a user who reviews them now. Otherwise nothing is fetched
         before it is needed (VER-5). `how` is recorded with the approval, beside the time and the user.
         """
+        current, entry = await self._shown(skill, digest, server)
+        await self._approver.check_publishers(current, self._loader.preview)
+        if keep_files:
+            await self._loader.keep(current, entry)
+        return await self._approver.approve(current, entry, grants, how=how or "approved by the application")
+
+    async def decline(
+        self,
+        skill: RegisteredSkill | str,
+        *,
+        digest: str | None = None,
+        server: str | None = None,
+        how: str = "",
+    ) -> None:
+        """Decline a skill with exactly the files that the user was shown; said as for `approve`.
+
+        It is not loaded, and nobody is asked about it, until its files change or it is approved.
+        """
+        current, entry = await self._shown(skill, digest, server)
+        self._loader.release(current.key)
+        await self._approver.decline(current, entry, how=how or "declined by the application")
+
+    async def _shown(
+        self, skill: RegisteredSkill | str, digest: str | None, server: str | None
+    ) -> tuple[RegisteredSkill, CheckedEntry]:
+        """The skill as it is now, and its entry, when that is what the user was shown (SEC-6)."""
         if isinstance(skill, str):
             if digest is None:
                 raise ValueError("say what was shown to the user: give its digest, or the skill from find()")
@@ -95,11 +139,7 @@ class HostAdmin:
         else:
             shown = parse_set_digest(digest) if digest is not None else skill.entry
             current = self._registry.get(skill.key) or skill
-        entry = self._approver.check_shown(current, shown)
-        await self._approver.check_publishers(current, self._loader.preview)
-        if keep_files:
-            await self._loader.keep(current, entry)
-        return await self._approver.approve(current, entry, grants, how=how or "approved by the application")
+        return current, self._approver.check_shown(current, shown)
 
     async def approved_text(self, skill: RegisteredSkill, uri: str) -> bytes | None:
         """A file of a skill as it was when the user approved it last; `None` when that is not cached."""

@@ -13,10 +13,11 @@
 6. Own files: the files of the user need no approval. Those of a project do: they may be somebody else's.
 7. Policy `never`: nothing of that server, approved or not.
 8. Approval: one of exactly these files of this skill of this origin counts, with its grants (ENT-4, SEC-6).
-9. Policy `always`: without grants, and not for a skill inside another one (SEC-2, SEC-4, SEC-5). Nor for one
-   whose signer changed or vanished since it was last loaded or approved.
-10. Policy `pinned`: what is not approved is refused without a question.
-11. Everything else is a question to the user, with what changed since the last approval (SEC-5, SEC-6).
+9. Declined: the user said no to exactly these files; nobody is asked again until they change.
+10. Policy `always`: without grants, and not for a skill inside another one (SEC-2, SEC-4, SEC-5). Nor for
+    one whose signer changed or vanished since it was last loaded or approved.
+11. Policy `pinned`: what is not approved is refused without a question.
+12. Everything else is a question to the user, with what changed since the last approval (SEC-5, SEC-6).
 
 Pure: the caller collects the facts in a `Candidate`, and acts on the decision.
 """
@@ -77,6 +78,8 @@ class Candidate:
     """What the user agreed to last, in this session or before."""
     withdrawn: Approval | None = None
     """What was approved before the skill changed. It allows nothing; it tells what changed."""
+    declined: bool = False
+    """Whether the user's last decision was a no to exactly these files."""
     nested: bool = False
     """Whether it lies inside another skill of its origin (`is_nested`)."""
     seen: ResourceSet = frozenset()
@@ -113,7 +116,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """The skill may not be listed or loaded, and nobody is asked. `message` is set by steps 1 to 5."""
+    """The skill may not be listed or loaded, and nobody is asked. `message` is set by steps 1 to 5 and 9."""
 
     policy: Policy
     reason: Reason
@@ -154,14 +157,17 @@ def admit(skill: Candidate, act: Act) -> Decision:
     # 8. Approval.
     if skill.approval is not None and covered is Coverage.EQUAL:
         return Allowed(skill.approval.grants)
-    # 9. Policy `always`: SEC-2, SEC-4: it grants nothing; SEC-5: and never covers a nested skill.
+    # 9. Declined.
+    if skill.declined:
+        return Denied(skill.policy, Reason.DENIED, message="was declined by you: approve it to change that")
+    # 10. Policy `always`: SEC-2, SEC-4: it grants nothing; SEC-5: and never covers a nested skill.
     if skill.policy is Policy.ALWAYS and not skill.nested and not skill.signer_change:
         return Allowed(NO_GRANTS)
     reason, changes = _objection(skill, covered)
-    # 10. Policy `pinned`.
+    # 11. Policy `pinned`.
     if skill.policy is Policy.PINNED:
         return Denied(skill.policy, reason, changes)
-    # 11. The user decides.
+    # 12. The user decides.
     return Ask(reason, changes, skill.signer_change)
 
 

@@ -4,13 +4,54 @@ from __future__ import annotations
 
 from typing import Final
 
-from skillwire.cli.command import JSON, ON_SERVER, Argument, Command, Group, flag, text
+from skillwire.cli.command import JSON, ON_SERVER, Argument, Command, Group, flag, path, text
 from skillwire.cli.commands.use import NAME
 
 GROUPS: Final = (
     Group(name="approvals", summary="List, export and import approvals", default="approvals list"),
 )
 COMMANDS: Final = (
+    Command(
+        name="ui",
+        summary="Review skills in a browser: read, compare, approve, decline",
+        about="Serves one page on this machine until Ctrl-C, prints a link that opens it once, and opens it. "
+        "Needs more packages: pip install 'skillwire[ui]'.",
+        run="ui:ui",
+        host=True,
+        options=(
+            flag("--open", help="Open the page in the browser.", field="open_browser", default=True),
+            text(
+                "--http",
+                metavar="HOST:PORT",
+                help="Listen here instead of on a free port of this machine. An address that other machines "
+                "can reach needs --token-file.",
+            ),
+            text(
+                "--allow-host", metavar="NAME", many=True, help="Accept this Host and Origin too. Repeatable."
+            ),
+            path("--token-file", help="Let people in who enter a token of this file, besides the link."),
+        ),
+        examples=(
+            ("skillwire ui", "opens the page of your servers and directories"),
+            ("skillwire ui --no-open --server shop=https://shop.example/mcp", "prints the link alone"),
+        ),
+    ),
+    Command(
+        name="decline",
+        summary="Decline a skill as it is now",
+        about="It is not loaded, and nobody is asked about it, until its files change or it is approved.",
+        run="approvals:decline",
+        host=True,
+        arguments=(NAME,),
+        options=(
+            text(
+                "--digest", metavar="SHA256", help="Only if these are its files, as `skillwire show` prints."
+            ),
+            ON_SERVER,
+            JSON,
+        ),
+        examples=(("skillwire decline refunds", "`skillwire approve` or `skillwire revoke` takes it back"),),
+    ),
     Command(
         name="approve",
         summary="Approve skills with exactly the files that you were shown",

@@ -262,6 +262,11 @@ class Approver:
         await self._note_signer(skill)
         return approval
 
+    async def decline(self, skill: RegisteredSkill, entry: CheckedEntry, *, how: str) -> None:
+        """Keep the user's no to a skill with exactly this entry."""
+        self._of_seen.pop(skill.key, None)
+        await self.approvals.decline(skill.origin, entry.uri, shown_digest(entry) or "", how=how)
+
     async def approved_bytes(
         self, skill: RegisteredSkill, uri: SkillUri, approval: Approval | None = None
     ) -> bytes | None:
@@ -313,11 +318,16 @@ class Approver:
             self.facts(skill),
             approval=approval,
             withdrawn=self._withdrawn(skill),
+            declined=self._is_declined(skill),
             nested=self._nested(skill),
             require=self.signatures.required(skill.origin),
             signature=self.signatures.known(skill),
             signer=self.approvals.signer(skill.origin, skill.uri),
         )
+
+    def _is_declined(self, skill: RegisteredSkill) -> bool:
+        declined = self.approvals.declined(skill.origin, skill.uri)
+        return declined is not None and declined == shown_digest(skill.entry)
 
     async def _read(self, skill: RegisteredSkill) -> None:
         """Learn what other processes approved and revoked since."""

@@ -11,7 +11,7 @@ import os
 import sqlite3
 import stat
 import tempfile
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import closing, contextmanager, suppress
 from dataclasses import fields
 from enum import Enum, auto
@@ -23,10 +23,13 @@ from skillwire.errors import SourceError
 from skillwire.host.approvals.schema import (
     COLUMNS,
     SIGNERS_TABLE,
+    Decision,
     Row,
     is_old,
     migrate,
+    note,
     select,
+    select_decisions,
     select_signers,
 )
 
@@ -85,21 +88,49 @@ class ApprovalDatabase:
 
         self._write(write)
 
-    def put(self, *rows: Row) -> None:
-        """Write rows in place of any earlier ones of the same skills, all or none."""
+    def decisions(self, server: str, uri: str) -> list[Decision]:
+        """What was decided about one skill, the latest last."""
+        return self._read(
+            lambda database: select_decisions(database, "WHERE server = ? AND uri = ?", (server, uri)),
+            default=[],
+        )
+
+    def last_decisions(self) -> list[Decision]:
+        """The last decision about each skill that something was decided about."""
+        where = "WHERE number IN (SELECT max(number) FROM skill_decisions GROUP BY server, uri)"
+        return self._read(lambda database: select_decisions(database, where, ()), default=[])
+
+    def decide(self, decision: Decision) -> None:
+        """Note a decision that changes no approval."""
+        self._write(lambda database: note(database, decision))
+
+    def put(self, *rows: Row, decisions: Iterable[Decision] = ()) -> None:
+        """Write rows in place of any earlier ones of the same skills, and what was decided, all or none."""
+        noted = tuple(decisions)
         values = [tuple(getattr(row, field.name) for field in fields(Row)) for row in rows]
         marks = ", ".join("?" * len(fields(Row)))
         statement = f"INSERT OR REPLACE INTO skill_approvals ({COLUMNS}) VALUES ({marks})"  # noqa: S608 - names of ours
-        self._write(lambda database: database.executemany(statement, values))
 
-    def withdraw(self, server: str, uri: str, approved_at: str) -> None:
-        """Mark an approval as no longer current, unless it was given anew since."""
-        self._write(
-            lambda database: database.execute(
-                "UPDATE skill_approvals SET is_current = 0 WHERE server = ? AND uri = ? AND approved_at = ?",
+        def write(database: sqlite3.Connection) -> None:
+            database.executemany(statement, values)
+            for decision in noted:
+                note(database, decision)
+
+        self._write(write)
+
+    def withdraw(self, server: str, uri: str, approved_at: str, *, noted: Decision | None = None) -> None:
+        """Mark an approval as no longer current, unless it was given anew since. `noted` says why."""
+
+        def change(database: sqlite3.Connection) -> None:
+            ended = database.execute(
+                "UPDATE skill_approvals SET is_current = 0 "
+                "WHERE server = ? AND uri = ? AND approved_at = ? AND is_current = 1",
                 (server, uri, approved_at),
             )
-        )
+            if ended.rowcount and noted is not None:
+                note(database, noted)
+
+        self._write(change)
 
     def claim(self, old: str, new: str | None) -> int:
         """Give the rows of one server to another identity; without one, they stay and are no longer current.

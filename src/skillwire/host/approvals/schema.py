@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from enum import StrEnum
 from typing import Any, Final
 
 _VERSION: Final = 2
@@ -33,6 +34,22 @@ CREATE TABLE IF NOT EXISTS skill_signers (
     PRIMARY KEY (server, uri)
 ) WITHOUT ROWID
 """
+# Every decision, the latest last: for people to look at, and to know what was declined.
+_DECISIONS: Final = """
+CREATE TABLE IF NOT EXISTS skill_decisions (
+    number INTEGER PRIMARY KEY,
+    server TEXT NOT NULL,
+    uri TEXT NOT NULL,
+    decision TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    grants TEXT NOT NULL,
+    decided_at TEXT NOT NULL,
+    decided_by TEXT NOT NULL,
+    decided_how TEXT NOT NULL
+)
+"""
+_MOST_DECISIONS: Final = 50
+"""So many decisions about one skill are kept."""
 COLUMNS: Final = (
     "server, uri, label, resources, allowed_tools, execute_code, entry, is_current, "
     "approved_at, approved_by, approved_how"
@@ -67,8 +84,34 @@ class Row:
     approved_how: str = ""
 
 
+class Decided(StrEnum):
+    """What was decided about a skill."""
+
+    APPROVED = "approved"
+    DECLINED = "declined"
+    REVOKED = "revoked"
+    """A decision was taken back."""
+    CHANGED = "changed"
+    """The skill changed, which ended its approval. Nobody decided that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One decision about a set of files of a skill: what, when, by whom and how."""
+
+    server: str
+    uri: str
+    decision: str
+    digest: str = ""
+    grants: str = ""
+    decided_at: str = ""
+    decided_by: str = ""
+    decided_how: str = ""
+
+
 def migrate(database: sqlite3.Connection) -> int:
     """Take over the tables of version 0.1, which stay as they are; how many rows there are then."""
+    database.execute(_DECISIONS)
     if _version(database) >= _VERSION:
         return 0
     database.execute(_TABLE)
@@ -103,6 +146,27 @@ def select_signers(database: sqlite3.Connection, server: str | None, uri: str) -
         query += " WHERE server = ? AND uri = ?"
     rows: list[Any] = database.execute(query, () if server is None else (server, uri)).fetchall()
     return {(str(row[0]), str(row[1])): str(row[2]) for row in rows}
+
+
+def select_decisions(database: sqlite3.Connection, where: str, values: Iterable[str]) -> list[Decision]:
+    """Decisions in the order in which they were made; none of a file that an earlier version wrote."""
+    if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'skill_decisions'").fetchone():
+        return []
+    columns = ", ".join(field.name for field in fields(Decision))
+    query = f"SELECT {columns} FROM skill_decisions {where} ORDER BY number"  # noqa: S608 - names of ours
+    return [Decision(*row) for row in database.execute(query, tuple(values)).fetchall()]
+
+
+def note(database: sqlite3.Connection, decision: Decision) -> None:
+    """Add a decision; the oldest ones about the same skill go when there are too many."""
+    names = [field.name for field in fields(Decision)]
+    statement = f"INSERT INTO skill_decisions ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"  # noqa: S608 - names of ours
+    database.execute(statement, tuple(getattr(decision, name) for name in names))
+    database.execute(
+        "DELETE FROM skill_decisions WHERE server = ?1 AND uri = ?2 AND number NOT IN (SELECT number FROM "
+        "skill_decisions WHERE server = ?1 AND uri = ?2 ORDER BY number DESC LIMIT ?3)",
+        (decision.server, decision.uri, _MOST_DECISIONS),
+    )
 
 
 def is_old(database: sqlite3.Connection) -> bool:

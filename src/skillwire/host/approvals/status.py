@@ -32,6 +32,8 @@ class State(StrEnum):
     """Other files were approved than are served now."""
     SIGNER = "signer changed"
     """The policy of its server would load it, but its signer changed or vanished."""
+    DECLINED = "declined"
+    """The user said no to exactly these files."""
     DYNAMIC = "dynamic"
     """Made on request: the user is asked about what was seen, each time."""
     ALWAYS = "allowed"
@@ -82,12 +84,15 @@ def status_of(candidate: Candidate, *, limits: Limits) -> ApprovalStatus:
             state=state, policy=policy, nested=nested, grants=decision.grants, approved=known
         )
     missing = missing_publisher(candidate)
+    denied = State.REFUSED if missing else State.NEVER
+    if candidate.declined and not missing and candidate.policy is not Policy.NEVER:
+        denied = State.DECLINED
     states = {
         Reason.NEW: State.NEW,
         Reason.CHANGED: State.CHANGED,
         Reason.SIGNER: State.SIGNER,
         Reason.UNBINDABLE: State.DYNAMIC,
-        Reason.DENIED: State.REFUSED if missing else State.NEVER,
+        Reason.DENIED: denied,
     }
     return ApprovalStatus(
         state=states[decision.reason],

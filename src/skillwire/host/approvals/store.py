@@ -20,7 +20,7 @@ import anyio.to_thread
 
 from skillwire.errors import FormatError, SkillwireError
 from skillwire.host.approvals.database import ApprovalDatabase
-from skillwire.host.approvals.schema import Row
+from skillwire.host.approvals.schema import Decided, Decision, Row
 from skillwire.skill.digests import parse_digest
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri, parse_uri
@@ -31,6 +31,9 @@ from skillwire.wire.stored import entry_from_stored, entry_to_stored
 Result = TypeVar("Result")
 Identify: TypeAlias = Callable[[Origin], str]
 """What identifies an origin in the database."""
+
+_Contents: TypeAlias = tuple[list[Row], list[Decision], dict[tuple[str, str], str]]
+"""All that the file has: approvals, the last decision about each skill, and signers."""
 
 _LABEL: Final = "label:"
 DIRECTORY: Final = "directory:"
@@ -74,8 +77,13 @@ class ApprovalStore:
         # Approvals that ended because the skill changed: they are over at once, also before that is written.
         self._withdrawn: dict[tuple[str, str], Row] = {}
         self._unwritten: dict[tuple[str, str], Row] = {}
+        # The last decision about each skill: what was declined is known from it.
+        self._decided: dict[tuple[str, str], Decision] = {}
+        self._file_stamp: tuple[int, ...] = ()
         self._changed = anyio.Event()
         self._one_at_a_time = anyio.CapacityLimiter(1)
+        self.revision = 0
+        """A number that is another one whenever an approval or a decision is."""
 
     @property
     def remark(self) -> str:
@@ -104,10 +112,39 @@ class ApprovalStore:
 
     async def open(self) -> None:
         """Read all approvals. Nothing is created; a file that cannot be read is a `SourceError`."""
-        rows, self._signers = await self._in_thread(lambda: (self._open(), self._database.signers()))
-        self._rows = {(row.server, row.uri): row for row in rows}
+        self._take(*await self._in_thread(self._open))
 
-    def _open(self) -> list[Row]:
+    async def refresh(self) -> bool:
+        """Read again what other processes changed since the last look; whether anything is different now."""
+        await self.flush()
+        read = await self._in_thread(self._read_if_changed, abandon=True)
+        before = (self._rows, self._decided, self._signers)
+        if read is None:
+            return False
+        self._take(*read)
+        return before != (self._rows, self._decided, self._signers)
+
+    def _take(
+        self, rows: Sequence[Row], decisions: Sequence[Decision], signers: dict[tuple[str, str], str]
+    ) -> None:
+        self._signers = signers
+        self._rows = {(row.server, row.uri): row for row in rows}
+        self._decided = {(one.server, one.uri): one for one in decisions}
+        self.revision += 1
+
+    def _read_if_changed(self) -> _Contents | None:
+        stamp = _stamp(self.path)
+        if stamp == self._file_stamp:
+            return None
+        self._file_stamp = stamp
+        return self._database.rows(), self._database.last_decisions(), self._database.signers()
+
+    def _open(self) -> _Contents:
+        rows = self._open_rows()
+        self._file_stamp = _stamp(self.path)
+        return rows, self._database.last_decisions(), self._database.signers()
+
+    def _open_rows(self) -> list[Row]:
         rows = self._database.open()
         old = {row.server: row.label for row in rows if row.server.startswith(_LABEL)}
         claimed = {key: label for key, label in old.items() if self._labels.get(label, "") not in ("", key)}
@@ -164,11 +201,32 @@ class ApprovalStore:
             lambda: (self._database.row(*key), self._database.signers(*key)), abandon=True
         )
         self._signers |= signers
+        if row != self._rows.get(key):
+            self.revision += 1
         if row is None:
             self._rows.pop(key, None)
         else:
             self._rows[key] = row
         return self.get(origin, uri)
+
+    def declined(self, origin: Origin, uri: SkillUri) -> str | None:
+        """The digest of the files that the user's last decision about a skill was a no to."""
+        last = self._decided.get(self._key(origin, uri))
+        return last.digest if last is not None and last.decision == Decided.DECLINED else None
+
+    async def decline(self, origin: Origin, uri: SkillUri, digest: str, *, how: str = "") -> None:
+        """Keep the user's no to exactly these files. An approval of the skill is over with it."""
+        self.withdraw(origin, uri)
+        await self.flush()
+        decision = _decision(self._key(origin, uri), Decided.DECLINED, digest, how=how)
+        await self._in_thread(lambda: self._database.decide(decision))
+        self._note(decision)
+
+    async def history(self, origin: Origin, uri: SkillUri) -> tuple[Decision, ...]:
+        """What was decided about a skill, the latest first."""
+        key = self._key(origin, uri)
+        found = await self._in_thread(lambda: self._database.decisions(*key), abandon=True)
+        return tuple(reversed(found))
 
     async def put(self, approval: Approval, entry: SkillEntry, *, how: str = "") -> None:
         """Keep an approval in place of any earlier one of the same skill. `how` says how the user gave it."""
@@ -177,10 +235,21 @@ class ApprovalStore:
     async def put_all(self, approved: Sequence[tuple[Approval, SkillEntry]], *, how: str = "") -> None:
         """Keep several approvals, all or none."""
         rows = [self._row(approval, entry, how) for approval, entry in approved]
-        await self._in_thread(lambda: self._database.put(*rows))
-        for row in rows:
+        decisions = [
+            _decision(
+                (row.server, row.uri),
+                Decided.APPROVED,
+                shown_digest(entry) or "",
+                grants=_grants_words(approval.grants),
+                how=how,
+            )
+            for row, (approval, entry) in zip(rows, approved, strict=True)
+        ]
+        await self._in_thread(lambda: self._database.put(*rows, decisions=decisions))
+        for row, decision in zip(rows, decisions, strict=True):
             self._unwritten.pop((row.server, row.uri), None)
             self._rows[row.server, row.uri] = row
+            self._note(decision)
 
     def _row(self, approval: Approval, entry: SkillEntry, how: str) -> Row:
         if not approval.bound:
@@ -217,13 +286,17 @@ class ApprovalStore:
         row = self._rows.get(key)
         if row is not None and self._is_current(row):
             self._withdrawn[key] = self._unwritten[key] = row
+            self.revision += 1
             self._changed.set()
 
     async def flush(self) -> None:
         """Write every withdrawal that is not on disk yet."""
         for key, row in list(self._unwritten.items()):
+            noted = _decision(key, Decided.CHANGED, how="the files changed")
             await self._in_thread(
-                lambda row=row: self._database.withdraw(row.server, row.uri, row.approved_at)
+                lambda row=row, noted=noted: self._database.withdraw(
+                    row.server, row.uri, row.approved_at, noted=noted
+                )
             )
             if self._unwritten.get(key) is row:
                 del self._unwritten[key]
@@ -233,7 +306,12 @@ class ApprovalStore:
         key = self._key(origin, uri)
         removed = await self._in_thread(lambda: self._database.remove(*key))
         self._forget(key)
-        return removed
+        declined = key in self._decided and self._decided[key].decision == Decided.DECLINED
+        if removed or declined:
+            decision = _decision(key, Decided.REVOKED)
+            await self._in_thread(lambda: self._database.decide(decision))
+            self._note(decision)
+        return removed or declined
 
     async def remove_stored(self, stored: StoredApproval) -> None:
         """Take back one of `all()`, whatever its server is called now."""
@@ -245,6 +323,7 @@ class ApprovalStore:
         """Keep approvals that were exported elsewhere, all or none."""
         await self._in_thread(lambda: self._database.put(*rows))
         self._rows |= {(row.server, row.uri): row for row in rows}
+        self.revision += 1
 
     async def remove_server(self, origin: Origin) -> int:
         """Forget everything about an origin; the number of approvals that it had."""
@@ -269,6 +348,11 @@ class ApprovalStore:
     def _forget(self, key: tuple[str, str]) -> None:
         for known in (self._rows, self._withdrawn, self._unwritten):
             known.pop(key, None)
+        self.revision += 1
+
+    def _note(self, decision: Decision) -> None:
+        self._decided[decision.server, decision.uri] = decision
+        self.revision += 1
 
     def _is_current(self, row: Row) -> bool:
         return row.is_current == 1 and self._withdrawn.get((row.server, row.uri)) != row
@@ -321,6 +405,26 @@ def _parse(row: Row) -> StoredApproval | None:
         return StoredApproval(approval, entry_from_stored(json.loads(row.entry)), row)
     except _UNREADABLE:
         return None
+
+
+def _decision(
+    key: tuple[str, str], decided: Decided, digest: str = "", *, grants: str = "", how: str = ""
+) -> Decision:
+    now = datetime.now(UTC).isoformat(timespec="microseconds")
+    return Decision(*key, decided, digest, grants, now, _user(), how)
+
+
+def _grants_words(grants: Grants) -> str:
+    given = (("tools", grants.allowed_tools), ("code", grants.execute_code))
+    return ", ".join(word for word, is_given in given if is_given)
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _user() -> str:

@@ -7,7 +7,7 @@ import os
 import socket
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from skillwire.errors import SourceError
 from skillwire.issues import shown
@@ -53,10 +53,26 @@ def parse_address(text: str) -> Address:
     return Address(host or "127.0.0.1", int(port))
 
 
+@runtime_checkable
+class HasStreams(Protocol):
+    """An application with event streams, which have to end before it can stop."""
+
+    def end_streams(self) -> None: ...
+
+
 class HttpServer:
     """A listening socket and the server on it. `url` is known before the first request."""
 
-    def __init__(self, app: Asgi, address: Address, *, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self,
+        app: Asgi,
+        address: Address,
+        *,
+        listening: socket.socket | None = None,
+        path: str = MCP_PATH,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        """`listening` is a socket of that address from `listen`, for a caller who had to know its port."""
         import uvicorn
 
         from skillwire.server.http.connection import ConnectionCounter, limited_protocol
@@ -71,8 +87,8 @@ class HttpServer:
         self._counter = counter = ConnectionCounter(limits)
         if isinstance(app, HttpApp):
             app.connections = lambda: counter.open
-        self._socket = _listen(address)
-        self.url = f"http://{address.shown_host}:{self._socket.getsockname()[1]}{MCP_PATH}"
+        self._socket = listening or listen(address)
+        self.url = f"http://{address.shown_host}:{self._socket.getsockname()[1]}{path}"
         self._app = app
         config = uvicorn.Config(
             app,
@@ -100,12 +116,12 @@ class HttpServer:
 
     def stop(self) -> None:
         """End the event streams, finish the other requests, then stop."""
-        if isinstance(self._app, HttpApp):
+        if isinstance(self._app, HasStreams):
             self._app.end_streams()
         self._uvicorn.should_exit = True
 
 
-def _listen(address: Address) -> socket.socket:
+def listen(address: Address) -> socket.socket:
     """A socket that listens already, so that a client may connect as soon as it knows the URL."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     # With an explicit protocol: asyncio disables the delay of small packets only if it knows this is TCP.

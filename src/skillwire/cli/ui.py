@@ -1,0 +1,111 @@
+"""`skillwire ui`: the review page of a host, in a browser."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from skillwire.cli.host_options import HostOptions, with_host
+from skillwire.cli.output import info, write
+from skillwire.errors import SourceError
+
+if TYPE_CHECKING:
+    from skillwire.host.host import SkillHost
+    from skillwire.server.http.auth import Tokens
+    from skillwire.server.http.server import Address
+    from skillwire.ui.app import ReviewApp
+
+
+def ui(
+    *,
+    http: str | None,
+    allow_host: tuple[str, ...],
+    token_file: Path | None,
+    open_browser: bool,
+    options: HostOptions,
+) -> None:
+    """Serve the review page until a signal ends it."""
+    from skillwire.server.http.auth import TokenFile
+    from skillwire.server.http.server import parse_address
+
+    _require_packages()
+    address = parse_address(http or "127.0.0.1:0")
+    tokens = TokenFile(token_file) if token_file is not None else None
+    if not address.is_loopback and tokens is None:
+        raise SourceError(
+            f"{address.host} can be reached from other machines, and whoever opens the page approves skills "
+            "for you: give a token with --token-file, which everybody must enter"
+        )
+
+    async def action(host: SkillHost) -> None:
+        await _serve(host, address, names=allow_host, tokens=tokens, open_browser=open_browser)
+
+    with_host(options, action, watch=True, cached=False)
+
+
+async def _serve(
+    host: SkillHost, address: Address, *, names: Iterable[str], tokens: Tokens | None, open_browser: bool
+) -> None:
+    from skillwire.server.http.server import HttpServer, listen
+    from skillwire.ui.app import ReviewApp
+
+    listening = listen(address)
+    port = listening.getsockname()[1]
+    loopback = ("127.0.0.1", "localhost", "[::1]")
+    own = () if address.host in ("0.0.0.0", "::") else (address.shown_host,)  # noqa: S104 - compared, not used
+    known = tuple(
+        dict.fromkeys((*own, *names, *loopback) if address.is_loopback else (*names, *own, *loopback))
+    )
+    app = ReviewApp(host, names=known, port=port, tokens=tokens)
+    server = HttpServer(app, address, listening=listening, path="/")
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with suppress(NotImplementedError):  # Windows: Ctrl-C arrives as KeyboardInterrupt instead.
+            loop.add_signal_handler(number, server.stop)
+    link = app.link()
+    write(link)
+    if not address.is_loopback:
+        info(
+            "Other machines can reach this page. Whoever has the token approves skills for you, and nothing "
+            "is encrypted: put a proxy with TLS in front of it."
+        )
+    info(
+        "Press Ctrl-C to stop."
+        + (" Press Enter for another link: each works once." if sys.stdin.isatty() else "")
+    )
+    if open_browser:
+        await asyncio.to_thread(_open_browser, link)
+    more = asyncio.ensure_future(_give_links(app)) if sys.stdin.isatty() else None
+    try:
+        await server.serve()
+    finally:
+        if more is not None:
+            more.cancel()
+
+
+async def _give_links(app: ReviewApp) -> None:
+    """Print a new link whenever Enter is pressed."""
+    from skillwire.cli.ask import read_line
+
+    while await read_line():
+        write(app.link())
+
+
+def _open_browser(link: str) -> None:
+    import webbrowser
+
+    with suppress(webbrowser.Error):
+        webbrowser.open(link)
+
+
+def _require_packages() -> None:
+    from importlib.util import find_spec
+
+    missing = [name for name in ("jinja2", "markdown_it", "starlette") if find_spec(name) is None]
+    if missing:
+        raise SourceError("the review page needs more packages: pip install 'skillwire[ui]'")

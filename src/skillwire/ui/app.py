@@ -1,0 +1,279 @@
+"""ReviewApp: the review page of a host, as an ASGI application.
+
+async with SkillHost.from_config() as host:
+    app = ReviewApp(host, names=["127.0.0.1"], port=8765)
+    print(app.link())  # opens the page once; then serve `app` on that port
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, MutableMapping
+from contextlib import asynccontextmanager
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from urllib.parse import parse_qsl, quote
+
+import anyio
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from skillwire.errors import ApprovalRequired, SkillNotFound, SkillwireError
+from skillwire.ui.access import Access, Notice, content_policy, is_form_token
+from skillwire.ui.actions import Actions
+from skillwire.ui.live import MOST_STREAMS, Live
+from skillwire.ui.overview import Overview
+from skillwire.ui.pages import Pages
+from skillwire.ui.rendering import Templates
+from skillwire.ui.visit import Visit, local_path
+
+if TYPE_CHECKING:
+    from skillwire.host.host import SkillHost
+    from skillwire.server.http.auth import Tokens
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Handler: TypeAlias = Callable[[Visit], Awaitable[Response]]
+
+_MOST_FORM_BYTES: Final = 64 * 1024
+_STATIC: Final = {
+    "style.css": "text/css; charset=utf-8",
+    "app.js": "text/javascript; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+}
+_FOLDER: Final = Path(__file__).parent / "static"
+_HEADERS: Final = {
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    # Not `no-referrer`: a form would then be sent without its origin.
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+
+class ReviewApp:
+    """The pages on which a person sees the skills of a host and decides about them."""
+
+    def __init__(
+        self,
+        host: SkillHost,
+        *,
+        names: Iterable[str],
+        port: int,
+        tokens: Tokens | None = None,
+    ) -> None:
+        """`host` is open for as long as this is served, at these host names and this port.
+
+        `tokens` let people in who have no link, for a page that can be reached from other machines.
+        """
+        self._names = tuple(names)
+        self._port = port
+        self._access = Access.for_server(self._names, port, clock=time.monotonic, tokens=tokens)
+        self._cookie = f"skillwire-{port}"
+        self._live = Live(host)
+        overview = Overview(host)
+        self._templates = Templates(asset_version=_asset_version())
+        pages = Pages(host, overview, self._live, self._templates)
+        actions = Actions(host, self._live)
+        self._pages = pages
+        self._starlette = Starlette(
+            routes=[
+                Route("/static/{name}", self._static),
+                Route("/open", self._open, methods=["GET", "POST"]),
+                Route("/events", self._for_session(self._events)),
+                *(Route(path, self._for_session(page)) for path, page in pages.routes().items()),
+                *(
+                    Route(path, self._for_session(action), methods=["POST"])
+                    for path, action in actions.routes().items()
+                ),
+            ],
+            lifespan=self._lifespan,
+            exception_handlers={HTTPException: self._on_http_error},
+        )
+
+    def link(self, path: str = "/") -> str:
+        """A URL that opens a page once, within ten minutes. After that a cookie keeps it open."""
+        name = f"http://{self._names[0]}:{self._port}"
+        return f"{name}/open?token={self._access.new_link()}" + (
+            f"&next={quote(path)}" if path != "/" else ""
+        )
+
+    def end_streams(self) -> None:
+        """End the event streams that pages keep open."""
+        self._live.close()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close"})
+            return
+        await self._starlette(scope, receive, send)
+
+    @asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncGenerator[None]:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._live.run)
+            yield
+            tasks.cancel_scope.cancel()
+
+    # Who gets in
+
+    def _for_session(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+        """The handler behind all checks; what it raises becomes a page."""
+
+        async def checked(request: Request) -> Response:
+            nonce = secrets.token_urlsafe(16)
+            refusal = self._refusal(request, nonce)
+            if refusal is not None:
+                return refusal
+            session = self._access.session(request.cookies.get(self._cookie, ""))
+            if session is None:
+                return self._ask_for_link(request, nonce)
+            form: dict[str, str] = {}
+            if request.method == "POST":
+                form = await _read_form(request)
+                if not is_form_token(session, form.get("form_token", "")):
+                    return self._message(
+                        nonce, 403, "Not done", "This form is out of date: open the page again.", link="/"
+                    )
+            visit = Visit(request=request, session=session, nonce=nonce, form=form)
+            try:
+                return _secured(await handler(visit), nonce)
+            except SkillwireError as error:
+                return self._failed(visit, error)
+
+        return checked
+
+    def _refusal(self, request: Request, nonce: str) -> Response | None:
+        hosts = request.headers.getlist("host")
+        if not self._access.is_addressed(hosts):
+            return self._message(nonce, 421, "Wrong address", "This page is not known under this name.")
+        if request.method == "POST" and not self._access.is_own_origin(
+            request.headers.getlist("origin"), hosts[0]
+        ):
+            return self._message(nonce, 403, "Not done", "This request did not come from this page.")
+        return None
+
+    def _ask_for_link(self, request: Request, nonce: str) -> Response:
+        is_page = request.method == "GET" and request.url.path != "/events"
+        here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        return self._message(
+            nonce,
+            403,
+            "Open the page with its link",
+            "Each browser needs a link of its own, which works once. The command that serves this page "
+            "printed one; to get another, press Enter where it runs, or run it again.",
+            code="skillwire ui",
+            form=self._access.takes_tokens and is_page,
+            next=local_path(here),
+        )
+
+    async def _open(self, request: Request) -> Response:
+        """Exchange the token of a link for a cookie."""
+        nonce = secrets.token_urlsafe(16)
+        refusal = self._refusal(request, nonce)
+        if refusal is not None:
+            return refusal
+        given = await _read_form(request) if request.method == "POST" else dict(request.query_params)
+        token, target = given.get("token", ""), local_path(given.get("next", "/"))
+        is_link = request.method == "GET"
+        cookie = self._access.open_session(token, is_link=is_link)
+        if cookie is None and self._access.session(request.cookies.get(self._cookie, "")) is None:
+            title = "This link was used already" if is_link else "That is not the token"
+            text = "A link works once, within ten minutes."
+            return self._message(
+                nonce, 403, title, text, code="skillwire ui", form=self._access.takes_tokens, next=target
+            )
+        # Not a redirect: a strict cookie is not sent along one that began on another site.
+        response = self._message(
+            nonce, 200, "Opening", "The page opens now.", refresh=target, link=target, link_words="Open it"
+        )
+        if cookie is not None:
+            response.set_cookie(self._cookie, cookie, httponly=True, samesite="strict", path="/")
+        return response
+
+    # What is served
+
+    async def _static(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if not self._access.is_addressed(request.headers.getlist("host")) or name not in _STATIC:
+            raise HTTPException(404)
+        headers = {**_HEADERS, "content-security-policy": "default-src 'none'; frame-ancestors 'none'"}
+        headers["cache-control"] = "private, max-age=31536000, immutable" if request.url.query else "no-cache"
+        return Response(_asset(name), media_type=_STATIC[name], headers=headers)
+
+    async def _events(self, visit: Visit) -> Response:
+        if self._live.streams >= MOST_STREAMS:
+            raise HTTPException(503)
+        after = visit.request.headers.get("last-event-id") or visit.query("after")
+        stream = self._live.stream(int(after) if after.isascii() and after.isdigit() else 0)
+        return StreamingResponse(
+            stream, media_type="text/event-stream", headers={"cache-control": "no-store"}
+        )
+
+    async def _on_http_error(self, request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        words = {
+            404: ("There is no such page", "Nothing is served at this address."),
+            405: ("Not done", "This address takes another method."),
+        }
+        title, text = words.get(status, ("Not done", "The page cannot be shown now."))
+        return self._message(secrets.token_urlsafe(16), status, title, text, link="/")
+
+    def _failed(self, visit: Visit, error: SkillwireError) -> Response:
+        if visit.request.method == "POST":
+            visit.session.notice = Notice(str(error), is_problem=True)
+            return RedirectResponse(local_path(visit.form.get("back", "/")), 303)
+        status = (
+            404 if isinstance(error, SkillNotFound) else 409 if isinstance(error, ApprovalRequired) else 502
+        )
+        return self._message(visit.nonce, status, "This cannot be shown", str(error), link="/")
+
+    def _message(self, nonce: str, status: int, title: str, text: str, **more: Any) -> Response:
+        values = {
+            "refresh": "",
+            "code": "",
+            "form": False,
+            "next": "/",
+            "link": "",
+            "link_words": "Back to the inbox",
+        }
+        body = self._templates.render(
+            "message.html", nonce=nonce, title=title, text=text, **{**values, **more}
+        )
+        return _secured(Response(body, status, media_type="text/html"), nonce)
+
+
+async def _read_form(request: Request) -> dict[str, str]:
+    """The fields of a form, each once. One that is too long is refused while it arrives."""
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _MOST_FORM_BYTES:
+            raise HTTPException(413)
+    return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=100))
+
+
+def _secured(response: Response, nonce: str) -> Response:
+    for name, value in _HEADERS.items():
+        response.headers[name] = value
+    response.headers["content-security-policy"] = content_policy(nonce)
+    response.headers.setdefault("cache-control", "no-store")
+    return response
+
+
+@cache
+def _asset(name: str) -> bytes:
+    return (_FOLDER / name).read_bytes()
+
+
+@cache
+def _asset_version() -> str:
+    return sha256(b"".join(_asset(name) for name in _STATIC)).hexdigest()[:12]

@@ -1,0 +1,152 @@
+"""Text of a skill as it is: every character that shows nothing is named, and code has colors.
+
+Lines are never dropped. A long line is cut where it is shown and says how much is left; a long text is shown
+in parts.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from markupsafe import Markup, escape
+
+from skillwire.text import split_hidden
+from skillwire.ui.languages import pattern_for
+
+PART_LINES: Final = 2_000
+"""So many lines are shown at a time."""
+PART_CHARS: Final = 200_000
+LINE_CHARS: Final = 4_000
+_HIGHLIGHT_CHARS: Final = 100_000
+_CONTROL_NAMES: Final = {
+    "\0": "NULL",
+    "\x07": "BELL",
+    "\x08": "BACKSPACE",
+    "\x0b": "LINE TABULATION",
+    "\x0c": "FORM FEED",
+    "\r": "CARRIAGE RETURN",
+    "\x1b": "ESCAPE",
+    "\x7f": "DELETE",
+    "\x85": "NEXT LINE",
+}
+_TAGS: Final = range(0xE0020, 0xE007F)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some lines of a text. `lines` are numbered from `first`."""
+
+    lines: tuple[Markup, ...]
+    first: int
+    total: int
+    hidden: int
+    """Characters in the whole text that show nothing."""
+    is_cut: bool
+    """Whether a line is longer than what is shown of it."""
+
+    @property
+    def next(self) -> int | None:
+        """Where the next part starts, if there is one."""
+        after = self.first + len(self.lines)
+        return after if after <= self.total else None
+
+    @property
+    def previous(self) -> int | None:
+        return max(self.first - PART_LINES, 1) if self.first > 1 else None
+
+
+def show_text(text: str, path: str = "", *, first: int = 1, line_from: int = 0) -> Part:
+    """One part of a text with its hidden characters named; in colors if `path` is a known kind of code.
+
+    `line_from` is where to start in each line that is longer than what is shown of it.
+    """
+    lines = split_lines(text)
+    first = min(max(first, 1), max(len(lines), 1))
+    chosen: list[str] = []
+    size = 0
+    for line in lines[first - 1 : first - 1 + PART_LINES]:
+        if chosen and size + min(len(line), LINE_CHARS) > PART_CHARS:
+            break
+        chosen.append(line)
+        size += min(len(line), LINE_CHARS)
+    is_cut = any(len(line) > LINE_CHARS for line in chosen)
+    shown = _plain(chosen, line_from) if is_cut or size > _HIGHLIGHT_CHARS else _highlighted(chosen, path)
+    return Part(tuple(shown), first, len(lines), count_hidden(text), is_cut)
+
+
+def split_lines(text: str) -> list[str]:
+    """The lines as an editor shows them. Only a line feed ends one; other line ends are named."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def count_hidden(text: str) -> int:
+    return sum(len(run) for run, is_hidden in split_hidden(text) if is_hidden)
+
+
+def show_line(line: str, line_from: int = 0) -> Markup:
+    """One line, escaped, with its hidden characters named; cut when it is very long."""
+    if len(line) <= LINE_CHARS:
+        return reveal(line)
+    start = min(max(line_from, 0), len(line) - 1)
+    left = len(line) - start - LINE_CHARS
+    before = Markup('<span class="cut">{:,} characters before </span>').format(start) if start else Markup()
+    after = Markup('<span class="cut"> {:,} more characters</span>').format(left) if left > 0 else Markup()
+    return before + reveal(line[start : start + LINE_CHARS]) + after
+
+
+def reveal(text: str) -> Markup:
+    """Escaped text in which every character that shows nothing is a mark with its name."""
+    return Markup("".join(_mark(run) if is_hidden else escape(run) for run, is_hidden in split_hidden(text)))  # noqa: S704 - escaped above
+
+
+def _mark(run: str) -> Markup:
+    tags = "".join(chr(ord(char) - 0xE0000) for char in run if ord(char) in _TAGS)
+    if tags and len(tags) == len(run):
+        # Letters that nobody sees and a model reads: spelled out.
+        return Markup('<mark class="hidden" title="{}">hidden text “{}”</mark>').format(
+            f"{len(run)} Unicode tag characters", tags
+        )
+    marks = [
+        Markup('<mark class="hidden" title="{}">U+{:04X}</mark>').format(name_of(char), ord(char))
+        for char in run[:40]
+    ]
+    if len(run) > 40:
+        marks.append(Markup('<mark class="hidden">{:,} more hidden characters</mark>').format(len(run) - 40))
+    return Markup().join(marks)
+
+
+def name_of(char: str) -> str:
+    return _CONTROL_NAMES.get(char) or unicodedata.name(char, "a character that shows nothing")
+
+
+def _plain(lines: Iterable[str], line_from: int = 0) -> Iterator[Markup]:
+    return (show_line(line, line_from) for line in lines)
+
+
+def _highlighted(lines: list[str], path: str) -> Iterable[Markup]:
+    """The lines in colors; as they are when the kind of file is not known."""
+    pattern = pattern_for(path)
+    if pattern is None:
+        return _plain(lines)
+    text = "\n".join(lines)
+    shown: list[list[Markup]] = [[]]
+    at = 0
+    for match in pattern.finditer(text):
+        _append(shown, text[at : match.start()], "")
+        _append(shown, match[0], match.lastgroup or "")
+        at = match.end()
+    _append(shown, text[at:], "")
+    return [Markup().join(line) for line in shown[: len(lines)]]
+
+
+def _append(shown: list[list[Markup]], text: str, name: str) -> None:
+    for number, piece in enumerate(text.split("\n")):
+        if number:
+            shown.append([])
+        if piece:
+            marked = reveal(piece)
+            shown[-1].append(Markup('<span class="{}">{}</span>').format(name, marked) if name else marked)

@@ -1,0 +1,213 @@
+"""SkillItem: a skill as the pages show it. Everything in it is text; templates escape all of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+from urllib.parse import urlencode
+
+from skillwire.host.approvals.status import State
+from skillwire.host.review import SkillReview
+from skillwire.install.powers import is_script
+from skillwire.skill.entries import DYNAMIC, NO_SIZE
+from skillwire.skill.uris import path_below, skill_root
+from skillwire.text import safe_line
+from skillwire.trust.origin import OriginKind
+from skillwire.trust.paths import shown_path
+from skillwire.words import human_size
+
+_DESCRIPTION_CHARS: Final = 1024
+_TONES: Final = {
+    State.APPROVED: "ok",
+    State.ALWAYS: "ok",
+    State.NEW: "new",
+    State.CHANGED: "wait",
+    State.DYNAMIC: "wait",
+    State.NEVER: "bad",
+    State.DECLINED: "bad",
+    State.SIGNER: "wait",
+    State.REFUSED: "bad",
+    State.UNUSABLE: "bad",
+}
+_ORIGINS: Final = {OriginKind.LOCAL: "local", OriginKind.PROJECT: "project", OriginKind.MCP: "MCP"}
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedFile:
+    kind: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A file of a skill. `real_path` is for links, `path` for the eyes."""
+
+    path: str
+    real_path: str
+    size: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class SkillItem:
+    """One skill on a page."""
+
+    review: SkillReview
+    signer: str = ""
+
+    @property
+    def handle(self) -> str:
+        return self.review.skill.handle
+
+    @property
+    def label(self) -> str:
+        return self.review.skill.origin.label
+
+    @property
+    def uri(self) -> str:
+        return self.review.skill.uri
+
+    @cached_property
+    def id(self) -> str:
+        """Its place in a page: the same for as long as it is the same skill."""
+        return "s" + hashlib.sha256(f"{self.label}\0{self.uri}".encode()).hexdigest()[:16]
+
+    @cached_property
+    def digest(self) -> str:
+        return self.review.digest or ""
+
+    @property
+    def key(self) -> dict[str, str | int]:
+        """What names it in an address."""
+        return {"on": self.label, "uri": self.uri}
+
+    def file_href(self, path: str) -> str:
+        return address("/skill", {**self.key, "file": path})
+
+    @property
+    def href(self) -> str:
+        return address("/skill", self.key)
+
+    @property
+    def diff_href(self) -> str:
+        return address("/diff", self.key)
+
+    @cached_property
+    def description(self) -> str:
+        return safe_line(self.review.skill.entry.description, limit=_DESCRIPTION_CHARS)
+
+    @property
+    def origin_words(self) -> str:
+        origin = self.review.skill.origin
+        return f"{_ORIGINS[origin.kind]} · {origin.label}"
+
+    @property
+    def state(self) -> str:
+        return self.review.status.state.name.lower()
+
+    @property
+    def state_words(self) -> str:
+        if not self.review.skill.enabled:
+            return "disabled"
+        return "new" if self.review.status.state is State.NEW else self.review.status.state.value
+
+    @property
+    def state_sentence(self) -> str:
+        return self.review.sentence
+
+    @property
+    def tone(self) -> str:
+        return _TONES.get(self.review.status.state, "") if self.review.skill.enabled else ""
+
+    @property
+    def can_decide(self) -> bool:
+        """Whether a yes is possible here: a skill with a fixed set of files that is not approved."""
+        waits = self.review.waits or self.review.status.state is State.DECLINED
+        return waits and bool(self.digest)
+
+    @property
+    def is_approved(self) -> bool:
+        return self.review.status.state is State.APPROVED
+
+    @property
+    def grant_words(self) -> str:
+        given = self.review.granted
+        return (
+            f"Granted: {', '.join(given)}."
+            if given
+            else "It may be read. Neither tools nor running code are granted."
+        )
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        return self.review.requested_tools
+
+    @cached_property
+    def scripts(self) -> tuple[str, ...]:
+        return tuple(file.path for file in self.files if is_script(file.real_path, b""))
+
+    @cached_property
+    def files(self) -> tuple[ListedFile, ...]:
+        entry = self.review.skill.entry
+        if entry.resources is DYNAMIC:
+            return ()
+        root = skill_root(entry.uri)
+        listed: list[ListedFile] = []
+        for resource in entry.resources:
+            path = "/".join(path_below(resource.uri, root))
+            size = "" if resource.size == NO_SIZE else human_size(resource.size)
+            listed.append(ListedFile(shown_path(path), path, size, resource.digest))
+        return tuple(sorted(listed, key=lambda file: (file.real_path != "SKILL.md", file.real_path)))
+
+    @property
+    def file_count(self) -> str:
+        entry = self.review.skill.entry
+        return "dynamic" if entry.resources is DYNAMIC else f"{len(entry.resources):,}"
+
+    @property
+    def files_words(self) -> str:
+        entry = self.review.skill.entry
+        if entry.resources is DYNAMIC:
+            return ""
+        count = len(entry.resources)
+        return f"{count:,} {'file' if count == 1 else 'files'}, {human_size(entry.total_size)}"
+
+    @property
+    def remarks(self) -> list[str]:
+        return [
+            *(
+                ["nested in another skill: it needs a decision of its own"]
+                if self.review.status.nested
+                else []
+            ),
+            *([self.review.skill.entry.dialect.short] if self.review.skill.entry.dialect.short else []),
+        ]
+
+    @cached_property
+    def changes(self) -> tuple[ChangedFile, ...]:
+        root = skill_root(self.review.skill.uri)
+        return tuple(
+            ChangedFile(change.kind.value, shown_path("/".join(path_below(change.uri, root))))
+            for change in self.review.status.changes
+        )
+
+
+def address(path: str, query: Mapping[str, str | int]) -> str:
+    """A path of this server with a query; what is empty is left out."""
+    given = {name: value for name, value in query.items() if value not in ("", 0)}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+class Address:
+    """The addresses of one page that differ in one number."""
+
+    def __init__(self, path: str, query: Mapping[str, str | int], name: str = "page") -> None:
+        self._path = path
+        self._query = query
+        self._name = name
+
+    def __call__(self, number: int) -> str:
+        return address(self._path, {**self._query, self._name: number})

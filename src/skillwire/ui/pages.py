@@ -1,0 +1,231 @@
+"""Pages: what each address shows. They read; nothing here changes anything."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from anyio import to_thread
+from starlette.responses import HTMLResponse, Response
+
+from skillwire.errors import SkillNotFound, SkillwireError
+from skillwire.host.approvals.status import State
+from skillwire.skill.uris import SKILL_FILE
+from skillwire.text import safe_line
+from skillwire.ui.code import LINE_CHARS, Part, show_text
+from skillwire.ui.items import Address, SkillItem, address
+from skillwire.ui.markdown import MOST_CHARS, render_markdown
+from skillwire.ui.overview import Filter, paged
+from skillwire.version import VERSION
+from skillwire.words import human_size
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+    from skillwire.host.approvals.schema import Decision
+    from skillwire.host.host import SkillHost
+    from skillwire.trust.verify import VerifiedFile
+    from skillwire.ui.live import Live
+    from skillwire.ui.overview import Overview
+    from skillwire.ui.rendering import Templates
+    from skillwire.ui.visit import Visit
+
+_INBOX_ROWS: Final = 25
+_LIST_ROWS: Final = 50
+_FILE_ROWS: Final = 200
+_FIELD_CHARS: Final = 2_000
+_STATE_WORDS: Final = {State.NEW: "new"}
+_GROUPS: Final = (
+    (State.SIGNER, "Signer changed", "another publisher signed them, or nobody"),
+    (State.CHANGED, "Changed", "since you approved them"),
+    (State.NEW, "New", "not decided yet"),
+)
+
+
+class Pages:
+    """The pages of one host."""
+
+    def __init__(self, host: SkillHost, overview: Overview, live: Live, templates: Templates) -> None:
+        self._host = host
+        self._overview = overview
+        self._live = live
+        self._templates = templates
+
+    def routes(self) -> Mapping[str, Callable[[Visit], Awaitable[Response]]]:
+        return {
+            "/": self.inbox,
+            "/skills": self.skills,
+            "/skill": self.skill,
+        }
+
+    def render(self, visit: Visit, name: str, section: str, **values: Any) -> Response:
+        """A page with its navigation."""
+        body = self._templates.render(
+            name,
+            section=section,
+            nonce=visit.nonce,
+            form_token=visit.session.form_token,
+            notice=visit.take_notice(),
+            here=visit.here,
+            revision=self._live.revision,
+            waiting=len(self._overview.waiting()),
+            skill_count=len(self._overview.reviews()),
+            version=VERSION,
+            has_audit=False,
+            **values,
+        )
+        return HTMLResponse(body)
+
+    async def inbox(self, visit: Visit) -> Response:
+        """What waits for a decision."""
+        chosen = visit.query("from")
+        page = paged(self._overview.waiting(chosen), visit.number("page"), _INBOX_ROWS)
+        rows = [SkillItem(review) for review in page.rows]
+        groups = [
+            {
+                "title": title,
+                "about": about,
+                "rows": [row for row in rows if row.review.status.state is state],
+            }
+            for state, title, about in _GROUPS
+        ]
+        return self.render(
+            visit,
+            "inbox.html",
+            "Inbox",
+            page=page,
+            groups=[group for group in groups if group["rows"]],
+            origins=self._overview.waiting_by_origin(),
+            chosen=chosen,
+            page_href=Address("/", {"from": chosen}),
+        )
+
+    async def skills(self, visit: Visit) -> Response:
+        """Every skill that is known."""
+        wanted = Filter(
+            visit.query("q")[:500], visit.query("from"), visit.query("state"), visit.query("signer")
+        )
+        found = await self._overview.find(wanted)
+        page = paged(found, visit.number("page"), _LIST_ROWS)
+        return self.render(
+            visit,
+            "skills.html",
+            "Skills",
+            filter=wanted,
+            page=page,
+            rows=[SkillItem(review) for review in page.rows],
+            origins=self._overview.origins(),
+            states=[
+                (state.name.lower(), _STATE_WORDS.get(state, state.value))
+                for state in self._overview.states()
+            ],
+            signers=(),
+            page_href=Address(
+                "/skills",
+                {
+                    "q": wanted.query,
+                    "from": wanted.origin,
+                    "state": wanted.state,
+                    "signer": wanted.signer,
+                },
+            ),
+        )
+
+    async def skill(self, visit: Visit) -> Response:
+        """One skill: its text, its files, what it asks for, and the form for a decision."""
+        item = await self.item(visit)
+        wanted = visit.query("file") or SKILL_FILE
+        file, problem = await self._read(item, wanted)
+        line, column = visit.number("line"), visit.number("column", 0)
+        view = await to_thread.run_sync(lambda: _file_view(item, file, first=line, column=column))
+        files = paged(item.files, visit.number("files"), _FILE_ROWS)
+        path = file.path if file else wanted
+        history = await self._host.admin.history(item.review.skill)
+        place = {state.label: state.place for state in self._host.servers()}.get(item.label, "")
+        entry = item.review.skill.entry
+        return self.render(
+            visit,
+            "skill.html",
+            "Skills",
+            item=item,
+            problem=problem,
+            file_path=path,
+            file_words=human_size(file.size) if file else "",
+            file_digest=file.digest if file else "",
+            frontmatter=[
+                (safe_line(key, limit=60), _field(value)) for key, value in entry.frontmatter.items()
+            ],
+            files=files,
+            listed=[
+                {
+                    "path": one.path,
+                    "size": one.size,
+                    "href": item.file_href(one.real_path),
+                    "is_current": one.real_path == path,
+                }
+                for one in files.rows
+            ],
+            files_href=Address("/skill", {**item.key, "file": path}, "files"),
+            part_href=Address("/skill", {**item.key, "file": path}, "line"),
+            column_href=address(
+                "/skill", {**item.key, "file": path, "line": line, "column": column + LINE_CHARS}
+            ),
+            place="" if item.review.skill.origin.is_local else place,
+            dialect="" if item.review.skill.origin.is_local else entry.dialect.meaning,
+            history=[_decision_view(decision) for decision in history],
+            installed=(),
+            **view,
+        )
+
+    async def item(self, visit: Visit) -> SkillItem:
+        """The skill that an address names, as it is now."""
+        label, uri = visit.query("on"), visit.query("uri")
+        for review in self._overview.reviews():
+            if review.skill.uri == uri and review.skill.origin.label == label:
+                return SkillItem(review)
+        skill = await self._host.find(uri, server=label or None)
+        return SkillItem(self._host.admin.review(skill))
+
+    async def _read(self, item: SkillItem, path: str) -> tuple[VerifiedFile | None, str]:
+        """A file for the person's eyes, verified; or why it cannot be shown."""
+        try:
+            return await self._host.admin.preview(item.uri, path, server=item.label), ""
+        except SkillNotFound:
+            raise
+        except SkillwireError as error:
+            return None, str(error)
+
+
+def _file_view(item: SkillItem, file: VerifiedFile | None, *, first: int, column: int) -> dict[str, Any]:
+    """A file as raw text, and rendered if it is Markdown."""
+    text = file.text if file else None
+    part: Part | None = None
+    rendered: Markup | None = None
+    if file is not None and text is not None:
+        part = show_text(text, file.path, first=first, line_from=column)
+        if file.path.lower().endswith((".md", ".markdown")) and len(text) <= MOST_CHARS:
+            rendered = render_markdown(
+                text,
+                folder=file.path.rpartition("/")[0],
+                files={one.real_path for one in item.files},
+                link=item.file_href,
+            )
+    return {"part": part, "rendered": rendered, "hidden": part.hidden if part else 0}
+
+
+def _field(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return safe_line(text, limit=_FIELD_CHARS) or "(empty)"
+
+
+def _decision_view(decision: Decision) -> dict[str, str]:
+    moment = decision.decided_at.replace("T", " ")[:16]
+    how = f"{decision.decided_how}, granted: {decision.grants}" if decision.grants else decision.decided_how
+    return {
+        "what": decision.decision,
+        "when": f"{moment} UTC" if moment else "",
+        "by": decision.decided_by,
+        "how": how,
+        "digest": f"{decision.digest[:19]}…" if decision.digest else "",
+    }

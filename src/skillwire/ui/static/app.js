@@ -1,0 +1,151 @@
+// Everything here is a convenience: each page and each form works without it.
+"use strict";
+(() => {
+  const page = document.body.dataset;
+  const policy = window.trustedTypes
+    ? trustedTypes.createPolicy("skillwire", { createHTML: (html) => html })
+    : { createHTML: (html) => html };
+  // Pages come from this server alone, and a parsed page runs no script.
+  const parse = (html) => new DOMParser().parseFromString(policy.createHTML(html), "text/html");
+  const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+  const announce = (text) => { const box = document.getElementById("said"); if (box) box.textContent = text; };
+
+  // Live updates: fetch the page again and put its parts in place of ours.
+  let running = null;
+  let again = false;
+  async function refresh(url = location.href, only = null) {
+    if (running && !only) { again = true; return; }
+    if (running) running.abort();
+    const control = (running = new AbortController());
+    try {
+      const answer = await fetch(url, { signal: control.signal, credentials: "same-origin", redirect: "error" });
+      if (answer.ok) swap(parse(await answer.text()), only);
+    } catch (error) {
+      if (error.name !== "AbortError") return;
+    } finally {
+      if (running === control) running = null;
+      if (again) { again = false; refresh(); }
+    }
+  }
+
+  function swap(fresh, only) {
+    for (const part of all("[data-live]")) {
+      if (only && part.id !== only) continue;
+      const next = fresh.getElementById(part.id);
+      if (!next || next.outerHTML === part.outerHTML) continue;
+      // What a person is deciding about is not exchanged under their eyes: they are told, and ask for it.
+      if (part.dataset.live === "ask" && part.dataset.digest !== next.dataset.digest) {
+        const told = document.getElementById("changed-meanwhile");
+        if (told) told.hidden = false;
+        continue;
+      }
+      if (part.contains(document.activeElement) && document.activeElement.matches("input, select, textarea")) continue;
+      const before = new Map(all("[data-item]", part).map((item) => [item.id, item.dataset.digest]));
+      const current = part.querySelector(".is-current");
+      const focused = part.contains(document.activeElement);
+      part.replaceWith(document.adoptNode(next));
+      for (const item of all("[data-item]", next)) {
+        if (before.has(item.id) && before.get(item.id) === item.dataset.digest) continue;
+        if (before.size || !only) hold(item);
+      }
+      if (current) {
+        const same = document.getElementById(current.id);
+        // Another version of it is not what was chosen: it must be chosen again.
+        if (same && same.dataset.digest === current.dataset.digest) choose(same, focused);
+      }
+    }
+  }
+
+  // An item that has just appeared takes no answer for a moment: nobody has seen it yet.
+  function hold(item) {
+    item.classList.add("is-fresh");
+    const buttons = all("button", item);
+    for (const button of buttons) button.setAttribute("aria-disabled", "true");
+    setTimeout(() => { for (const button of buttons) button.removeAttribute("aria-disabled"); }, 1000);
+  }
+  document.addEventListener("submit", (event) => {
+    const button = event.submitter;
+    if (button && button.getAttribute("aria-disabled") === "true") event.preventDefault();
+  });
+
+  // Keys: j and k move, Enter opens, a approves, d declines, / searches, ? explains.
+  function choose(item, focus = true) {
+    for (const other of all(".is-current")) other.classList.remove("is-current");
+    item.classList.add("is-current");
+    const link = item.querySelector("a");
+    if (link && focus) link.focus({ preventScroll: true });
+    item.scrollIntoView({ block: "nearest" });
+  }
+  function move(step) {
+    const items = all("[data-item]");
+    if (!items.length) return;
+    const at = items.findIndex((item) => item.classList.contains("is-current"));
+    choose(items[Math.min(Math.max(at + step, 0), items.length - 1)]);
+  }
+  function answer(name) {
+    const place = document.querySelector(".is-current") || document.querySelector("[data-decide]");
+    const button = place && place.querySelector(`button[data-key="${name}"]`);
+    if (button && button.getAttribute("aria-disabled") !== "true") button.form.requestSubmit(button);
+  }
+  const keys = {
+    j: () => move(1),
+    k: () => move(-1),
+    a: () => answer("a"),
+    d: () => answer("d"),
+    "/": () => { const box = document.querySelector('input[type="search"]'); if (box) box.focus(); else location.assign("/skills"); },
+    "?": () => { const help = document.getElementById("keys"); if (help) help.open ? help.close() : help.showModal(); },
+  };
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+    if (event.target.matches("input, textarea, select")) {
+      if (event.key === "Escape") event.target.blur();
+      return;
+    }
+    if (document.querySelector("dialog[open]") && event.key !== "?") return;
+    const act = keys[event.key];
+    if (act) { event.preventDefault(); act(); }
+  });
+  document.addEventListener("focusin", (event) => {
+    const item = event.target.closest("[data-item]");
+    if (item && !item.classList.contains("is-current")) choose(item, false);
+  });
+  const show = document.getElementById("show-keys");
+  if (show) { show.hidden = false; show.addEventListener("click", keys["?"]); }
+
+  // Search as you type.
+  const search = document.querySelector("form[data-search]");
+  if (search) {
+    let timer = 0;
+    const run = () => {
+      const url = new URL(search.action);
+      for (const [name, value] of new FormData(search)) if (value) url.searchParams.set(name, value);
+      history.replaceState(null, "", url);
+      refresh(url, "results").then(() => {
+        const told = document.querySelector("#results [data-count]");
+        if (told) announce(told.textContent);
+      });
+    };
+    search.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(run, 120); });
+    search.addEventListener("submit", (event) => { event.preventDefault(); clearTimeout(timer); run(); });
+  }
+
+  // What the server tells.
+  const light = document.getElementById("live");
+  function listen() {
+    const stream = new EventSource("/events?after=" + encodeURIComponent(page.revision || "0"));
+    const set = (on) => {
+      if (!light) return;
+      light.classList.toggle("on", on);
+      light.textContent = on ? "Live" : "Not connected";
+    };
+    stream.addEventListener("open", () => set(true));
+    stream.addEventListener("error", () => set(false));
+    stream.addEventListener("change", (event) => {
+      page.revision = event.lastEventId;
+      refresh();
+    });
+    addEventListener("pagehide", () => stream.close());
+  }
+  if (page.live) listen();
+  addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
+})();

@@ -1,0 +1,45 @@
+"""Visit: one request of somebody who was let in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from skillwire.ui.access import Notice, Session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visit:
+    """A request with its session. Its values are text of a browser: nothing in them has been checked."""
+
+    request: Request
+    session: Session
+    nonce: str
+    form: Mapping[str, str]
+
+    def query(self, name: str) -> str:
+        return self.request.query_params.get(name, "")
+
+    def number(self, name: str, default: int = 1) -> int:
+        text = self.query(name)
+        return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else default
+
+    @property
+    def here(self) -> str:
+        """The path and query of this page."""
+        url = self.request.url
+        return url.path + (f"?{url.query}" if url.query else "")
+
+    def take_notice(self) -> Notice | None:
+        notice, self.session.notice = self.session.notice, None
+        return notice
+
+
+def local_path(text: str) -> str:
+    """A path of this server; the inbox for anything that could lead elsewhere."""
+    is_local = text.startswith("/") and not text.startswith(("//", "/\\", "/open")) and text.isprintable()
+    return text if is_local and "\\" not in text else "/"

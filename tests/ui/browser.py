@@ -1,0 +1,75 @@
+"""A real Chromium, driven by Playwright in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from environments import node_environment
+from interop.peers import find_node
+
+_DRIVER = Path(__file__).parent / "driver.mjs"
+
+
+class BrowserError(AssertionError):
+    """What the page did not do."""
+
+
+class Tab:
+    """A page in a profile of its own. Each method is an act of `driver.mjs`, and waits until it is done."""
+
+    def __init__(self, browser: Browser, number: int) -> None:
+        self._browser = browser
+        self._number = number
+
+    def __getattr__(self, act: str) -> Any:
+        return lambda *args: self._browser.ask(act=act, page=self._number, args=args)
+
+
+class Browser:
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def ask(self, **request: Any) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        assert line, "the browser ended"
+        answer = json.loads(line)
+        if "error" in answer:
+            raise BrowserError(f"{request}: {answer['error']}")
+        return answer["ok"]
+
+    def tab(self, **options: Any) -> Tab:
+        """A new page: Playwright's options of a context, such as `javaScriptEnabled`."""
+        return Tab(self, self.ask(act="open", options=options))
+
+
+@contextmanager
+def chromium() -> Generator[Browser]:
+    """A browser that ends with the test."""
+    folder = node_environment("browser")
+    process = subprocess.Popen(
+        [find_node().node, str(_DRIVER), str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield Browser(process)
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stdout is not None:
+            process.stdout.close()

@@ -1,0 +1,78 @@
+// Drives Chromium for tests/ui/browser.py: one JSON request on a line of standard input, one answer on a line.
+import { createInterface } from "node:readline";
+import { createRequire } from "node:module";
+import { pathToFileURL } from "node:url";
+
+const root = process.argv[2];
+const require = createRequire(pathToFileURL(`${root}/package.json`));
+const { chromium } = require("playwright-core");
+const unpacked = (await import(pathToFileURL(require.resolve("@sparticuz/chromium")))).default;
+const axe = require("axe-core").source;
+
+const browser = await chromium.launch({
+  executablePath: await unpacked.executablePath(),
+  args: [...unpacked.args.filter((flag) => flag !== "--single-process" && flag !== "--no-zygote"), "--no-sandbox"],
+});
+const pages = new Map();
+
+async function open({ options }) {
+  const context = await browser.newContext(options);
+  const page = await context.newPage();
+  page.setDefaultTimeout(15000);
+  const seen = { requests: [], errors: [], dialogs: [] };
+  context.on("request", (request) => seen.requests.push(request.url()));
+  page.on("pageerror", (error) => seen.errors.push(String(error)));
+  page.on("console", (message) => { if (message.type() === "error") seen.errors.push(message.text()); });
+  page.on("dialog", (dialog) => { seen.dialogs.push(dialog.message()); dialog.dismiss(); });
+  pages.set(pages.size + 1, { context, page, seen });
+  return pages.size;
+}
+
+const acts = {
+  goto: async ({ page }, [url]) => (await page.goto(url))?.status() ?? 0,
+  click: ({ page }, [selector]) => page.click(selector),
+  fill: ({ page }, [selector, text]) => page.fill(selector, text),
+  type: ({ page }, [text]) => page.keyboard.type(text, { delay: 5 }),
+  press: ({ page }, [key]) => page.keyboard.press(key),
+  check: ({ page }, [selector]) => page.check(selector),
+  select: ({ page }, [selector, value]) => page.selectOption(selector, value).then(() => null),
+  text: ({ page }, [selector]) => page.innerText(selector),
+  texts: ({ page }, [selector]) => page.locator(selector).allInnerTexts(),
+  count: ({ page }, [selector]) => page.locator(selector).count(),
+  attribute: ({ page }, [selector, name]) => page.getAttribute(selector, name),
+  wait: ({ page }, [selector, state]) => page.waitForSelector(selector, { state: state ?? "visible" }).then(() => null),
+  wait_for: ({ page }, [expression]) => page.waitForFunction(expression).then(() => null),
+  evaluate: ({ page }, [expression]) => page.evaluate(expression),
+  url: ({ page }) => page.url(),
+  reload: ({ page }) => page.reload().then(() => null),
+  screenshot: async ({ page }, [path, whole]) => { await page.screenshot({ path, fullPage: whole ?? false }); },
+  emulate: ({ page }, [media]) => page.emulateMedia(media),
+  size: ({ page }, [width, height]) => page.setViewportSize({ width, height }),
+  cookies: ({ context }) => context.cookies(),
+  seen: ({ seen }) => seen,
+  axe: async ({ page }) => {
+    // In a world of its own: the page's policy stays as it is.
+    const session = await page.context().newCDPSession(page);
+    const { frameTree } = await session.send("Page.getFrameTree");
+    const { executionContextId: contextId } = await session.send("Page.createIsolatedWorld", { frameId: frameTree.frame.id, worldName: "axe" });
+    await session.send("Runtime.evaluate", { expression: axe, contextId });
+    const { result } = await session.send("Runtime.evaluate", {
+      expression: "axe.run(document, { resultTypes: ['violations'] }).then((found) => JSON.stringify(found.violations.map((one) => ({ id: one.id, impact: one.impact, nodes: one.nodes.map((node) => node.html.slice(0, 200) + ' :: ' + node.failureSummary) }))))",
+      contextId, awaitPromise: true, returnByValue: true,
+    });
+    return JSON.parse(result.value);
+  },
+  close: ({ context }) => context.close(),
+};
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const { act, page, args, options } = JSON.parse(line);
+  let answer;
+  try {
+    answer = { ok: (act === "open" ? await open({ options }) : await acts[act](pages.get(page), args)) ?? null };
+  } catch (error) {
+    answer = { error: String(error?.message ?? error) };
+  }
+  process.stdout.write(JSON.stringify(answer) + "\n");
+}
+await browser.close();

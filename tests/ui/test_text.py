@@ -1,0 +1,263 @@
+"""Text of others on the page: escaped, with nothing hidden and nothing dropped."""
+
+from __future__ import annotations
+
+import re
+import time
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillwire.text import clean_text, split_hidden
+from skillwire.ui.code import PART_LINES, show_text
+from skillwire.ui.diff import RowKind, diff_texts, unified
+from skillwire.ui.languages import pattern_for
+from skillwire.ui.markdown import render_markdown
+
+ALLOWED = {
+    *(
+        "a",
+        "blockquote",
+        "br",
+        "code",
+        "em",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "hr",
+        "li",
+        "ol",
+        "p",
+        "pre",
+        "s",
+        "span",
+    ),
+    *("strong", "table", "tbody", "td", "th", "thead", "tr", "ul"),
+}
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "<svg onload=alert(1)>",
+    "<svg><script>alert(1)</script></svg>",
+    "[a](javascript:alert(1))",
+    "[a](data:text/html;base64,PHNjcmlwdD4=)",
+    "[a](vbscript:x)",
+    "![a](https://evil.example/a.png)",
+    "![a](data:image/svg+xml;base64,PHN2Zz4=)",
+    "[a]: javascript:alert(1)\n\n[a]",
+    "<https://evil.example>",
+    "<javascript:alert(1)>",
+    '[a](https://evil.example "onmouseover=alert(1)")',
+    '[a](https://evil.example/"onmouseover="alert(1))',
+    "[a](\x01javascript:alert(1))",
+    "[a](&#106;avascript:alert(1))",
+    "[a](//evil.example)",
+    "[a](/approve)",
+    "[a](?q=1)",
+    "[a](../../etc/passwd)",
+    "`<b>`",
+    '```html"><script>\n<b>\n```',
+    "| <i>a</i> |\n|---|\n| <b>b</b> |",
+    "# <h1>a",
+    "- <li>a",
+    "&lt;script&gt;alert(1)&lt;/script&gt;",
+    "<!-- --><b>x</b>",
+    "<iframe srcdoc='<script>alert(1)</script>'></iframe>",
+    "<meta http-equiv=refresh content='0;url=https://evil.example'>",
+    "<style>*{background:url(https://evil.example)}</style>",
+    "<form action=https://evil.example><button>",
+    "a\u202eb\u200bc",
+]
+
+
+class Elements(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def elements(html: str) -> list[tuple[str, dict[str, str | None]]]:
+    parser = Elements()
+    parser.feed(html)
+    return parser.found
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_markdown_makes_no_element_but_those_of_the_list_and_no_link_that_leaves(text: str) -> None:
+    html = render_markdown(text, files={"a.md"}, link=lambda path: f"/skill?file={path}")
+    for tag, attributes in elements(html):
+        assert tag in ALLOWED
+        assert set(attributes) <= {"class", "start", "tabindex"} | ({"href"} if tag == "a" else set())
+        if tag == "a":
+            assert attributes["href"] == "/skill?file=a.md"
+    assert not clean_text(html).removed
+
+
+@given(st.text(alphabet="<>&\"'[]()!`*_~#|-:\\/ \n\u202eabjs", max_size=200))
+def test_no_markdown_breaks_out(text: str) -> None:
+    for tag, attributes in elements(render_markdown(text)):
+        assert tag in ALLOWED - {"a"}
+        assert set(attributes) <= {"class", "start", "tabindex"}
+
+
+def test_markdown_shows_where_a_link_leads_and_follows_those_inside_the_skill() -> None:
+    html = render_markdown(
+        "[site](https://evil.example/x) [list](b.md#top) ![logo](https://evil.example/logo.png)",
+        folder="references",
+        files={"references/b.md"},
+        link=lambda path: f"/skill?file={path}",
+    )
+    assert "‹https://evil.example/x›" in html
+    assert "image: logo" in html
+    assert [attributes["href"] for tag, attributes in elements(html) if tag == "a"] == [
+        "/skill?file=references/b.md"
+    ]
+
+
+def test_markdown_is_markdown() -> None:
+    html = render_markdown(
+        "---\nname: a\n---\n# Title\n\n1. *one*\n2. **two** ~~three~~\n\n> `code`\n\n---\n"
+    )
+    assert html == (
+        "<h3>Title</h3><ol><li><em>one</em></li><li><strong>two</strong> <s>three</s></li></ol>"
+        "<blockquote><p><code>code</code></p></blockquote><hr>"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 50_000,
+        "![" * 30_000,
+        "*a " * 40_000,
+        "**a " * 30_000,
+        "`" * 60_000,
+        "> " * 5_000 + "a",
+        "- " * 5_000,
+        "[a](" * 20_000,
+        "<" * 60_000,
+        "|" * 30_000 + "\n" + "|-" * 15_000,
+        "~" * 50_000,
+        "&" * 50_000,
+        "\\" * 60_000,
+        "a\n" * 40_000,
+        "#" * 60_000,
+        "[a]: b\n" * 10_000,
+        "_" * 50_000,
+        "*_" * 20_000,
+        "`a``" * 15_000,
+    ],
+    ids=lambda text: text[:8],
+)
+def test_no_markdown_takes_long(text: str) -> None:
+    started = time.process_time()
+    render_markdown(text)
+    assert time.process_time() - started < 5
+
+
+@given(st.text(max_size=300))
+def test_hidden_characters_are_those_that_cleaning_removes(text: str) -> None:
+    runs = list(split_hidden(text))
+    assert "".join(run for run, _ in runs) == text
+    assert all(run for run, _ in runs)
+    hidden = "".join(run for run, is_hidden in runs if is_hidden)
+    assert bool(hidden) >= bool(clean_text(text.replace("\r\n", "\n")).removed)
+
+
+def test_raw_text_names_what_shows_nothing() -> None:
+    part = show_text("a\u200bb\u202ec\x1b[31m\ufeff\r\nd\U000e0068\U000e0069\n")
+    [first, second] = map(str, part.lines)
+    assert [*re.findall(r">(U\+[0-9A-F]+)<", first)] == ["U+200B", "U+202E", "U+001B", "U+FEFF"]
+    assert 'title="RIGHT-TO-LEFT OVERRIDE"' in first
+    assert "hidden text “hi”" in second
+    assert part.hidden == 6
+
+
+@given(
+    st.lists(st.text(alphabet="ab <&\u200b\t'\"#/*", max_size=20), max_size=30),
+    st.sampled_from(["", "a.py", "b.js", "c.html", "d.json", "e.sh"]),
+)
+def test_raw_text_shows_every_character(lines: list[str], path: str) -> None:
+    part = show_text("\n".join([*lines, ""]), path)
+    shown = [re.sub(r"<[^>]*>", "", str(line)) for line in part.lines]
+    plain = [
+        line.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&#34;").replace("'", "&#39;")
+        for line in lines
+    ]
+    assert [line.replace("U+200B", "\u200b") for line in shown] == plain
+
+
+def test_a_long_text_comes_in_parts_and_a_long_line_is_cut_and_says_so() -> None:
+    text = "".join(f"line {number}\n" for number in range(5000))
+    first = show_text(text)
+    assert (len(first.lines), first.next, first.previous) == (PART_LINES, PART_LINES + 1, None)
+    last = show_text(text, first=4001)
+    assert (last.lines[-1], last.next, last.previous) == ("line 4999", None, 2001)
+    long = show_text("x" * 1_000_000)
+    assert len(long.lines[0]) < 5000
+    assert "996,000 more characters" in long.lines[0]
+    further = show_text("x" * 999_999 + "y", line_from=998_000)
+    assert "998,000 characters before" in further.lines[0]
+    assert further.lines[0].endswith("y")
+
+
+@pytest.mark.parametrize("path", ["a.py", "a.js", "a.html", "a.sql", "a.yaml", "a.rb", "Dockerfile"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"' * 100_000,
+        "'''" * 30_000,
+        "/*" * 50_000,
+        "#" * 100_000,
+        "\\" * 100_000,
+        "1" * 100_000,
+        "<!--" * 25_000,
+    ],
+)
+def test_no_code_takes_long_to_color(path: str, text: str) -> None:
+    pattern = pattern_for(path)
+    assert pattern is not None
+    started = time.process_time()
+    sum(1 for _ in pattern.finditer(text))
+    assert time.process_time() - started < 1
+
+
+def test_a_diff_shows_changed_lines_with_their_numbers_and_what_is_around() -> None:
+    old = "".join(f"{number}\n" for number in range(1, 21))
+    new = old.replace("10\n", "ten\n").replace("20\n", "")
+    found = diff_texts(old, new)
+    assert (found.added, found.removed) == (1, 2)
+    kinds = [row.kind for row in found.rows]
+    assert kinds[0] is RowKind.GAP
+    assert found.rows[0].skipped == 6
+    [changed] = [row for row in found.rows if row.kind is RowKind.CHANGED]
+    assert (changed.old_number, changed.old, changed.new_number, changed.new) == (10, "10", 10, "ten")
+    lines = [(row.kind, row.old, row.new) for row in unified(found.rows)]
+    assert lines.index((RowKind.REMOVED, "10", None)) + 1 == lines.index((RowKind.ADDED, None, "ten"))
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=20), st.lists(st.sampled_from("abc"), max_size=20))
+def test_a_diff_has_every_line_of_both_sides(old: list[str], new: list[str]) -> None:
+    found = diff_texts(
+        "".join(f"{line}\n" for line in old), "".join(f"{line}\n" for line in new), context=100
+    )
+    if old == new:
+        assert not [row for row in found.rows if row.kind is not RowKind.GAP]
+        return
+    for rows in (found.rows, tuple(unified(found.rows))):
+        assert [row.old for row in rows if row.old is not None] == old
+        assert [row.new for row in rows if row.new is not None] == new
+
+
+def test_a_diff_of_long_texts_is_quick() -> None:
+    started = time.process_time()
+    found = diff_texts("".join(f"a{n}\n" for n in range(50_000)), "".join(f"b{n}\n" for n in range(50_000)))
+    assert found.is_cut
+    assert time.process_time() - started < 3

@@ -1,0 +1,65 @@
+"""Somebody who uses the review page without a browser: requests and forms, in this process."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from simulator import opened
+from skillwire.host.host import SkillHost
+from skillwire.ui.app import ReviewApp
+
+BASE = "http://127.0.0.1:8765"
+_FORM = re.compile(r"<form\b[^>]*>.*?</form>", re.DOTALL)
+_FIELD = re.compile(r'<input type="hidden" name="([^"]+)" value="([^"]*)">')
+
+
+class Visitor:
+    """A browser's part: it keeps its cookie and sends the origin with a form."""
+
+    def __init__(self, app: ReviewApp, host: SkillHost) -> None:
+        self.app = app
+        self.host = host
+        self.client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url=BASE)
+
+    async def enter(self) -> None:
+        answer = await self.client.get(self.app.link())
+        assert answer.status_code == 200
+
+    async def get(self, path: str, **headers: str) -> httpx2.Response:
+        return await self.client.get(path, headers=headers)
+
+    async def page(self, path: str) -> str:
+        answer = await self.get(path)
+        assert answer.status_code == 200, answer.text
+        return answer.text
+
+    async def form(self, path: str, *, about: str = "", action: str = "/approve") -> dict[str, str]:
+        """The hidden fields of the first form of a page that has `about` in it."""
+        for form in _FORM.findall(await self.page(path)):
+            if about in form and f'action="{action}"' in form:
+                return {name: unescape(value) for name, value in _FIELD.findall(form)}
+        raise AssertionError(f"no form for {action} about {about}")
+
+    async def post(self, path: str, form: dict[str, str], *, origin: str | None = BASE) -> httpx2.Response:
+        headers = {} if origin is None else {"origin": origin}
+        return await self.client.post(path, data=form, headers=headers)
+
+
+@asynccontextmanager
+async def visiting(
+    folder: Path, *, app_options: dict[str, Any] | None = None, **servers: Any
+) -> AsyncGenerator[Visitor]:
+    """A visitor who was let in, of a host with these servers."""
+    async with opened(folder, **servers) as host:
+        app = ReviewApp(host, names=["127.0.0.1", "localhost"], port=8765, **(app_options or {}))
+        visitor = Visitor(app, host)
+        async with visitor.client:
+            await visitor.enter()
+            yield visitor
