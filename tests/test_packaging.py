@@ -6,6 +6,8 @@ import ast
 import re
 import sys
 import tomllib
+from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -19,6 +21,12 @@ def _normalized(requirement: str) -> str:
     return re.sub(r"[-_.]+", "-", name[0]).lower()
 
 
+@cache
+def _distributions() -> Mapping[str, list[str]]:
+    return packages_distributions()
+
+
+@cache
 def _imported() -> dict[str, str]:
     """The top-level packages that the source imports, wherever the import stands, each with a file."""
     found: dict[str, str] = {}
@@ -41,7 +49,7 @@ def test_every_imported_package_is_declared() -> None:
         *(item for extra in extras.values() for item in extra),
     ]
     declared = set(map(_normalized, requirements))
-    distributions = packages_distributions()
+    distributions = _distributions()
     undeclared = {
         module: file
         for module, file in _imported().items()
@@ -53,7 +61,7 @@ def test_every_imported_package_is_declared() -> None:
 
 
 def test_every_declared_package_is_imported() -> None:
-    distributions = packages_distributions()
+    distributions = _distributions()
     imported = {_normalized(name) for module in _imported() for name in distributions.get(module, [module])}
     assert {_normalized(item) for item in PROJECT["project"]["dependencies"]} <= imported
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -40,12 +41,14 @@ def marks_in(source: str, place: str) -> Iterator[Mark]:
                 yield Mark(argument.value, f"{place}:{node.lineno}")
 
 
+@cache
 def all_marks() -> list[Mark]:
     return [
         mark
         for file in sorted(TESTS.rglob("test_*.py"))
         if file != Path(__file__)
-        for mark in marks_in(file.read_text("utf-8"), str(file.relative_to(TESTS)))
+        if "mark.requirement" in (text := file.read_text("utf-8"))
+        for mark in marks_in(text, str(file.relative_to(TESTS)))
     ]
 
 

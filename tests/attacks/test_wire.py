@@ -436,7 +436,11 @@ async def test_a_standing_stream_outlasts_the_time_of_a_call(tmp_path: Path) -> 
         else:
             await request.behave()
 
-    async with wild_http(respond) as (url, _), opened(tmp_path, evil=http(url, call_seconds=0.5)) as host:
+    options = {"limits": Limits(min_ttl_seconds=0.05)}
+    async with (
+        wild_http(respond) as (url, _),
+        opened(tmp_path, evil=http(url, call_seconds=0.5), host_options=options) as host,
+    ):
         await listened.wait()
         with anyio.fail_after(10):
             async for event in host.events():

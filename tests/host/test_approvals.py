@@ -311,6 +311,7 @@ def damages(good: bytes) -> Generator[bytes]:
         yield bytes(damaged)
 
 
+@pytest.mark.slow
 def test_no_damage_ends_in_a_traceback_or_without_a_way_out(path: Path) -> None:
     database = ApprovalDatabase(path)
     rows = [

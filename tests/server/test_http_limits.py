@@ -133,6 +133,7 @@ async def test_one_address_has_its_share_of_connections_and_no_more(folder: Path
             talk.close()
 
 
+@pytest.mark.slow
 async def test_thousands_of_connections_meet_the_limit_and_the_server_goes_on(folder: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < 3 * MANY:
@@ -156,6 +157,7 @@ async def test_thousands_of_connections_meet_the_limit_and_the_server_goes_on(fo
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.slow
 async def test_a_thousand_sessions_are_a_limit_if_it_says_so(folder: Path) -> None:
     async with running(folder, sessions=1000) as (port, _), client_of(port) as client:
         statuses = [(await client.post("/mcp", json=INITIALIZE)).status_code for _ in range(1010)]

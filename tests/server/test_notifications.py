@@ -206,6 +206,7 @@ async def test_without_a_watch_nothing_is_promised_on_the_modern_era_either(fold
                 pass
 
 
+@pytest.mark.slow
 async def test_ten_thousand_subscriptions_meet_a_limit_and_the_server_goes_on(folder: Path) -> None:
     server = SkillServer(folder)
     async with legacy(server.low_level) as (client, heard):

@@ -215,6 +215,7 @@ def test_any_body_can_be_linted(body: str) -> None:
         assert str(issue).isprintable()
 
 
+@pytest.mark.slow
 def test_a_body_made_to_stall_the_linter_does_not() -> None:
     for piece in ("[", "](", "](<", "`", "]((", "[a](", "](a(", "[a]: ", "```", "~~~~ ", "](a)"):
         lint(HEAD + piece * 50_000)

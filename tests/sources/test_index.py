@@ -623,6 +623,7 @@ DAMAGES: st.SearchStrategy[Damage] = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(damages=st.lists(DAMAGES, min_size=1, max_size=3))
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_damage_to_an_index_changes_what_is_served(
@@ -651,6 +652,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(field=st.integers(0, 10), value=VALUES, line=st.integers(0, 100))
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_value_of_a_wrong_kind_changes_what_is_served(

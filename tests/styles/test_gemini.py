@@ -30,7 +30,7 @@ from skillwire.host.state import Switches
 from skillwire.host.styles.gemini import STYLE, confirmation, tag
 from skillwire.host.styles.ranks import collision_lines
 from skillwire.host.styles.uris import owner_of
-from skillwire.limits import DEFAULT_LIMITS
+from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.uris import parse_uri
 from skillwire.trust.approval import FileChange, Reason
 from style_gallery import DEMO, EVIL, HOSTILE_DESCRIPTION, PROJECT, entry, loaded, names, registry, showing
@@ -318,7 +318,8 @@ async def test_g9_a_change_that_a_2026_server_tells_of_is_listed_at_once(tmp_pat
 
     sim.server.add_request_handler("subscriptions/listen", types.SubscriptionsListenRequestParams, listen)
     sim.server.middleware.insert(0, declare)
-    async with opened(tmp_path, host_options=GEMINI, demo=sim) as host:
+    options = {**GEMINI, "limits": Limits(min_ttl_seconds=0.05)}
+    async with opened(tmp_path, host_options=options, demo=sim) as host:
         with anyio.fail_after(10):
             await listening.wait()
             await anyio.wait_all_tasks_blocked()

@@ -85,7 +85,8 @@ def render_catalog(skills: Iterable[RegisteredSkill], *, limits: Limits = DEFAUL
     this order: whole descriptions, shorter ones, names alone, as many names as fit and groups for the rest.
     """
     all_skills = tuple(skills)
-    whole = fit_catalog(all_skills, lambda skill: _catalog_item(skill, limits), _frame, limits=limits)
+    items = {skill.key: _catalog_item(skill, limits) for skill in all_skills}
+    whole = fit_catalog(all_skills, lambda skill: items[skill.key], _frame, limits=limits)
     if whole.omitted == 0:
         return whole
     origins: dict[Origin, list[RegisteredSkill]] = {}
@@ -94,9 +95,15 @@ def render_catalog(skills: Iterable[RegisteredSkill], *, limits: Limits = DEFAUL
     room = limits.catalog_chars - len(_frame([], 0, all_skills, is_whole=False)) - 1
     parts: dict[Origin, _Part] = {}
     # Whoever needs less than a share leaves the rest to the others.
-    waiting = sorted(origins, key=lambda origin: (_cost(_items(origins[origin], limits)), origin))
+    costs = {origin: _cost(items[skill.key] for skill in some) for origin, some in origins.items()}
+    waiting = sorted(origins, key=lambda origin: (costs[origin], origin))
     for number, origin in enumerate(waiting):
-        part = _part(origins[origin], room // (len(waiting) - number), limits)
+        share = room // (len(waiting) - number)
+        if costs[origin] <= share:
+            lines = tuple(items[skill.key] for skill in origins[origin])
+            part = _Part(lines, tuple(skill.handle for skill in origins[origin]))
+        else:
+            part = _part(origins[origin], share, limits)
         room -= _cost(part.lines)
         parts[origin] = part
     lines = [line for origin in origins for line in parts[origin].lines]
@@ -118,15 +125,12 @@ class _Part:
 
 
 def _part(skills: Sequence[RegisteredSkill], room: int, limits: Limits) -> _Part:
-    """As much about the skills of one origin as there is room for."""
+    """As much about the skills of one origin as there is room for, without whole descriptions."""
     origin = skills[0].origin
     handles = tuple(skill.handle for skill in skills)
-    lines = _items(skills, limits)
-    if _cost(lines) <= room:
-        return _Part(lines, handles)
     for length in _DESCRIPTION_LENGTHS:
-        lines = tuple(_catalog_item(skill, limits, length) for skill in skills)
-        if _cost(lines) <= room:
+        lines = _within(room, (_catalog_item(skill, limits, length) for skill in skills))
+        if lines is not None:
             return _Part(lines, handles, len(skills))
     names = _names_line(origin, handles, "")
     if _cost([names]) <= room:
@@ -148,8 +152,15 @@ def _part(skills: Sequence[RegisteredSkill], room: int, limits: Limits) -> _Part
     return _Part()
 
 
-def _items(skills: Sequence[RegisteredSkill], limits: Limits) -> tuple[str, ...]:
-    return tuple(_catalog_item(skill, limits) for skill in skills)
+def _within(room: int, lines: Iterable[str]) -> tuple[str, ...] | None:
+    """The lines, if there is room for all. They are written only until it is known that there is not."""
+    written: list[str] = []
+    for line in lines:
+        room -= len(line) + 1
+        if room < 0:
+            return None
+        written.append(line)
+    return tuple(written)
 
 
 def _cost(lines: Iterable[str]) -> int:
