@@ -51,6 +51,7 @@ SPEAKS_MCP = (
     "skillwire.host.sdk",
     "skillwire.host.login.flow",
     "skillwire.gateway",
+    "skillwire.adapters.fastmcp",
 )
 
 

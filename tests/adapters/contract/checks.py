@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from contract.driver import Driver, Script, agrees, declines
 
+import simulator
 from simulator import Simulator, agree, make_host, opened
 from skillwire.host.approvals.approver import ApprovalRequest
-from skillwire.host.config.server import ServerConfig
 from skillwire.host.events import EventKind
 from skillwire.host.threads import open_in_thread
 from skillwire.limits import Limits
@@ -241,9 +241,8 @@ async def test_concurrent_runs_do_not_mix(driver: Driver, tmp_path: Path) -> Non
 
 def test_a_synchronous_program_can_use_it(driver: Driver, tmp_path: Path) -> None:
     sim = shop()
-    host = make_host(tmp_path, servers={"shop": ServerConfig(instance=sim.server)})
-    if not driver.asks_natively:
-        host = make_host(tmp_path, servers={"shop": ServerConfig(instance=sim.server)}, ask=agree)
+    options: dict[str, Any] = {} if driver.asks_natively else {"ask": agree}
+    host = make_host(tmp_path, servers={"shop": simulator.ServerConfig(instance=sim.server)}, **options)
     script = Script([LOAD, READ, "done"])
     with open_in_thread(host):
         assert driver.run_sync(host, script) == "done"

@@ -7,14 +7,19 @@ from typing import Any
 
 import pytest
 
+import simulator
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--adapter", required=True, help="the name of an adapter")
 
 
-@pytest.fixture(scope="session")
-def driver(request: pytest.FixtureRequest) -> Any:
-    return importlib.import_module(f"contract.drivers.drive_{request.config.getoption('--adapter')}")
+@pytest.fixture
+def driver(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    found = importlib.import_module(f"contract.drivers.drive_{request.config.getoption('--adapter')}")
+    if hasattr(found, "through"):  # An adapter of servers: the simulated ones are reached through it.
+        monkeypatch.setattr(simulator, "ServerConfig", found.through)
+    return found
 
 
 @pytest.fixture
