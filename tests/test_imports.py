@@ -24,6 +24,7 @@ FLOORS: Mapping[str, int] = {
     "files": 0,
     "lazy": 0,
     "words": 0,
+    "telemetry": 0,
     "skill": 1,
     "trust": 2,
     "catalog": 3,

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from skillwire.catalog.render import render_catalog as render_catalog
     from skillwire.catalog.render import render_file as render_file
     from skillwire.catalog.render import render_skill as render_skill
+    from skillwire.catalog.replay import ActiveSkill as ActiveSkill
+    from skillwire.catalog.replay import Replay as Replay
     from skillwire.catalog.selection import Selection as Selection
 
 export(
@@ -27,6 +29,7 @@ export(
         "naming": "Keeper Naming SkillKey Spellings",
         "registry": "Changes Collision RegisteredSkill Registry",
         "render": "CatalogText render_catalog render_file render_skill",
+        "replay": "ActiveSkill Replay",
         "selection": "Selection",
     },
 )

@@ -19,6 +19,7 @@ import anyio
 from anyio.lowlevel import EventLoopToken, current_token
 
 from skillwire.catalog.registry import RegisteredSkill, Registry
+from skillwire.catalog.replay import ActiveSkill, Candidate, Replay, fit_replay
 from skillwire.errors import SkillNotFound, SkillwireError
 from skillwire.host.admin import HostAdmin
 from skillwire.host.approvals.approver import ApprovalCallback, Approver, Asker
@@ -47,8 +48,8 @@ from skillwire.host.tools import CatalogCache, Tool, make_tools
 from skillwire.issues import shown
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.sources.base import Source
-from skillwire.text import clean_line
-from skillwire.trust.approval import Grants
+from skillwire.text import clean_line, safe_line
+from skillwire.trust.approval import Grants, shown_digest
 from skillwire.trust.directory import DirectoryView
 from skillwire.trust.guards import Execution, HeldSkill, granted_tools, may_execute
 from skillwire.trust.origin import Origin
@@ -498,6 +499,32 @@ class SkillHost:
     def held(self) -> tuple[HeldSkill, ...]:
         """The skills that are loaded now."""
         return self._loader.held
+
+    def active(self) -> tuple[ActiveSkill, ...]:
+        """What is loaded now, the one that was loaded last first: handle, set digest and a line for each."""
+        found: list[ActiveSkill] = []
+        for key, handle, entry in self._loader.active():
+            digest = shown_digest(entry)
+            line = f"{handle} from {key.origin}, {digest or 'dynamic'}"
+            found.append(ActiveSkill(handle, digest, safe_line(line)))
+        return tuple(found)
+
+    async def after_compaction(self, budget: int) -> Replay:
+        """The text of what is loaded, to put back after a conversation was shortened, in `budget` characters.
+
+        It is verified and fenced, the skill that was loaded last comes first, and none comes twice. A skill
+        that changed, was revoked or is gone is named and not repeated; so is one that has no room. Put it
+        back as a tool's result or a user's message (SEC-12). What is not in it is held until you release it.
+        """
+        candidates: list[Candidate] = []
+        for key, handle, entry in self._loader.active():
+            found = await self._loader.replayable(key)
+            if isinstance(found, str):
+                candidates.append(Candidate(handle, "", None, problem=found))
+            else:
+                text = self.style.skill_text(found, handle, self._context)
+                candidates.append(Candidate(handle, text, shown_digest(entry)))
+        return fit_replay(candidates, budget)
 
     def is_loaded(self, name: str) -> bool:
         """Whether the skill of this name is loaded."""

@@ -41,6 +41,7 @@ from skillwire.skill.dialects import Dialect
 from skillwire.skill.uris import SkillUri, skill_root
 from skillwire.sources.base import Change, Source
 from skillwire.sources.listing import INCOMPLETE
+from skillwire.telemetry import DIALECT, ORIGIN, SKILLS, operation
 from skillwire.trust.approval import Reason
 from skillwire.trust.origin import Origin
 from skillwire.wire.legacy import ListedResource
@@ -216,13 +217,16 @@ class Inventory:
     async def _list(self, origin: Origin, source: Source) -> None:
         """Take what a source lists now, and record what it had to leave out."""
         seconds = None if origin.is_local else self._style.listing_seconds
-        try:
-            with anyio.fail_after(seconds):
-                entries = await source.list_entries()
-        except TimeoutError:
-            raise SourceError(
-                f"{origin} did not list its skills within {seconds:g} s (listing_seconds)"
-            ) from None
+        with operation("discover", attributes=lambda: {ORIGIN: _shown(origin)}) as listing:
+            try:
+                with anyio.fail_after(seconds):
+                    entries = await source.list_entries()
+            except TimeoutError:
+                raise SourceError(
+                    f"{origin} did not list its skills within {seconds:g} s (listing_seconds)"
+                ) from None
+            listing.set(SKILLS, len(entries))
+            listing.set(DIALECT, ",".join(sorted({entry.dialect for entry in entries})))
         issues = [issue for problem in source.problems() for issue in problem.issues]
         if incomplete := [issue for issue in issues if issue.rule == INCOMPLETE]:
             self._fail(origin, f"{origin}: {incomplete[0].message}")
@@ -414,3 +418,8 @@ class Inventory:
         for skill in self._registry.skills(disabled=True):
             dialects.setdefault(skill.origin, set()).add(skill.entry.dialect)
         return tuple(place.state(dialects.get(origin, ())) for origin, place in self._servers.items())
+
+
+def _shown(origin: Origin) -> str:
+    """An origin for telemetry, where the name of a directory does not belong."""
+    return "local" if origin.is_local else origin.label

@@ -17,7 +17,8 @@ A dynamic skill promises no digests, so step 2 comes after step 5 for it: the us
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -25,14 +26,16 @@ import anyio
 
 from skillwire.catalog.naming import SkillKey
 from skillwire.catalog.registry import RegisteredSkill, Registry
+from skillwire.catalog.render import LOAD_TOOL, READ_TOOL
 from skillwire.errors import ApprovalRequired, FormatError, SkillNotFound, SkillwireError, VerificationError
-from skillwire.host.approvals.approver import Approver
+from skillwire.host.approvals.approver import Approver, skill_facts
 from skillwire.host.cache import SkillCache
 from skillwire.limits import Limits
 from skillwire.skill.digests import Digest
 from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.uris import SKILL_FILE, SkillUri
 from skillwire.sources.base import Source
+from skillwire.telemetry import operation
 from skillwire.trust.admission import Ask, require
 from skillwire.trust.approval import Grants, Reason, ResourceSet, difference, resource_set, seen_set
 from skillwire.trust.directory import DirectoryView, filter_directory, listed_children
@@ -93,6 +96,28 @@ class Loader:
         keys = [key for key, held in self._held.items() if name in (held.handle, key.uri)]
         return keys[0] if len(keys) == 1 else None
 
+    def active(self) -> tuple[tuple[SkillKey, str, SkillEntry], ...]:
+        """What is held, by key, handle and entry, the one that was loaded last first."""
+        return tuple((key, held.handle, held.skill.entry) for key, held in reversed(self._held.items()))
+
+    async def replayable(self, key: SkillKey) -> VerifiedSkill | str:
+        """A held skill to repeat, or why it must not be: it changed, or the user's yes was taken back."""
+        held = self._require_held(key)
+        skill = self.registry.get(key)
+        if skill is None:
+            return "is no longer served"
+        if not skill.enabled:
+            return "is switched off"
+        if resource_set(skill.entry) != resource_set(held.skill.entry) or skill.entry != held.skill.entry:
+            return "has changed since it was loaded"
+        if held.is_kept:
+            try:
+                seen = held.seen if held.skill.entry.is_dynamic else frozenset[tuple[SkillUri, Digest]]()
+                await self.approver.confirm(skill, held.skill.entry, seen=seen)
+            except SkillwireError:
+                return "is no longer approved"
+        return held.verified
+
     def grants(self, key: SkillKey) -> Grants:
         """What the user granted to a held skill."""
         return self._require_held(key).skill.grants
@@ -113,24 +138,30 @@ class Loader:
         """Take a skill through all steps, with one refresh at most."""
         # One load of a skill at a time, so that the user is asked once.
         async with self._turns.setdefault(skill.key, anyio.Lock()):
-            try:
-                return await self._attempt(skill)
-            except _STALE as error:
-                return await self._attempt(await self._refresh(skill, error))
+            with self._observed("load", LOAD_TOOL, skill):
+                return await self._load(skill)
+
+    async def _load(self, skill: RegisteredSkill) -> VerifiedSkill:
+        try:
+            return await self._attempt(skill)
+        except _STALE as error:
+            return await self._attempt(await self._refresh(skill, error))
 
     async def read(self, key: SkillKey, path: str) -> VerifiedFile:
         """A file of a held skill, with one refresh at most."""
         held = self._require_held(key)
-        uri = skill_file(held.skill.entry, path)
-        try:
-            return await self._read(key, held, uri)
-        except _STALE_FILE as error:
-            fresh = await self._refresh(self._registered(key), error)
-            if resource_set(fresh.entry) != resource_set(held.skill.entry):
-                # VER-6: the server has something else now, and the text in the context is the old one.
-                self.release(key)
-                raise self._changed(held.skill, fresh.entry) from error
-            return await self._read(key, held, uri)
+        skill = self.registry.get(key) or RegisteredSkill(key.origin, held.skill.entry, held.handle)
+        with self._observed("read", READ_TOOL, skill):
+            uri = skill_file(held.skill.entry, path)
+            try:
+                return await self._read(key, held, uri)
+            except _STALE_FILE as error:
+                fresh = await self._refresh(self._registered(key), error)
+                if resource_set(fresh.entry) != resource_set(held.skill.entry):
+                    # VER-6: the server has something else now, and the text in the context is the old one.
+                    self.release(key)
+                    raise self._changed(held.skill, fresh.entry) from error
+                return await self._read(key, held, uri)
 
     async def list_directory(self, key: SkillKey, path: str) -> DirectoryView:
         """A directory of a held skill: from its entry, or for a dynamic one from its server (VER-4)."""
@@ -149,6 +180,16 @@ class Loader:
         if uri == entry.uri:
             return verify_skill_md(entry, data, skill.origin, limits=self.limits).file
         return verify_file(entry, uri, data, skill.origin, limits=self.limits)
+
+    @contextmanager
+    def _observed(self, kind: str, tool: str, skill: RegisteredSkill) -> Generator[None]:
+        """Telemetry of one call, as a span of the conventions for generative AI."""
+        with operation(
+            kind,
+            f"{tool} {skill.handle}",
+            lambda: {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool, **skill_facts(skill)},
+        ):
+            yield
 
     async def _attempt(self, skill: RegisteredSkill) -> VerifiedSkill:
         # Step 1. ENT-2, ENT-6: decided from the entry alone.
@@ -170,6 +211,7 @@ class Loader:
         shown = seen if entry.is_dynamic else frozenset[tuple[SkillUri, Digest]]()
         grants, is_kept = await self.approver.confirm(skill, entry, seen=shown)
         held = HeldSkill(skill.origin, entry, grants)
+        self._held.pop(skill.key, None)  # What was loaded last comes last.
         self._held[skill.key] = _Held(skill.handle, held, verified, seen, len(data), is_kept)
         self.on_held(skill.origin)
         # Step 7. SEC-8. With an approval for one load, the bytes of the kept one stay to compare with.

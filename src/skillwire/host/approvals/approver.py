@@ -6,7 +6,7 @@ What an approval allows is decided in `trust/admission.py`. Here it is looked up
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Final, Generic, TypeAlias, TypeVar, cast
@@ -23,6 +23,7 @@ from skillwire.limits import Limits
 from skillwire.skill.digests import SetDigest
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri, shown_uri
+from skillwire.telemetry import Value, operation, skill_attributes
 from skillwire.trust.admission import (
     Act,
     Ask,
@@ -175,22 +176,24 @@ class Approver:
         async def approved(path: str) -> bytes | None:
             return await self.approved_bytes(skill, skill_file(entry, path), before)
 
-        answer = await ask(
-            ApprovalRequest(
-                skill=skill,
-                reason=decision.reason,
-                changes=decision.changes,
-                nested=self._nested(skill),
-                requested_tools=requested_tools(entry.frontmatter.get("allowed-tools")),
-                signature=signature,
-                signer_change=change,
-                digest=shown_digest(entry),
-                seen_digest=seen_digest(entry, seen) if entry.is_dynamic else None,
-                preview=look,
-                approved=approved,
-            )
+        request = ApprovalRequest(
+            skill=skill,
+            reason=decision.reason,
+            changes=decision.changes,
+            nested=self._nested(skill),
+            requested_tools=requested_tools(entry.frontmatter.get("allowed-tools")),
+            signature=signature,
+            signer_change=change,
+            digest=shown_digest(entry),
+            seen_digest=seen_digest(entry, seen) if entry.is_dynamic else None,
+            preview=look,
+            approved=approved,
         )
-        if answer is not True and not isinstance(answer, Grants | Once):
+        with operation("approve", attributes=lambda: skill_facts(skill)) as asked:
+            answer = await ask(request)
+            is_yes = answer is True or isinstance(answer, Grants | Once)
+            asked.verdict = "approved" if is_yes else "denied"
+        if not is_yes:
             # Fail closed: an answer that is no clear yes is a no.
             raise ApprovalRequired(
                 f"{skill.handle} from {skill.origin} was not approved: it is not loaded",
@@ -345,6 +348,22 @@ class Approver:
 
     def _withdrawn(self, skill: RegisteredSkill) -> Approval | None:
         return self.approvals.withdrawn(skill.origin, skill.uri)
+
+
+def skill_facts(skill: RegisteredSkill) -> dict[str, Value]:
+    """What telemetry says of a skill."""
+    digest: str | None = None
+    with suppress(SkillwireError):  # An entry that is not sound has none.
+        digest = shown_digest(skill.entry)
+    return skill_attributes(
+        skill.handle,
+        skill.entry.description,
+        skill.uri,
+        origin=skill.origin.label,
+        dialect=skill.entry.dialect,
+        digest=digest,
+        is_local=skill.origin.is_local,
+    )
 
 
 def changed_meanwhile(

@@ -1,0 +1,87 @@
+"""Replay: the text of loaded skills that goes back into a conversation after it was compacted. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from skillwire.catalog.render import LOAD_TOOL
+from skillwire.skill.digests import SetDigest
+
+_HEAD = "These skills were loaded before the conversation was shortened. Their text is repeated here."
+_MOST_NAMED = 20
+_NO_ROOM = "has no room here"
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveSkill:
+    """A skill that is loaded: what it is called, which files it has, and a line about it."""
+
+    handle: str
+    digest: SetDigest | None
+    """Of all its files; `None` for a dynamic skill."""
+    line: str
+    """The handle, where it comes from and the digest, on one line that is safe to print."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What to put back, as a tool's result or a user's message, never as a system message (SEC-12)."""
+
+    text: str
+    replayed: tuple[str, ...]
+    """The handles whose text is in it, the one that was loaded last first."""
+    named: tuple[str, ...]
+    """The handles that are named in it, or left out of it, without their text: load them again."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A loaded skill, fenced, or the reason why it must not be repeated."""
+
+    handle: str
+    text: str
+    digest: SetDigest | None
+    problem: str = ""
+
+
+def fit_replay(candidates: Sequence[Candidate], budget: int) -> Replay:
+    """The texts in the order given, each once, within a number of characters; what is left out is named.
+
+    A text is taken when it fits beside the names of all that would then be left out. If not even the names
+    fit, the text is empty.
+    """
+    replayed: list[Candidate] = []
+    first_of: dict[SetDigest, str] = {}
+    notes: dict[str, str] = {}
+    for one in candidates:
+        if one.problem:
+            notes[one.handle] = one.problem
+        elif one.digest is not None and one.digest in first_of:
+            notes[one.handle] = f"has the same files as {first_of[one.digest]}"
+        else:
+            notes[one.handle] = _NO_ROOM
+            if one.digest is not None:
+                first_of[one.digest] = one.handle
+    for one in candidates:
+        fitting = {handle: note for handle, note in notes.items() if handle != one.handle}
+        if notes[one.handle] == _NO_ROOM and len(_text([*replayed, one], fitting)) <= budget:
+            replayed.append(one)
+            notes = fitting
+    text = _text(replayed, notes)
+    if len(text) > budget:
+        return Replay("", (), tuple(one.handle for one in candidates))
+    return Replay(text, tuple(one.handle for one in replayed), tuple(notes))
+
+
+def _text(replayed: Sequence[Candidate], notes: Mapping[str, str]) -> str:
+    parts = [_HEAD, *(one.text for one in replayed)] if replayed else []
+    if notes:
+        named = [f"{handle} {note}" for handle, note in notes.items()]
+        more = [f"and {len(named) - _MOST_NAMED} more"] if len(named) > _MOST_NAMED else []
+        lines = "\n".join(f"- {line}" for line in [*named[:_MOST_NAMED], *more])
+        parts.append(f"Not repeated; call {LOAD_TOOL} for what is still needed:\n{lines}")
+    return "\n\n".join(parts)

@@ -1,0 +1,129 @@
+"""Telemetry: spans and metrics of what is done with skills, through `opentelemetry-api` alone.
+
+It is on when the program has imported OpenTelemetry, and does nothing otherwise. Whoever sets up a provider
+gets `skillwire.discover`, `load_skill NAME`, `read_skill_file NAME`, `skillwire.approve` and, from a gateway,
+`skillwire.gateway`. No text of a skill is recorded, and no name of a file or directory on the user's disk.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from skillwire.errors import ApprovalRequired, SkillwireError
+from skillwire.text import clean_line
+from skillwire.version import VERSION
+
+Value: TypeAlias = str | int | bool
+
+SET_DIGEST: Final = "skillwire.set_digest"
+ORIGIN: Final = "skillwire.origin"
+DIALECT: Final = "skillwire.dialect"
+VERDICT: Final = "skillwire.verdict"
+SKILLS: Final = "skillwire.skills"
+
+_NAME: Final = "skillwire"
+_DESCRIPTION_CHARS: Final = 300
+# Few values each, so that they can be kept for every combination.
+_METRIC_KEYS: Final = (ORIGIN, DIALECT, VERDICT)
+
+
+@dataclass(slots=True)
+class Operation:
+    """One thing that is done: what is known of it when it ends becomes its attributes."""
+
+    kind: str
+    attributes: dict[str, Value] = field(default_factory=dict[str, Value])
+    verdict: str = "ok"
+
+    def set(self, key: str, value: Value) -> None:
+        """Add an attribute."""
+        self.attributes[key] = value
+
+
+def _nothing() -> Mapping[str, Value]:
+    return {}
+
+
+@contextmanager
+def operation(
+    kind: str, name: str = "", attributes: Callable[[], Mapping[str, Value]] = _nothing
+) -> Generator[Operation]:
+    """A span and a measurement around a block. An error of ours is its verdict; it is raised all the same.
+
+    `kind` is `discover`, `load`, `read`, `approve` or `gateway`; `name` the name of the span. `attributes` is
+    called only when somebody listens.
+    """
+    api = _api()
+    if api is None:
+        yield Operation(kind)
+        return
+    trace, metrics = api
+    done = Operation(kind, dict(attributes()))
+    started = time.perf_counter()
+    with trace.get_tracer(_NAME, VERSION).start_as_current_span(
+        name or f"{_NAME}.{kind}", record_exception=False, set_status_on_exception=False
+    ) as span:
+        try:
+            yield done
+        except SkillwireError as error:
+            done.verdict = verdict_of(error)
+            # The message may quote a server or name a file: the family says enough.
+            span.set_status(trace.Status(trace.StatusCode.ERROR, type(error).__name__))
+            raise
+        except BaseException as error:
+            done.verdict = "failed"
+            span.set_status(trace.Status(trace.StatusCode.ERROR, type(error).__name__))
+            raise
+        finally:
+            done.attributes[VERDICT] = done.verdict
+            span.set_attributes(done.attributes)
+            _measure(metrics, done, time.perf_counter() - started)
+
+
+def verdict_of(error: SkillwireError) -> str:
+    """An error as one word: who must act."""
+    if isinstance(error, ApprovalRequired):
+        return f"not-approved:{error.reason}"
+    return f"refused:{type(error).__name__}"
+
+
+def skill_attributes(
+    name: str, description: str, uri: str, *, origin: str, dialect: str, digest: str | None, is_local: bool
+) -> dict[str, Value]:
+    """What is said of a skill. Of one on the user's disk neither the place nor the description is."""
+    found: dict[str, Value] = {"gen_ai.skill.name": name, DIALECT: dialect}
+    found[ORIGIN] = "local" if is_local else origin
+    if not is_local:
+        found["gen_ai.skill.description"] = clean_line(description, limit=_DESCRIPTION_CHARS).text
+        found["gen_ai.skill.source.uri"] = uri
+    if digest is not None:
+        found[SET_DIGEST] = digest
+    return found
+
+
+def _measure(metrics: Any, done: Operation, seconds: float) -> None:
+    kept = {key: done.attributes[key] for key in _METRIC_KEYS if key in done.attributes}
+    meter = metrics.get_meter(_NAME, VERSION)
+    # A meter gives the same instrument for the same name.
+    meter.create_counter(f"{_NAME}.{done.kind}.count", "{operation}", f"{done.kind} operations").add(1, kept)
+    meter.create_histogram(f"{_NAME}.{done.kind}.duration", "s", f"time of {done.kind} operations").record(
+        seconds, kept
+    )
+    if done.verdict.startswith(("refused", "not-approved")):
+        meter.create_counter(f"{_NAME}.refusals", "{refusal}", "what was refused, and why").add(1, kept)
+
+
+def _api() -> tuple[Any, Any] | None:
+    """The modules `trace` and `metrics`, when the program uses OpenTelemetry; importing it is not for us."""
+    if "opentelemetry.trace" not in sys.modules:
+        return None
+    try:
+        from opentelemetry import metrics, trace
+    except ImportError:
+        return None
+    return trace, metrics
