@@ -17,6 +17,7 @@ PACKAGES = (
     "skillwire.gateway",
     "skillwire.adapters",
     "skillwire.ui",
+    "skillwire.registry",
     "skillwire.conformance",
     "skillwire.trust",
     "skillwire.catalog",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from skillwire.catalog.replay import ActiveSkill as ActiveSkill
     from skillwire.catalog.replay import Replay as Replay
     from skillwire.catalog.selection import Selection as Selection
+    from skillwire.catalog.tokenize import Query as Query
 
 export(
     __name__,
@@ -31,5 +32,6 @@ export(
         "render": "CatalogText render_catalog render_file render_skill",
         "replay": "ActiveSkill Replay",
         "selection": "Selection",
+        "tokenize": "Query",
     },
 )

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
@@ -60,7 +60,13 @@ class Match(Generic[K]):
 class SearchIndex(Generic[K]):
     """Skills by their terms. It may be used from any thread, from one at a time."""
 
-    def __init__(self, documents: Iterable[Document[K]] = ()) -> None:
+    def __init__(
+        self, documents: Iterable[Document[K]] = (), *, rarity: tuple[Mapping[str, int], int] | None = None
+    ) -> None:
+        """`rarity` is for an index over a part of a larger collection: how many of all its documents have a
+        term, and how many there are.
+        """
+        self._rarity_of = rarity
         self._documents: dict[K, Document[K]] = {}
         self._terms: dict[K, tuple[str, ...]] = {}
         self._postings: dict[str, dict[K, float]] = {}
@@ -167,11 +173,15 @@ class SearchIndex(Generic[K]):
 
     def _rarity(self, group: Collection[str]) -> float:
         """How much a word tells: one that nobody has as much as the rarest."""
-        keys: set[K] = set()
-        for term in group:
-            keys.update(self._postings.get(term, ()))
-        count = len(self._documents)
-        return math.log(1 + (count - len(keys) + 0.5) / (len(keys) + 0.5))
+        if self._rarity_of is not None:
+            known, count = self._rarity_of
+            having = min(count, max((known.get(term, 0) for term in group), default=0))
+        else:
+            keys: set[K] = set()
+            for term in group:
+                keys.update(self._postings.get(term, ()))
+            count, having = len(self._documents), len(keys)
+        return math.log(1 + (count - having + 0.5) / (having + 0.5))
 
     def _words(self) -> list[str]:
         if self._vocabulary is None:
@@ -189,17 +199,7 @@ class SearchIndex(Generic[K]):
         return found
 
     def _similar(self, term: str) -> list[str]:
-        """Terms that differ by a typing error: one, or two in a long word."""
-        if len(term) < _SHORTEST_TYPO or term.isdigit():
-            return []
-        most = 2 if len(term) >= _LONG_WORD else 1
-        near: dict[int, list[str]] = {}
-        for word in self._words():
-            if abs(len(word) - len(term)) <= most and (word[0] == term[0] or word[1:2] == term[1]):
-                errors = typing_errors(term, word, most)
-                if errors <= most:
-                    near.setdefault(errors, []).append(word)
-        return near[min(near)][:_MOST_EXPANSIONS] if near else []
+        return similar_terms(term, self._words())
 
     def _forget(self, key: K) -> None:
         if self._documents.pop(key, None) is None:
@@ -209,6 +209,20 @@ class SearchIndex(Generic[K]):
             del postings[key]
             if not postings:
                 del self._postings[term]
+
+
+def similar_terms(term: str, words: Iterable[str]) -> list[str]:
+    """The words that differ from a term by a typing error: one, or two in a long word."""
+    if len(term) < _SHORTEST_TYPO or term.isdigit():
+        return []
+    most = 2 if len(term) >= _LONG_WORD else 1
+    near: dict[int, list[str]] = {}
+    for word in words:
+        if abs(len(word) - len(term)) <= most and (word[0] == term[0] or word[1:2] == term[1]):
+            errors = typing_errors(term, word, most)
+            if errors <= most:
+                near.setdefault(errors, []).append(word)
+    return near[min(near)][:_MOST_EXPANSIONS] if near else []
 
 
 def typing_errors(one: str, other: str, most: int) -> int:

@@ -38,6 +38,11 @@ class ServeOptions:
     paths: tuple[str, ...]
     locked: Path | None
     installed: bool
+    store: str | None
+    channel: str | None
+    oauth_issuer: str | None
+    oauth_audience: str | None
+    oauth_groups_claim: str | None
     refresh: float
     well_known: bool
     http: str | None
@@ -84,6 +89,9 @@ def run(**given: Any) -> None:
 def serve(options: ServeOptions) -> None:
     """Serve skills over MCP until the client goes away or a signal ends it."""
     log_to_stderr(as_json=options.log_format == "json", access_log=options.access_log, changes=True)
+    if options.store is not None:
+        _serve_registry(options, options.store)
+        return
     token = address = None
     if options.http is not None:
         token = _token(options.token_file)
@@ -91,7 +99,6 @@ def serve(options: ServeOptions) -> None:
 
     instructions = _instructions(options.instructions)
     # Imported here: the checks above need none of it, and their message comes at once.
-    from skillwire.limits import Limits
     from skillwire.server.app import SkillServer
     from skillwire.server.legacy.features import LegacyFeatures
     from skillwire.server.options import ServerOptions
@@ -113,10 +120,7 @@ def serve(options: ServeOptions) -> None:
         from skillwire.cli.serve_remote import fetch_remotes
 
         fetch_remotes(remotes, strict=options.strict)
-    limits = Limits(
-        http_connections=options.max_connections,
-        http_connections_per_address=options.max_connections_per_address,
-    )
+    limits = _limits(options)
     server = SkillServer(
         *([source] if directories or not remotes else []),
         *remotes,
@@ -166,6 +170,44 @@ def serve(options: ServeOptions) -> None:
                 well_known=options.well_known,
                 remotes=remotes,
             )
+
+
+def _serve_registry(options: ServeOptions, store: str) -> None:
+    """Serve the skills of a registry instead of directories."""
+    from skillwire.cli.serve_store import StoreOptions, serve_store
+    from skillwire.server.legacy.features import LegacyFeatures
+    from skillwire.server.options import ServerOptions
+
+    if options.paths or options.locked or options.installed:
+        raise UsageError("--store serves a registry alone: leave out the paths, --locked and --installed")
+    serve_store(
+        StoreOptions(
+            store=store,
+            channel=options.channel or "stable",
+            http=options.http,
+            name=options.name or "skillwire",
+            allow_host=options.allow_host,
+            oauth_issuer=options.oauth_issuer,
+            oauth_audience=options.oauth_audience,
+            oauth_groups_claim=options.oauth_groups_claim or "groups",
+        ),
+        ServerOptions(
+            ttl_ms=round(options.ttl * 1000),
+            page_size=options.page_size,
+            legacy_features=LegacyFeatures(tools=options.tools, prompts=False),
+            limits=_limits(options),
+        ),
+        _run,
+    )
+
+
+def _limits(options: ServeOptions) -> Limits:
+    from skillwire.limits import Limits
+
+    return Limits(
+        http_connections=options.max_connections,
+        http_connections_per_address=options.max_connections_per_address,
+    )
 
 
 def _places(options: ServeOptions) -> tuple[tuple[str, ...], Sequence[RemoteSource]]:

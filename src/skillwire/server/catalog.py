@@ -14,6 +14,7 @@ from typing import Generic, Literal, TypeVar
 from skillwire.errors import FormatError
 from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.uris import SkillUri
+from skillwire.sources.base import PagedSource
 from skillwire.sources.conflicts import Ownership
 
 T = TypeVar("T")
@@ -30,6 +31,10 @@ class Catalog:
     settled: Ownership
     entries: tuple[SkillEntry, ...]
     listed: tuple[SkillEntry, ...]
+    paged: PagedSource | None = None
+    """The source, if it is read in pages. The catalog is then without entries, and marks the state only."""
+    number: int = 0
+    """The last change of such a source."""
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
@@ -59,6 +64,9 @@ def difference(before: Catalog, after: Catalog) -> Difference:
     """What a client can see of a change. The cost depends on what changed, not on the size of the catalog."""
     if before is after:
         return Difference(frozenset(), False)
+    if after.paged is not None:
+        is_list_changed, files = after.paged.changed_files(before.number)
+        return Difference(files, is_list_changed)
     changed: set[SkillUri] = set()
     for was, now in _pairs(before.entries, after.entries):
         changed.update(_files_that_differ(was, now))
@@ -159,17 +167,19 @@ def cut_page(
     A cursor holds the key of the last item that was returned, so a reload neither skips nor repeats items,
     and the cursor stays valid when that item is removed (LST-1).
     """
-    start = 0 if cursor is None else bisect_right(keys, _decode(cursor, listing))
+    start = 0 if cursor is None else bisect_right(keys, decode_cursor(cursor, listing))
     end = start + size
     more = end < len(items)
-    return Page(items[start:end], _encode(keys[end - 1], listing) if more else None)
+    return Page(items[start:end], encode_cursor(keys[end - 1], listing) if more else None)
 
 
-def _encode(key: str, listing: str) -> str:
+def encode_cursor(key: str, listing: str) -> str:
+    """The cursor of what comes after a key."""
     return base64.urlsafe_b64encode(f"{listing}\n{key}".encode()).decode("ascii").rstrip("=")
 
 
-def _decode(cursor: str, listing: str) -> str:
+def decode_cursor(cursor: str, listing: str) -> str:
+    """The key in a cursor of this listing, or a `FormatError`."""
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         named, newline, key = (

@@ -6,15 +6,15 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Seque
 from contextlib import asynccontextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from skillwire.errors import SkillNotFound
 from skillwire.issues import Issue, shown
-from skillwire.server.catalog import Catalog, Page, cut_page
+from skillwire.server.catalog import Catalog, Page, cut_page, decode_cursor, encode_cursor
 from skillwire.server.options import DEFAULT_OPTIONS, ServerOptions
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri, skill_root, split_uri
-from skillwire.sources.base import DirectoryChild, Problem, Read, Source
+from skillwire.sources.base import DirectoryChild, PagedSource, Problem, Read, Source
 from skillwire.sources.conflicts import Conflict, Ownership, resolve_conflicts
 from skillwire.sources.directory.roots import Root
 from skillwire.sources.directory.source import DirectorySource
@@ -37,6 +37,7 @@ class SkillLibrary:
     ) -> None:
         self.sources = _sources(sources)
         self.page_size = options.page_size
+        self.paged = _paged(self.sources)
         self._unlisted = options.unlisted
         self._catalog: Catalog | None = None
         self._is_open = False
@@ -69,6 +70,8 @@ class SkillLibrary:
 
     async def list_skills(self, cursor: str | None, *, listing: str = "skills") -> Page[SkillEntry]:
         """A page of the listing, which may be partial (LST-3). Cursors are valid for one `listing` only."""
+        if self.paged is not None:
+            return await self._list_page(self.paged, cursor, listing)
         catalog = await self.catalog()
         return cut_page(catalog.listed, catalog.keys, cursor, size=self.page_size, listing=listing)
 
@@ -118,8 +121,23 @@ class SkillLibrary:
         """Every skill served, listed or not."""
         return (await self.catalog()).entries
 
+    async def count(self) -> int:
+        """How many skills are served."""
+        return await self.paged.count() if self.paged is not None else len((await self.catalog()).entries)
+
+    async def _list_page(self, source: PagedSource, cursor: str | None, listing: str) -> Page[SkillEntry]:
+        await self.open()
+        after = None if cursor is None else SkillUri(decode_cursor(cursor, listing))
+        found = await source.list_page(after, self.page_size + 1)
+        entries = found[: self.page_size]
+        more = len(found) > self.page_size
+        return Page(entries, encode_cursor(entries[-1].uri, listing) if more else None)
+
     async def _sources_of(self, uri: SkillUri) -> Sequence[Source]:
         """The source that owns the skill around a URI; all sources outside every skill."""
+        if self.paged is not None:
+            await self.open()
+            return self.sources
         owner = (await self.catalog()).settled.owner_of(uri)
         return self.sources if owner is None else (self.sources[owner],)
 
@@ -143,6 +161,8 @@ class SkillLibrary:
         """Every skill as it is now. The same object is returned while nothing changed."""
         if not self._is_open:
             await self.open()
+        if self.paged is not None:
+            return self.current_catalog() or self._mark(self.paged)
         parts = tuple([await source.list_entries() for source in self.sources])
         cached = self._catalog
         if cached is None or any(new is not old for new, old in zip(parts, cached.parts, strict=True)):
@@ -158,6 +178,12 @@ class SkillLibrary:
             if source.current_entries() is not part:
                 return None
         return cached
+
+    def _mark(self, source: PagedSource) -> Catalog:
+        """A catalog that marks the state of a source whose entries stay where they are."""
+        part = source.current_entries()
+        self._catalog = Catalog((part,), Ownership({}, ()), (), (), paged=source, number=source.number)
+        return self._catalog
 
     def _merge(self, parts: tuple[Sequence[SkillEntry], ...]) -> Catalog:
         if len(parts) == 1:
@@ -194,6 +220,13 @@ def _sources(given: Iterable[Source | Root | str | Path]) -> tuple[Source, ...]:
     if roots:
         sources.insert(0, DirectorySource(roots))
     return tuple(sources)
+
+
+def _paged(sources: Sequence[Source]) -> PagedSource | None:
+    """The one source, if it is read in pages; beside others it is listed whole."""
+    if len(sources) == 1 and getattr(sources[0], "is_paged", False):
+        return cast("PagedSource", sources[0])
+    return None
 
 
 def _taken(lost: Conflict) -> Problem:

@@ -81,9 +81,13 @@ class SkillResults:
         return self._complete({"resources": [*children]}, page.next_cursor, modern)
 
     async def list_resources(self, cursor: str | None, *, modern: bool) -> JsonObject:
+        page: Page[SkillEntry] | Page[SkillEntry | LegacyResource]
         with _errors():
-            catalog = await self.library.catalog()
-            page = self.legacy_resources.page(catalog, cursor, size=self.library.page_size)
+            if self.library.paged is not None:
+                page = await self.library.list_skills(cursor, listing="resources")
+            else:
+                catalog = await self.library.catalog()
+                page = self.legacy_resources.page(catalog, cursor, size=self.library.page_size)
         resources = [
             skill_md_resource(item) if isinstance(item, SkillEntry) else legacy_resource(item)
             for item in page.items

@@ -9,6 +9,7 @@ from skillwire.lazy import export
 if TYPE_CHECKING:
     from skillwire.sources.base import Change as Change
     from skillwire.sources.base import DirectoryChild as DirectoryChild
+    from skillwire.sources.base import PagedSource as PagedSource
     from skillwire.sources.base import Problem as Problem
     from skillwire.sources.base import Read as Read
     from skillwire.sources.base import Source as Source
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 export(
     __name__,
     {
-        "base": "Change DirectoryChild Problem Read Source Validator",
+        "base": "Change DirectoryChild PagedSource Problem Read Source Validator",
         "conflicts": "Conflict Ownership",
         "directory.files": "FileRecord Stamp",
         "directory.roots": "Root",

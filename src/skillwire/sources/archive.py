@@ -39,6 +39,11 @@ class ArchiveFile:
     executable: bool = False
 
 
+def archive_file(path: str, data: bytes) -> ArchiveFile:
+    """A file to archive. Over MCP there are no modes: what begins like a script may be run."""
+    return ArchiveFile(path, data, data.startswith(b"#!"))
+
+
 def read_archive(data: bytes, *, limits: Limits = DEFAULT_LIMITS) -> tuple[ArchiveFile, ...]:
     """The files of a `.tar.gz`, `.tar` or `.zip`, in the order of their paths.
 

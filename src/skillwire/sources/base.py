@@ -5,12 +5,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from skillwire.errors import SkillNotFound
 from skillwire.issues import Issue, Severity
 from skillwire.skill.entries import DYNAMIC, NO_SIZE, SkillEntry
 from skillwire.skill.uris import SkillUri, child_uri, is_inside, path_below, shown_uri
+
+if TYPE_CHECKING:
+    from skillwire.catalog.tokenize import Query
 
 # Beyond this, listing everything again costs less than asking for each.
 _MOST_CHANGES: Final = 100
@@ -89,6 +92,9 @@ class Source(Protocol):
     derive from it. The bytes of a read match the entry that is current at that moment.
     """
 
+    is_paged: ClassVar[bool] = False
+    """Whether the listing is too large to hold; see `PagedSource`."""
+
     async def open(self) -> None:
         """Prepare for use: scan, connect. Called before anything else, and again after `aclose`.
 
@@ -147,6 +153,50 @@ class Source(Protocol):
     def local_path(self, uri: SkillUri) -> str | None:
         """The path of a file on this machine, where it has one."""
         return None
+
+
+class PagedSource(Source, Protocol):
+    """Skills that are too many to list whole: a server that has no other source reads them in pages.
+
+    `list_entries` still gives all of them, for a use beside other sources. `current_entries` gives an object
+    that stands for the state of the source, another one after each change.
+    """
+
+    is_paged: ClassVar[bool] = True
+
+    @abstractmethod
+    async def list_page(self, after: SkillUri | None, size: int) -> Sequence[SkillEntry]:
+        """The next listed skills after a URI, in the order of their URIs."""
+        ...
+
+    @abstractmethod
+    async def count(self) -> int:
+        """How many skills are listed."""
+        ...
+
+    @abstractmethod
+    async def find(self, name: str) -> Sequence[SkillEntry]:
+        """The skills with a name, or with a path such as `team/release-notes`."""
+        ...
+
+    @abstractmethod
+    async def search(self, query: Query, limit: int) -> Sequence[SkillEntry]:
+        """The skills that fit best, best first."""
+        ...
+
+    @abstractmethod
+    def current_entries(self) -> Sequence[SkillEntry]: ...
+
+    @property
+    @abstractmethod
+    def number(self) -> int:
+        """The number of the last change."""
+        ...
+
+    @abstractmethod
+    def changed_files(self, after: int) -> tuple[bool, frozenset[SkillUri]]:
+        """What changed after a number: whether the listing did, and the files that did."""
+        ...
 
 
 def changes_between(before: Sequence[SkillEntry], after: Sequence[SkillEntry]) -> tuple[Change, ...]:

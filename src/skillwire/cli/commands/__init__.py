@@ -13,6 +13,8 @@ _MODULES: Final = {
     "lint": "publish",
     "new": "publish",
     "verify": "publish",
+    "publish": "registry",
+    "registry": "registry",
     "sign": "signing",
     "keygen": "signing",
     "verify-signature": "signing",
@@ -48,7 +50,17 @@ _MODULES: Final = {
 """The first word of each command, and the module that describes it. Help lists them in this order."""
 
 SECTIONS: Final = {
-    "Publish skills": ("serve", "new", "lint", "verify", "sign", "keygen", "verify-signature"),
+    "Publish skills": (
+        "serve",
+        "new",
+        "lint",
+        "verify",
+        "sign",
+        "keygen",
+        "verify-signature",
+        "publish",
+        "registry",
+    ),
     "Use skills": (
         "list",
         "show",

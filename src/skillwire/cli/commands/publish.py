@@ -40,6 +40,19 @@ COMMANDS: Final = (
         options=(
             path("--locked", help="Serve exactly what this skillwire.lock pins."),
             flag("--installed", help="Serve the skills that installed Python packages carry."),
+            text("--store", metavar="URL", help="Serve a registry: postgresql://USER@HOST/NAME or sqlite:///FILE."),
+            text("--channel", metavar="NAME", help="The registry's channel. The default is stable."),
+            text("--oauth-issuer", metavar="URL", help="Accept access tokens of this issuer. Needs --store."),
+            text(
+                "--oauth-audience",
+                metavar="URL",
+                help="The audience of those tokens: this registry's own URL.",
+            ),
+            text(
+                "--oauth-groups-claim",
+                metavar="NAME",
+                help="The claim with a user's groups. The default is groups.",
+            ),
             seconds(
                 "--refresh",
                 help="Fetch repositories and sites again after this time, or on SIGHUP.",

@@ -152,24 +152,24 @@ class HttpApp:
             return
         status, health = 200, {"status": "ok"}
         try:
-            catalog = await self._library.catalog()
+            skills = await self._library.count()
             problems = sum(problem.is_left_out for problem in await self._library.problems())
         except Exception as error:  # Whatever a source raises: the server is up and serves no skills.
             _log.error("the skills cannot be listed: %s", error)
             status, health = 503, {"status": "error"}
         else:
             if is_known:
-                health |= {"version": VERSION, "skills": len(catalog.entries), "left_out": problems}
+                health |= {"version": VERSION, "skills": skills, "left_out": problems}
                 health |= {"uptime_seconds": round(time.time() - self.telemetry.started)}
         await respond(scope, send, status, json.dumps(health) + "\n", media=_JSON)
 
     async def _report_metrics(self, scope: Scope, send: Send) -> None:
         if await _refuse_method(scope, send):
             return
-        catalog = await self._library.catalog()
+        skills = await self._library.count()
         left_out = sum(problem.is_left_out for problem in await self._library.problems())
         gauges = {
-            "skills": ("Skills served.", float(len(catalog.entries))),
+            "skills": ("Skills served.", float(skills)),
             "skills_left_out": ("Files and skills left out.", float(left_out)),
             "connections": ("Open HTTP connections.", float(self.connections())),
             "start_time_seconds": ("When the server started.", self.telemetry.started),

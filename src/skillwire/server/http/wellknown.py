@@ -20,7 +20,7 @@ from skillwire.server.library import SkillLibrary
 from skillwire.skill.digests import Digest, digest_of
 from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.uris import path_below, skill_root
-from skillwire.sources.archive import ArchiveFile, write_tar_gz
+from skillwire.sources.archive import ArchiveFile, archive_file, write_tar_gz
 from skillwire.sources.wellknown import SCHEMA
 
 FOLDER: Final = "/.well-known/agent-skills/"
@@ -103,6 +103,6 @@ class SkillSite:
         for resource in () if entry.resources is DYNAMIC else entry.resources:
             data = (await self._library.read(resource.uri)).data
             path = "/".join(path_below(resource.uri, root))
-            files.append(ArchiveFile(path, data, data.startswith(b"#!")))
+            files.append(archive_file(path, data))
         data = await anyio.to_thread.run_sync(write_tar_gz, files)
         return _Artifact(entry, data, digest_of(data))

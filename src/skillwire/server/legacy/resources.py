@@ -71,8 +71,8 @@ class LegacyResources:
 
     def content(self, catalog: Catalog, uri: SkillUri) -> bytes | None:
         """The bytes of a legacy resource; `None` if there is none at this URI."""
-        if not is_legacy_resource(uri):
-            return None
+        if not is_legacy_resource(uri) or catalog.paged is not None:
+            return None  # One resource that describes all skills is no use when they are too many to list.
         if uri in (INDEX_URI, PROMPT_XML_URI):
             return self._whole(catalog, uri) if self._has(catalog, uri) else None
         entry = catalog.by_uri.get(SkillUri(f"{uri.removesuffix(MANIFEST)}{SKILL_FILE}"))

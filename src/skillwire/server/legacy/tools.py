@@ -28,7 +28,7 @@ from skillwire.server.library import SkillLibrary
 from skillwire.server.options import ServerOptions
 from skillwire.server.results import file_content
 from skillwire.skill.entries import DYNAMIC, SkillEntry
-from skillwire.skill.uris import SCHEME, SkillUri, child_uri, path_below, skill_root, split_uri
+from skillwire.skill.uris import SCHEME, SkillUri, child_uri, parse_uri, path_below, skill_root, split_uri
 from skillwire.text import clean_line
 from skillwire.wire.declaration import declaration_in
 
@@ -129,7 +129,11 @@ class SkillTools:
             raise MCPError(types.INVALID_PARAMS, "the cursor does not belong to this listing")
         tools: list[JsonValue] = []
         if self._mode == "always" or not knows_extension(ctx):
-            tools.extend(self._from(await self._library.catalog()).tools)
+            if self._library.paged is not None:
+                count = await self._library.count()
+                tools.extend(self._searched(f"There are {count:,} skills") if count else ())
+            else:
+                tools.extend(self._from(await self._library.catalog()).tools)
         result: JsonObject = {"tools": tools}
         if is_modern(ctx):
             # A shared cache must not give one client's list to another kind of client.
@@ -158,15 +162,16 @@ class SkillTools:
 
     def differs(self, before: Catalog, after: Catalog) -> bool:
         """Whether the list of tools changed."""
+        if after.paged is not None:
+            return False  # Their descriptions name no skill.
         known = self._derived
         old = known.tools if known and known.names.catalog is before else self._tools(SkillNames(before))
         return old != self._from(after).tools
 
     async def _content(self, tool: str, arguments: Mapping[str, Any]) -> JsonObject:
-        derived = self._from(await self._library.catalog())
         if tool == SEARCH:
-            return _text(self._found(derived, _argument(arguments, "query")))
-        entry = derived.names.find(_argument(arguments, "name"))
+            return _text(await self._search(_argument(arguments, "query")))
+        entry = await self._find(_argument(arguments, "name"))
         if tool == LOAD:
             return _text(await skill_text(self._library, entry, limits=self._limits))
         uri = skill_root(entry.uri)
@@ -176,12 +181,33 @@ class SkillTools:
         text = content.get("text")
         return _text(text) if isinstance(text, str) else {"type": "resource", "resource": content}
 
-    def _found(self, derived: _Derived, query: str) -> str:
+    async def _find(self, name: str) -> SkillEntry:
+        paged = self._library.paged
+        if paged is None:
+            return self._from(await self._library.catalog()).names.find(name)
+        requested = name.strip().strip("/")
+        if requested.startswith(_PREFIX):
+            return await self._library.get_skill(parse_uri(requested))
+        called = await paged.find(requested)
+        if len(called) > 1:
+            raise AmbiguousName(requested, map(skill_path, called))
+        if not called:
+            raise SkillNotFound(f"There is no skill called {shown(requested)!r}; find one with {SEARCH}")
+        return called[0]
+
+    async def _search(self, query: str) -> str:
         asked = parse_query(query, limits=self._limits)
-        matches = derived.index.search(asked, limit=self._limits.search_results)
-        if not matches:
+        paged = self._library.paged
+        if paged is not None:
+            found = await paged.search(asked, self._limits.search_results)
+            named = [(skill_path(entry), entry) for entry in found]
+        else:
+            derived = self._from(await self._library.catalog())
+            matches = derived.index.search(asked, limit=self._limits.search_results)
+            named = [(match.key, derived.names.names[match.key]) for match in matches]
+        if not named:
             return f"No skill matches {shown(query)!r}. Try other words."
-        lines = [_line(match.key, derived.names.names[match.key], self._limits) for match in matches]
+        lines = [_line(name, entry, self._limits) for name, entry in named]
         return "\n".join([*_within(lines, self._limits.search_chars), f"Load one with {LOAD}."])
 
     def _from(self, catalog: Catalog) -> _Derived:
@@ -194,25 +220,22 @@ class SkillTools:
     def _tools(self, names: SkillNames) -> tuple[JsonObject, ...]:
         if not names.names:
             return ()
-        what = "Load a skill: instructions for one kind of task. Load it before you start such a task."
         room = self._limits.tool_description_chars
-        tools: list[JsonObject] = []
         if _length(names.names) > room:
-            what = f"{what} There are {len(names.names)} skills: find the right one with {SEARCH}."
-            tools.append(_SEARCH_TOOL)
-        elif _length(lines := [_line(*named, self._limits) for named in names.names.items()]) <= room:
-            what = "\n".join([what, "Skills:", *lines])
-        else:
-            what = f"{what} Skills: {', '.join(names.names)}. {SEARCH} says what they are for."
-            tools.append(_SEARCH_TOOL)
-        load: JsonObject = {
-            "name": LOAD,
-            "title": "Load a skill",
-            "description": what,
-            "inputSchema": _SCHEMAS[LOAD],
-            "annotations": _READ_ONLY,
-        }
-        return (load, _READ_TOOL, *tools)
+            return self._searched(f"There are {len(names.names)} skills")
+        lines = [_line(*named, self._limits) for named in names.names.items()]
+        if _length(lines) <= room:
+            return (_load_tool("\n".join([_LOAD_ABOUT, "Skills:", *lines])), _READ_TOOL)
+        about = f"{_LOAD_ABOUT} Skills: {', '.join(names.names)}. {SEARCH} says what they are for."
+        return (_load_tool(about), _READ_TOOL, _SEARCH_TOOL)
+
+    def _searched(self, what: str) -> tuple[JsonObject, ...]:
+        """The tools when the skills are too many to name."""
+        return (
+            _load_tool(f"{_LOAD_ABOUT} {what}: find the right one with {SEARCH}."),
+            _READ_TOOL,
+            _SEARCH_TOOL,
+        )
 
 
 async def skill_text(library: SkillLibrary, entry: SkillEntry, *, limits: Limits = DEFAULT_LIMITS) -> str:
@@ -268,6 +291,16 @@ def _argument(arguments: Mapping[str, Any], name: str) -> str:
     return value
 
 
+def _load_tool(about: str) -> JsonObject:
+    return {
+        "name": LOAD,
+        "title": "Load a skill",
+        "description": about,
+        "inputSchema": _SCHEMAS[LOAD],
+        "annotations": _READ_ONLY,
+    }
+
+
 def _text(text: str) -> JsonObject:
     return {"type": "text", "text": text}
 
@@ -291,6 +324,7 @@ _SCHEMAS: Final[dict[str, JsonObject]] = {
     ),
     SEARCH: _schema(query="What the skill should do, in a few words."),
 }
+_LOAD_ABOUT: Final = "Load a skill: instructions for one kind of task. Load it before you start such a task."
 _READ_TOOL: Final[JsonObject] = {
     "name": READ,
     "title": "Read a file of a skill",

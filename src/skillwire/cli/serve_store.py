@@ -1,0 +1,78 @@
+"""`skillwire serve --store`: the skills of a registry, over stdio for its operator or HTTP for callers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from skillwire.cli.output import counted, info, printable
+from skillwire.cli.parser import UsageError
+from skillwire.cli.registry import open_store
+
+if TYPE_CHECKING:
+    from skillwire.registry.login import OAuthSettings
+    from skillwire.server.options import ServerOptions
+
+
+class Run(Protocol):
+    """Runs a server until a signal ends it."""
+
+    def __call__(
+        self, task: Callable[[], Awaitable[None]], *, stop: Callable[[], None] | None = None
+    ) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreOptions:
+    """What `serve` was given for a registry."""
+
+    store: str
+    channel: str
+    http: str | None
+    name: str
+    allow_host: tuple[str, ...]
+    oauth_issuer: str | None
+    oauth_audience: str | None
+    oauth_groups_claim: str
+
+
+def serve_store(given: StoreOptions, options: ServerOptions, run: Run) -> None:
+    """Serve a registry until it is stopped."""
+    store = open_store(given.store)
+    from skillwire.registry.catalog import StoreCatalog, View
+
+    view = View(given.channel)
+    count = counted(StoreCatalog(store, view).count(), "skill")
+    if given.http is None:
+        from skillwire.registry.source import StoreSource
+        from skillwire.server.app import SkillServer
+
+        server = SkillServer(StoreSource(store, view), name=given.name, options=options)
+        info(f"Serving {count} of {printable(store.place)} over stdio")
+        run(server.run_stdio)
+        return
+    from skillwire.registry.app import RegistryApp
+    from skillwire.server.http.server import HttpServer, parse_address
+
+    address = parse_address(given.http)
+    hosts = [*given.allow_host, address.shown_host]
+    app = RegistryApp(store, options=options, name=given.name, oauth=_oauth(given), allowed_hosts=hosts)
+    http = HttpServer(app, address, limits=options.limits)
+    info(f"Serving {count} of {printable(store.place)} at {http.url}, to whom they were granted")
+    run(http.serve, stop=http.stop)
+
+
+def _oauth(given: StoreOptions) -> OAuthSettings | None:
+    from skillwire.registry.login import OAuthSettings
+
+    if given.oauth_issuer is None and given.oauth_audience is None:
+        return None
+    if given.oauth_issuer is None or given.oauth_audience is None:
+        raise UsageError("--oauth-issuer and --oauth-audience belong together")
+    return OAuthSettings(
+        issuer=given.oauth_issuer,
+        audience=given.oauth_audience,
+        groups_claim=given.oauth_groups_claim,
+        channel=given.channel,
+    )

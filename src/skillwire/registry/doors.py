@@ -1,0 +1,157 @@
+"""Other ways to read a registry: the index of a site with archives, and pulls of OCI artifacts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import OrderedDict
+from functools import partial
+from typing import Final
+from urllib.parse import quote, unquote
+
+import anyio
+import anyio.to_thread
+
+from skillwire.errors import SkillNotFound
+from skillwire.registry.catalog import SiteRow, StoreCatalog
+from skillwire.registry.oci import MANIFEST_TYPE, Artifact, artifact_of
+from skillwire.registry.places import Place
+from skillwire.registry.store import Store
+from skillwire.server.http.asgi import Headers, Scope, Send, respond
+from skillwire.skill.uris import SKILL_FILE, child_uri
+from skillwire.sources.archive import write_tar_gz
+from skillwire.sources.wellknown import SCHEMA
+
+SITE_PATH: Final = "/.well-known/agent-skills/"
+OCI_PATH: Final = "/v2/"
+_PAGE: Final = 500
+_DESCRIPTION: Final = 1024
+_ARCHIVE: Final = re.compile(r"([^/@]+)/([^/@]+)@([^/@]+)\.tar\.gz")
+_OCI: Final = re.compile(r"([^/]+)/([^/]+)/(manifests|blobs)/([^/]+)")
+_ARTIFACTS: Final = 64
+
+
+class SiteDoor:
+    """`/.well-known/agent-skills/`: an index with an archive of each skill."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def __call__(self, catalog: StoreCatalog, scope: Scope, send: Send) -> None:
+        if await _refuse_method(scope, send):
+            return
+        name = unquote(scope["path"][len(SITE_PATH) :])
+        if name == "index.json":
+            await self._index(catalog, scope, send)
+            return
+        match = _ARCHIVE.fullmatch(name)
+        if match is None:
+            raise SkillNotFound("Not Found")
+        place = Place(match[1], match[2], match[3], "")
+        data = await anyio.to_thread.run_sync(lambda: write_tar_gz(catalog.contents(place)))
+        await _send_bytes(scope, send, data, b"application/gzip")
+
+    async def _index(self, catalog: StoreCatalog, scope: Scope, send: Send) -> None:
+        """Sent page by page: the index may be large, and is never whole in memory."""
+        headers = [(b"content-type", b"application/json")]
+        rows = await anyio.to_thread.run_sync(partial(catalog.site_page, None, _PAGE))
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await _send_part(send, f'{{"$schema":{json.dumps(SCHEMA)},"skills":[')
+        comma = ""
+        while rows and scope["method"] != "HEAD":
+            await _send_part(send, comma + ",\n".join(_site_row(row) for row in rows))
+            comma = ",\n"
+            rows = await anyio.to_thread.run_sync(partial(catalog.site_page, rows[-1].path, _PAGE))
+        await send({"type": "http.response.body", "body": b"]}\n"})
+
+
+class OciDoor:
+    """`/v2/NAMESPACE/NAME`: pulls of a version or a channel as an OCI artifact."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._artifacts: OrderedDict[tuple[str, str, str], Artifact] = OrderedDict()
+
+    async def __call__(self, catalog: StoreCatalog, scope: Scope, send: Send) -> None:
+        if await _refuse_method(scope, send):
+            return
+        rest = unquote(scope["path"][len(OCI_PATH) :])
+        if not rest:
+            await respond(scope, send, 200, "{}\n", media=b"application/json")
+            return
+        match = _OCI.fullmatch(rest)
+        if match is None:
+            raise SkillNotFound("Not Found")
+        namespace, name, kind, reference = match.groups()
+        found = await anyio.to_thread.run_sync(partial(self._find, catalog, namespace, name, kind, reference))
+        if found is None:
+            code = "MANIFEST_UNKNOWN" if kind == "manifests" else "BLOB_UNKNOWN"
+            body = json.dumps({"errors": [{"code": code, "message": "not found"}]})
+            await respond(scope, send, 404, body, media=b"application/json")
+            return
+        data, digest = found
+        media = MANIFEST_TYPE.encode() if kind == "manifests" else b"application/octet-stream"
+        await _send_bytes(scope, send, data, media, [(b"docker-content-digest", digest.encode())])
+
+    def _find(
+        self, catalog: StoreCatalog, namespace: str, name: str, kind: str, reference: str
+    ) -> tuple[bytes, str] | None:
+        named = catalog.version_names(namespace, name)
+        if kind == "manifests" and reference in named:
+            artifact = self._artifact(catalog, namespace, name, named[reference])
+            return artifact.manifest, artifact.digest
+        if not reference.startswith("sha256:"):
+            return None
+        # Any replica may be asked for a blob whose manifest another one gave: the newest version first.
+        for version in reversed(list(dict.fromkeys(named.values()))):
+            artifact = self._artifact(catalog, namespace, name, version)
+            if kind == "manifests" and artifact.digest == reference:
+                return artifact.manifest, reference
+            if kind == "blobs" and reference in artifact.blobs:
+                return artifact.blobs[reference], reference
+        return None
+
+    def _artifact(self, catalog: StoreCatalog, namespace: str, name: str, version: str) -> Artifact:
+        key = (namespace, name, version)
+        made = self._artifacts.get(key)
+        if made is None:
+            place = Place(namespace, name, version, "")
+            entry = catalog.entry(child_uri(place.root, SKILL_FILE))
+            made = self._artifacts[key] = artifact_of(
+                name, version, entry.frontmatter, catalog.contents(place)
+            )
+            while len(self._artifacts) > _ARTIFACTS:
+                self._artifacts.popitem(last=False)
+        return made
+
+
+def _site_row(row: SiteRow) -> str:
+    namespace, name, _ = row.path.split("/")
+    return json.dumps(
+        {
+            "name": name,
+            "type": "archive",
+            "description": row.description[:_DESCRIPTION],
+            "url": f"{quote(namespace)}/{quote(name)}@{quote(row.version)}.tar.gz",
+            "digest": row.digest,
+        }
+    )
+
+
+async def _send_part(send: Send, text: str) -> None:
+    await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
+
+
+async def _send_bytes(
+    scope: Scope, send: Send, data: bytes, media: bytes, headers: Headers | None = None
+) -> None:
+    lines = [(b"content-type", media), (b"content-length", b"%d" % len(data)), *(headers or ())]
+    await send({"type": "http.response.start", "status": 200, "headers": lines})
+    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else data})
+
+
+async def _refuse_method(scope: Scope, send: Send) -> bool:
+    if scope["method"] in ("GET", "HEAD"):
+        return False
+    await respond(scope, send, 405, "Method Not Allowed\n", headers=[(b"allow", b"GET, HEAD")])
+    return True

@@ -1,0 +1,169 @@
+"""The tables of a registry, the same on PostgreSQL and SQLite. Migrations create them; see `migrations/`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+metadata: Final = MetaData()
+
+# SQLite gives ids by itself only to a primary key that is exactly INTEGER.
+_ID: Final = BigInteger().with_variant(Integer(), "sqlite")
+# Listings are sorted by bytes, as clients and cursors expect, whatever the language of the database.
+_SORTED: Final = Text(collation="C").with_variant(Text(), "sqlite")
+
+namespaces: Final = Table(
+    "namespaces",
+    metadata,
+    Column("name", _SORTED, primary_key=True),
+    Column("quota_bytes", BigInteger),
+    # The publisher who must have signed every version: a name, and its public key or root certificate in PEM.
+    Column("signer_name", Text),
+    Column("signer_key", Text),
+    Column("signer_root", Text),
+)
+
+blobs: Final = Table(
+    "blobs",
+    metadata,
+    Column("digest", _SORTED, primary_key=True),
+    Column("size", BigInteger, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+)
+
+# Files of versions that are not published yet. Only who sent a file may publish it by its digest.
+uploads: Final = Table(
+    "uploads",
+    metadata,
+    Column("namespace", _SORTED, ForeignKey("namespaces.name"), primary_key=True),
+    Column("digest", _SORTED, ForeignKey("blobs.digest"), primary_key=True),
+    Column("at", BigInteger, nullable=False),
+)
+
+skills: Final = Table(
+    "skills",
+    metadata,
+    Column("id", _ID, primary_key=True),
+    Column("namespace", _SORTED, ForeignKey("namespaces.name"), nullable=False),
+    Column("name", _SORTED, nullable=False),
+    UniqueConstraint("namespace", "name"),
+)
+
+versions: Final = Table(
+    "versions",
+    metadata,
+    Column("id", _ID, primary_key=True),
+    Column("skill_id", _ID, ForeignKey("skills.id"), nullable=False),
+    Column("version", _SORTED, nullable=False),
+    Column("set_digest", Text, nullable=False),
+    # JSON: the frontmatter, and a [path, digest, size] for each file.
+    Column("frontmatter", Text, nullable=False),
+    Column("manifest", Text, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    # Of the `.tar.gz` that a site's index names.
+    Column("archive_digest", Text, nullable=False),
+    Column("signer", Text, nullable=False, server_default=""),
+    Column("published_by", Text, nullable=False),
+    Column("published_at", BigInteger, nullable=False),
+    # Why it was withdrawn; null while it is not.
+    Column("yanked", Text),
+    UniqueConstraint("skill_id", "version"),
+)
+
+files: Final = Table(
+    "files",
+    metadata,
+    Column("version_id", _ID, ForeignKey("versions.id"), primary_key=True),
+    Column("path", _SORTED, primary_key=True),
+    Column("digest", _SORTED, ForeignKey("blobs.digest"), nullable=False),
+    Index("files_by_digest", "digest"),
+)
+
+channels: Final = Table(
+    "channels",
+    metadata,
+    Column("id", _ID, primary_key=True),
+    Column("channel", _SORTED, nullable=False),
+    # The skill's path, as in `acme/pdf/`: with the slash, it sorts as the URIs do.
+    Column("path", _SORTED, nullable=False),
+    Column("namespace", _SORTED, nullable=False),
+    Column("name", _SORTED, nullable=False),
+    Column("version_id", _ID, ForeignKey("versions.id"), nullable=False),
+    # What is searched: the terms of name, place and description, separated by spaces.
+    Column("terms", Text, nullable=False),
+    UniqueConstraint("channel", "path"),
+    Index("channels_by_name", "channel", "name"),
+    Index("channels_by_version", "version_id"),
+)
+
+# Every term of a listed skill and how many skills have it. Misspelled words are corrected with it.
+terms: Final = Table(
+    "terms",
+    metadata,
+    Column("term", _SORTED, primary_key=True),
+    Column("skills", BigInteger, nullable=False),
+)
+
+# The parts of three letters that a term has: a misspelled word shares most of them.
+term_trigrams: Final = Table(
+    "term_trigrams",
+    metadata,
+    Column("trigram", _SORTED, primary_key=True),
+    Column("term", _SORTED, ForeignKey("terms.term"), primary_key=True),
+)
+
+# The change feed. Numbers follow the order of the commits: who has read up to one has seen all before it.
+changes: Final = Table(
+    "changes",
+    metadata,
+    Column("number", _ID, primary_key=True),
+    Column("channel", Text, nullable=False),
+    Column("namespace", _SORTED, nullable=False),
+    Column("name", _SORTED, nullable=False),
+    # JSON: the paths of the files that changed; null when the listing itself changed.
+    Column("files", Text),
+    Column("at", BigInteger, nullable=False),
+)
+
+tokens: Final = Table(
+    "tokens",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("hash", Text, nullable=False, unique=True),
+    Column("channel", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("revoked_at", BigInteger),
+)
+
+# Who may do what: `token:NAME`, `user:SUBJECT`, `group:NAME` or `anyone`, in a namespace or in all (`*`).
+grants: Final = Table(
+    "grants",
+    metadata,
+    Column("subject", Text, primary_key=True),
+    Column("namespace", _SORTED, primary_key=True),
+    Column("role", Text, nullable=False),
+)
+
+audit: Final = Table(
+    "audit",
+    metadata,
+    Column("number", _ID, primary_key=True, autoincrement=False),
+    Column("at", BigInteger, nullable=False),
+    Column("who", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("what", Text, nullable=False),
+    Column("details", Text, nullable=False),
+    Column("hash", Text, nullable=False),
+)

