@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from skillwire.errors import SourceError as SourceError
     from skillwire.errors import UnlistedFile as UnlistedFile
     from skillwire.errors import VerificationError as VerificationError
+    from skillwire.errors import VersionConflict as VersionConflict
     from skillwire.host.approvals.approver import ApprovalRequest as ApprovalRequest
     from skillwire.host.config.server import ServerConfig as ServerConfig
     from skillwire.host.events import Event as Event
@@ -81,7 +82,7 @@ export(
         "errors": (
             "AmbiguousName ApprovalRequired DigestMismatch FormatError FrontmatterMismatch "
             "InstalledInPart LimitExceeded OutOfSync Refusal RefusedByPolicy RequestRefused SizeMismatch "
-            "SkillNotFound SkillwireError SourceError UnlistedFile VerificationError "
+            "SkillNotFound SkillwireError SourceError UnlistedFile VerificationError VersionConflict "
         ),
         "host.approvals.approver": "ApprovalRequest",
         "host.config.server": "ServerConfig",

@@ -169,6 +169,12 @@ class RefusedByPolicy(SkillwireError):
     exit_code = 12
 
 
+class VersionConflict(SkillwireError):
+    """The publisher must act: a registry has this version with other files, or it was withdrawn."""
+
+    exit_code = 13
+
+
 class Refusal(SkillwireError):
     """A client must act: its request is answered with this JSON-RPC error."""
 

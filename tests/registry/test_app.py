@@ -19,10 +19,10 @@ from jwt.algorithms import RSAAlgorithm
 from clients import ERAS, both_eras, call, connected, refusal
 from interop.processes import SKILLWIRE, listening
 from registry.conftest import Publish, skill_md
+from skillwire.errors import VersionConflict
 from skillwire.registry.access import Access, Role
 from skillwire.registry.app import RegistryApp
 from skillwire.registry.client import publish_over_http, read_skill
-from skillwire.registry.drafts import VersionConflict
 from skillwire.registry.login import OAuthSettings
 from skillwire.registry.publishing import Publishing
 from skillwire.registry.store import Store

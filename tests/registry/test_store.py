@@ -14,12 +14,19 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from publishers import new_key
 from registry.conftest import Publish, publish_to, skill_md
 from skillwire.catalog.tokenize import parse_query
-from skillwire.errors import FormatError, LimitExceeded, RefusedByPolicy, SkillNotFound, SourceError
+from skillwire.errors import (
+    FormatError,
+    LimitExceeded,
+    RefusedByPolicy,
+    SkillNotFound,
+    SourceError,
+    VersionConflict,
+)
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.registry import backup as backups
 from skillwire.registry.audit import first_broken, read_audit
 from skillwire.registry.catalog import StoreCatalog, View
-from skillwire.registry.drafts import FileRow, VersionConflict, draft_of, parse_draft
+from skillwire.registry.drafts import FileRow, draft_of, parse_draft
 from skillwire.registry.publishing import Publishing
 from skillwire.registry.schema import audit, blobs
 from skillwire.registry.store import Store

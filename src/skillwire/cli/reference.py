@@ -23,6 +23,7 @@ EXIT_CODES: Final = {
     10: "Installed skills differ from the lock file, or a source has a newer version.",
     11: "Some skills were installed and others were not; each is named.",
     12: "A policy, or a permission that was not granted, keeps a skill from being installed.",
+    13: "`publish`: this version exists with other files, or was withdrawn.",
     130: "Interrupted with Ctrl-C.",
     141: "The output was closed early, as `| head` does.",
 }

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from skillwire.registry.drafts import Draft as Draft
     from skillwire.registry.drafts import FileRow as FileRow
     from skillwire.registry.drafts import Published as Published
-    from skillwire.registry.drafts import VersionConflict as VersionConflict
     from skillwire.registry.drafts import VersionRow as VersionRow
     from skillwire.registry.login import OAuthSettings as OAuthSettings
     from skillwire.registry.publishing import Publishing as Publishing
@@ -38,7 +37,7 @@ export(
         "catalog": "View",
         "client": "Folder publish_over_http publish_to_store read_skill",
         "login": "OAuthSettings",
-        "drafts": "Draft FileRow Published VersionConflict VersionRow",
+        "drafts": "Draft FileRow Published VersionRow",
         "publishing": "Publishing",
         "source": "Feed StoreSource",
         "store": "Store",

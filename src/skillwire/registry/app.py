@@ -26,12 +26,13 @@ from skillwire.errors import (
     SkillNotFound,
     SkillwireError,
     SourceError,
+    VersionConflict,
 )
 from skillwire.issues import Issue, shown
 from skillwire.registry.access import ALL, Access, Caller, Role
 from skillwire.registry.catalog import StoreCatalog, View
 from skillwire.registry.doors import OCI_PATH, SITE_PATH, OciDoor, SiteDoor
-from skillwire.registry.drafts import Draft, VersionConflict, parse_draft
+from skillwire.registry.drafts import Draft, parse_draft
 from skillwire.registry.login import Login, OAuthSettings, resource_metadata
 from skillwire.registry.publishing import Publishing
 from skillwire.registry.source import Feed, StoreSource

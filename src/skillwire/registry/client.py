@@ -9,9 +9,16 @@ from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
-from skillwire.errors import FormatError, RefusedByPolicy, SkillNotFound, SkillwireError, SourceError
+from skillwire.errors import (
+    FormatError,
+    RefusedByPolicy,
+    SkillNotFound,
+    SkillwireError,
+    SourceError,
+    VersionConflict,
+)
 from skillwire.issues import Issue, shown
-from skillwire.registry.drafts import FileRow, Published, VersionConflict, draft_of
+from skillwire.registry.drafts import FileRow, Published, draft_of
 from skillwire.registry.places import checked_version
 from skillwire.registry.publishing import STABLE, Publishing
 from skillwire.registry.store import Store

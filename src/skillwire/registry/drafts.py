@@ -6,19 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import cast
 
-from skillwire.errors import FormatError, LimitExceeded, SkillwireError
+from skillwire.errors import FormatError, LimitExceeded
 from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.registry.places import checked_channel, checked_namespace, checked_version
 from skillwire.skill.digests import Digest, SetDigest, parse_digest, set_digest
 from skillwire.skill.uris import SKILL_FILE
 from skillwire.sources.archive import safe_path
-
-
-class VersionConflict(SkillwireError):
-    """The publisher must act: this version exists with other files."""
-
-    exit_code = 13
 
 
 @dataclass(frozen=True, slots=True)

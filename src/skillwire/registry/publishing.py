@@ -15,13 +15,13 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 
-from skillwire.errors import FormatError, LimitExceeded, RefusedByPolicy, SkillNotFound
+from skillwire.errors import FormatError, LimitExceeded, RefusedByPolicy, SkillNotFound, VersionConflict
 from skillwire.issues import Severity, shown
 from skillwire.json_types import JsonObject
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.registry.audit import record
 from skillwire.registry.channels import point, remove
-from skillwire.registry.drafts import Draft, Published, VersionConflict, VersionRow, refused
+from skillwire.registry.drafts import Draft, Published, VersionRow, refused
 from skillwire.registry.places import checked_channel, checked_namespace
 from skillwire.registry.schema import blobs, channels, files, namespaces, skills, uploads, versions
 from skillwire.registry.store import Store, new_id, now

@@ -40,7 +40,11 @@ COMMANDS: Final = (
         options=(
             path("--locked", help="Serve exactly what this skillwire.lock pins."),
             flag("--installed", help="Serve the skills that installed Python packages carry."),
-            text("--store", metavar="URL", help="Serve a registry: postgresql://USER@HOST/NAME or sqlite:///FILE."),
+            text(
+                "--store",
+                metavar="URL",
+                help="Serve a registry: postgresql://USER@HOST/NAME or sqlite:///FILE.",
+            ),
             text("--channel", metavar="NAME", help="The registry's channel. The default is stable."),
             text("--oauth-issuer", metavar="URL", help="Accept access tokens of this issuer. Needs --store."),
             text(
