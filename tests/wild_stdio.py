@@ -11,10 +11,11 @@ import json
 import os
 import sys
 import time
+from typing import Any
 
 SKILL = b"---\nname: refunds\ndescription: Pays money back.\n---\n# Refunds\n"
 URI = "skill://refunds/SKILL.md"
-ENTRY = {
+ENTRY: dict[str, Any] = {
     "uri": URI,
     "frontmatter": {"name": "refunds", "description": "Pays money back."},
     "resources": [{"uri": URI, "digest": "sha256:" + hashlib.sha256(SKILL).hexdigest(), "size": len(SKILL)}],
@@ -76,7 +77,9 @@ def serve(misdeed: str) -> None:
             found = {"supportedVersions": ["2026-07-28"], "capabilities": CAPABILITIES, **CACHED}
             answer(request, {**found, "serverInfo": {"name": "wild", "version": "1"}})
         elif method == "skills/list":
-            answer(request, {"skills": [ENTRY], **CACHED})
+            files = [{"uri": URI, "digest": ENTRY["resources"][0]["digest"]}]
+            entry = {**ENTRY, "resources": files} if misdeed == "no sizes" else ENTRY
+            answer(request, {"skills": [entry], **CACHED})
         elif method == "resources/read":
             content = {"uri": URI, "mimeType": "text/markdown", "text": SKILL.decode()}
             answer(request, {"contents": [content], **CACHED})

@@ -5,7 +5,11 @@ from __future__ import annotations
 import io
 import json
 import os
+import select
+import signal
+import subprocess
 import sys
+import time
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -380,3 +384,36 @@ def test_new_writes_a_skill_that_passes_and_never_overwrites(
     assert "already there" in said
     assert new("skills/Bad Name")[0] == 3
     assert not Path("skills/Bad Name").exists()
+
+
+@pytest.mark.process
+def test_watch_checks_again_after_a_change_until_it_is_interrupted(tmp_path: Path) -> None:
+    folder = tmp_path / "skills/tidy"
+    folder.mkdir(parents=True)
+    good = "---\nname: tidy\ndescription: Sorts files by age. Use when asked to tidy up.\n---\nSort.\n"
+    (folder / "SKILL.md").write_text(good, "utf-8")
+    command = [str(Path(sys.executable).parent / "skillwire"), "lint", "--watch", str(tmp_path / "skills")]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        # A shell without job control starts what is in the background with interrupts ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
+        assert process.stdout is not None
+        try:
+            first = process.stdout.readline()
+            assert "error" in first or "skill" in first
+            stop = time.monotonic() + 60
+            seen = ""
+            while "name-" not in seen and time.monotonic() < stop:
+                # Written again and again: the watch may begin after the first time.
+                (folder / "SKILL.md").write_text(good.replace("name: tidy", "name: Not Tidy"), "utf-8")
+                if select.select([process.stdout], [], [], 0.5)[0]:
+                    seen += os.read(process.stdout.fileno(), 65536).decode()
+            assert "Not Tidy" in seen or "name-" in seen
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 1
+        finally:
+            process.kill()

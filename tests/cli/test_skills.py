@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -518,3 +520,72 @@ def test_a_reader_that_goes_away_ends_the_command_quietly() -> None:
         process.stdout.read(1)
         process.stdout.close()
         assert (process.wait(SECONDS), process.stderr.read()) == (141, b"")
+
+
+def test_the_style_of_the_configuration_holds_until_an_option_says_otherwise(run: Run) -> None:
+    plant(Path.home() / ".agents/skills/tidy")
+    file = Path("skillwire.toml")
+    file.write_text('style = "codex"\n[profiles.g]\nstyle = "goose"\n', "utf-8")
+    codex, goose = run("catalog").out, run("catalog", "--profile", "g").out
+    assert codex == run("catalog", "--no-config", "--style", "codex").out
+    assert goose == run("catalog", "--no-config", "--style", "goose").out
+    assert run("catalog", "--style", "gemini").out not in (codex, goose)
+    file.write_text('style = "emacs"\n', "utf-8")
+    ended = run("catalog")
+    assert (ended.code, "the key style of" in ended.err, "codex" in ended.err) == (4, True, True)
+
+
+def test_what_of_the_configuration_cannot_be_used_is_said(run: Run) -> None:
+    plant(Path.home() / ".agents/skills/tidy")
+    user = Path(os.environ["XDG_CONFIG_HOME"]) / "skillwire/skillwire.toml"
+    user.parent.mkdir(parents=True)
+    user.write_text('directories = ["${NOT_SET_HERE}/skills"]\n', "utf-8")
+    Path("skillwire.toml").write_text('directories = ["skills"]\n', "utf-8")
+    ended = run("list")
+    said = " ".join(ended.out.split())
+    assert "tidy" in said
+    assert "wants the variable 'NOT_SET_HERE', which is not set" in said
+    assert "names directories of skills, which are not read until you run `skillwire trust`" in said
+    assert run("doctor").code == 4
+
+
+@pytest.mark.parametrize("words", [["list"], ["show", "x"], ["search", "x"], ["servers", "list"]])
+def test_a_configuration_above_is_named_and_not_read(
+    run: Run, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    Path("skillwire.toml").write_text("nonsense = 1\n", "utf-8")
+    above = Path("skillwire.toml").resolve()
+    Path("deep/er").mkdir(parents=True)
+    monkeypatch.chdir("deep/er")
+    ended = run(*words)
+    said = " ".join((ended.out + ended.err).replace("\n", " ").split())
+    assert "is above you and not read, as it may be anybody's: run the command in its directory" in said
+    assert str(above) in said.replace(" ", "") or str(above) in said
+
+
+@pytest.mark.process
+def test_a_mute_server_costs_no_more_than_the_timeout(run: Run) -> None:
+    started = time.monotonic()
+    ended = run("list", "--server", "mute=sleep 100", "--timeout", "1", "--json")
+    assert [server["reason"] for server in ended.document["servers"]] == ["no answer within 1 s"]
+    assert time.monotonic() - started < 30
+
+
+@pytest.mark.process
+def test_a_variable_that_a_started_server_misses_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_TOKEN", "s3cr3t")
+    Path("server.sh").write_text('[ "$SHOP_TOKEN" ] || { echo "SHOP_TOKEN is missing" >&2; exit 1; }\n')
+    ended = run("list", "--server", "shop=sh server.sh")
+    said = " ".join(ended.out.split())
+    assert "SHOP_TOKEN is set here, but a server gets only what env names" in said
+    assert 'env = { SHOP_TOKEN = "${SHOP_TOKEN}" }' in said
+    assert "s3cr3t" not in said
+
+
+@pytest.mark.process
+def test_an_entry_without_sizes_is_shown_as_what_it_is(run: Run) -> None:
+    wild = Path(__file__).parents[1] / "wild_stdio.py"
+    option = f"shop={sys.executable} {wild} 'no sizes'"
+    assert "draft" in run("list", "--server", option).out
+    said = " ".join(run("show", "refunds", "--server", option).out.split())
+    assert "its entry has no file sizes, as in drafts of the extension: only digests are checked" in said

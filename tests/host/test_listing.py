@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import anyio
 import pytest
 
-from simulator import Simulator, agree, call, opened
+from simulator import Simulator, agree, call, make_host, opened
 from skillwire.errors import SkillwireError
+from skillwire.host.config.server import ServerConfig
 from skillwire.limits import Limits
+from wild_http import Call, wild_http
+from wild_stdio import ENTRY
 
 pytestmark = pytest.mark.anyio
 
@@ -147,3 +151,32 @@ async def test_unknown_metadata_changes_nothing(tmp_path: Path) -> None:
         loaded = await host.load("refunds")
         assert loaded.skill.entry.meta == skill.meta
         assert len(host.held()) == 1
+
+
+async def test_listings_are_kept_between_hosts_for_as_long_as_the_server_allows(tmp_path: Path) -> None:
+    ttl = 60_000
+
+    async def respond(call: Call) -> None:
+        if call.method != "skills/list":
+            await call.behave()
+            return
+        result = {"skills": [ENTRY], "resultType": "complete", "ttlMs": ttl, "cacheScope": "private"}
+        body = json.dumps({"jsonrpc": "2.0", "id": call.message["id"], "result": result}).encode()
+        await call.send("200 OK", body, content_type="application/json")
+
+    async with wild_http(respond) as (url, calls):
+        for expected in (1, 1, 2, 3):
+            config = ServerConfig(url=url, era="2026-07-28", token="other" if expected > 1 else "")
+            host = make_host(tmp_path, servers={"shop": config}, cache_listings=True, watch=False)
+            async with host:
+                assert len(host.skills()) == 1
+            assert sum(call.method == "skills/list" for call in calls) == expected
+            if expected == 2:
+                outdate(tmp_path)
+
+
+def outdate(folder: Path) -> None:
+    """The time of every listing that is kept is over."""
+    for file in folder.rglob("listings/*.json"):
+        stored = json.loads(file.read_text("utf-8"))
+        file.write_text(json.dumps({**stored, "until": 1.0}), "utf-8")

@@ -158,7 +158,10 @@ def _configuration() -> Iterator[Finding | HostConfig]:
         message = f"server {server.label} of {server.file} is not started: the file is not trusted"
         yield Finding("configuration", "note", message, advice)
     try:
-        yield load_config()
+        filled = load_config()
+        for problem in filled.problems:
+            yield Finding("configuration", "problem", problem, "fix it in the file, or take it out")
+        yield filled
     except SkillwireError as error:
         advice = "set the variable in this shell, or remove the server"
         yield Finding("configuration", "problem", str(error), advice)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from skillwire.trust.publishers import Publisher
 
 Result = TypeVar("Result")
-NO_SKILLS = (
+_NO_SKILLS = (
     "There are no skills yet. Add a server with `skillwire servers add NAME URL`, import those of your other "
     "clients with `skillwire servers import`, or put skills into .agents/skills."
 )
@@ -102,7 +102,7 @@ def with_host(
     # In another style a name says nothing about its server.
     servers = _needed(config.servers, name, on) if style == DEFAULT else config.servers
     directories = (*config.local_directories, *options.given_directories())
-    check_style(style)
+    check_style(options.style, config)
 
     async def run() -> Result:
         host = SkillHost(
@@ -132,7 +132,7 @@ def with_host(
         except SkillNotFound as error:
             told = True  # The error names the servers that could not be asked.
             if not host.skills(disabled=True):
-                raise SkillNotFound(f"{error}. {NO_SKILLS}") from None
+                raise SkillNotFound(f"{error}. {no_skills()}") from None
             raise
         finally:
             if failures and not told:
@@ -171,15 +171,36 @@ def _needed(servers: Mapping[str, ServerConfig], name: str, on: str | None) -> M
     return one or servers
 
 
-def check_style(style: str | None) -> None:
-    """Refuse a `--style` that does not exist."""
+def no_skills() -> str:
+    """What to tell a person who has no skills: how to get some, and what is near but not read."""
+    return " ".join(filter(None, [_NO_SKILLS, file_above()]))
+
+
+def file_above() -> str:
+    """A sentence on the configuration of a directory above this one; empty if there is none."""
+    from skillwire.cli.output import printable
+    from skillwire.host.config.file import config_above, project_file
+
+    above = None if project_file().exists() else config_above()
+    if above is None:
+        return ""
+    return (
+        f"{printable(str(above))} is above you and not read, as it may be anybody's: run the command in its "
+        "directory, or give it with --config."
+    )
+
+
+def check_style(style: str | None, config: HostConfig | None = None) -> None:
+    """Refuse a `--style` that does not exist, or else such a style of the configuration."""
     from skillwire.errors import SourceError
-    from skillwire.host.styles import find_style
+    from skillwire.host.styles import DEFAULT, find_style
 
     try:
-        find_style(style or "spec")
+        find_style(style or (config.style if config else "") or DEFAULT)
     except SourceError as error:
-        raise UsageError(f"--style: {error}") from None
+        if style is not None or config is None:
+            raise UsageError(f"--style: {error}") from None
+        raise SourceError(f"the key style of {' or '.join(map(str, config.files))}: {error}") from None
 
 
 def _with_servers(configured: Mapping[str, ServerConfig], texts: tuple[str, ...]) -> dict[str, ServerConfig]:

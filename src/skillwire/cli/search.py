@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from skillwire.cli.host_options import NO_SKILLS, HostOptions, with_host
+from skillwire.cli.host_options import HostOptions, no_skills, with_host
 from skillwire.cli.parser import UsageError
 from skillwire.limits import DEFAULT_LIMITS
 
@@ -55,7 +55,7 @@ def _show(found: Sequence[FoundSkill], *, empty: bool) -> None:
 
     screen = Screen()
     if empty:
-        screen.wrapped(NO_SKILLS)
+        screen.wrapped(no_skills())
     elif not found:
         screen.line("No skill matches. Try other words, or fewer.")
     partial = False

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
+from skillwire.cli.host_options import file_above
 from skillwire.cli.output import counted, printable
 from skillwire.cli.project_trust import HINT
 from skillwire.cli.screen import Screen, padded, show_json
@@ -42,6 +43,8 @@ def show_servers(
             "No servers yet. Add one with `skillwire servers add NAME URL`, or see what your other clients "
             "have with `skillwire servers import`."
         )
+        if above := file_above():
+            screen.wrapped(above)
         return
     rows = [("NAME", "WHERE", "APPROVAL", "STATUS")]
     for server in settings.configured:

@@ -244,6 +244,9 @@ def _doubts(row: SkillRow) -> str:
     if draft is None:
         return ""
     doubts: list[str] = []
+    resources = row.skill.entry.resources
+    if resources is not DYNAMIC and any(file.size == NO_SIZE for file in resources):
+        doubts.append("its entry has no file sizes, as in drafts of the extension: only digests are checked")
     if not draft.confirmed:
         doubts.append("the server does not call it a skill; only its URI looks like one")
     if row.skill.entry.resources is DYNAMIC:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from skillwire.cli.host_options import NO_SKILLS, HostOptions, with_host
+from skillwire.cli.host_options import HostOptions, no_skills, with_host
 from skillwire.errors import SourceError
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def list_skills(
         for note in notes:
             screen.hanging("skipped  ", note, style="dim")
         if not rows and not failed:
-            screen.wrapped(NO_SKILLS)
+            screen.wrapped(no_skills())
         return failed
 
     failed = with_host(options, action, settings=settings, failures=False)

@@ -439,6 +439,12 @@ class Connection:
             text += f'; it wrote "{stray}" to standard output, which is only for MCP: log to standard error'
         output = " | ".join(line for line in self._output() if line not in text)
         text = f"{text}; last output: {output}" if output else text
+        withheld = self._process.withheld if self._process else ()
+        if withheld:
+            text += (
+                f"; {', '.join(withheld)} is set here, but a server gets only what env names: add "
+                f'env = {{ {withheld[0]} = "${{{withheld[0]}}}" }}'
+            )
         return shown(redact(text, self._secrets), _REASON_CHARS)
 
 

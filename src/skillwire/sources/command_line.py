@@ -5,12 +5,47 @@ All functions are told the system, so that each system's rules can be tested on 
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import PurePosixPath, PureWindowsPath
 from subprocess import list2cmdline
 from typing import Final
 
 _SHIMS: Final = (".cmd", ".bat")
+_NOT_IN_A_BATCH: Final = frozenset("\r\n\0")
+_PLAIN_IN_A_BATCH: Final = re.compile(r"[\w.:/\\@+~-]+", re.ASCII)
+_BACKSLASHES_BEFORE_QUOTE: Final = re.compile(r'(\\+)("|\Z)')
+_VARIABLE: Final = re.compile(r"\b[A-Z][A-Z0-9_]{3,}\b")
+_INHERITED: Final = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
+_INHERITED_ON_WINDOWS: Final = (
+    "APPDATA",
+    "COMSPEC",
+    "HOMEDRIVE",
+    "HOMEPATH",
+    "LOCALAPPDATA",
+    "PATH",
+    "PATHEXT",
+    "PROGRAMFILES",
+    "SYSTEMDRIVE",
+    "SYSTEMROOT",
+    "TEMP",
+    "USERNAME",
+    "USERPROFILE",
+)
+_PROXIES: Final = frozenset(
+    name
+    for upper in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+    for name in (upper, upper.lower())
+)
+# Without these, nothing reaches the network on machines behind a proxy or with certificates of their own.
+_NETWORK: Final = (
+    *sorted(_PROXIES),
+    "NODE_EXTRA_CA_CERTS",
+    "REQUESTS_CA_BUNDLE",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+)
 
 
 def split_command(text: str, *, windows: bool) -> tuple[str, ...]:
@@ -57,10 +92,11 @@ def join_command(words: Sequence[str], *, windows: bool) -> str:
 
 def resolve_program(
     words: Sequence[str], which: Callable[[str], str | None], *, windows: bool
-) -> tuple[str, ...]:
+) -> tuple[str, ...] | str:
     """The command with its program's full path on Windows, where `npx` is `npx.cmd` and only a shell knows.
 
-    A shim is run by `cmd /c`, as Windows starts no batch file by itself. A program that is not found stays.
+    A shim becomes one line for the command interpreter, as Windows starts no batch file by itself. A program
+    that is not found stays. A `ValueError` says that an argument cannot be given to a batch file.
     """
     if not windows or not words:
         return tuple(words)
@@ -68,5 +104,64 @@ def resolve_program(
     if found is None:
         return tuple(words)
     if found.lower().endswith(_SHIMS):
-        return ("cmd", "/c", found, *words[1:])
+        return batch_line((found, *words[1:]))
     return (found, *words[1:])
+
+
+def batch_line(words: Sequence[str]) -> str:
+    """A line by which `cmd.exe` starts a batch file with exactly these words, and does nothing else.
+
+    In quotes `cmd` takes every character as it is, but the quote itself, which is doubled, and the percent
+    sign: behind it stands an expansion to nothing, so that it begins no variable.
+    """
+    return " ".join(map(_batch_word, words))
+
+
+def _batch_word(word: str) -> str:
+    if _NOT_IN_A_BATCH & set(word):
+        raise ValueError("an argument with a line break cannot be given to a batch file")
+    if _PLAIN_IN_A_BATCH.fullmatch(word):
+        return word
+    quoted = _BACKSLASHES_BEFORE_QUOTE.sub(lambda match: match[1] * 2 + match[2], word)
+    return '"' + quoted.replace('"', '""').replace("%", "%%cd:~,%") + '"'
+
+
+def absolute_entries(path: str, *, windows: bool) -> str:
+    """A PATH on which nothing is found that lies where a program is started."""
+    separator, kind = (";", PureWindowsPath) if windows else (":", PurePosixPath)
+    return separator.join(entry for entry in path.split(separator) if kind(entry).is_absolute())
+
+
+def anchored_program(word: str, folder: str, *, windows: bool) -> str:
+    """The program of a command in a file: a relative path starts at the folder of the file.
+
+    A bare name is looked up on the PATH, and stays.
+    """
+    kind = PureWindowsPath if windows else PurePosixPath
+    separators = {"/", "\\"} if windows else {"/"}
+    if not separators & set(word) or kind(word).is_absolute():
+        return word
+    return str(kind(folder) / word)
+
+
+def server_environment(ours: Mapping[str, str], given: Mapping[str, str], *, windows: bool) -> dict[str, str]:
+    """What a server that is started gets to see: what any program needs, and what it is given.
+
+    The rest of our environment may hold secrets that are not the server's. A proxy is passed on, unless its
+    URL has a password in it.
+    """
+    names = _INHERITED_ON_WINDOWS if windows else _INHERITED
+    found = {name: ours[name] for name in (*names, *_NETWORK) if name in ours}
+    found = {name: value for name, value in found.items() if name not in _PROXIES or "@" not in value}
+    environment = {**found, **given}
+    if "PATH" in environment:
+        environment["PATH"] = absolute_entries(environment["PATH"], windows=windows)
+    return environment
+
+
+def withheld_variables(
+    output: Iterable[str], ours: Mapping[str, str], passed: Mapping[str, str]
+) -> tuple[str, ...]:
+    """The variables that are set here, were not passed on, and are what a server's last output speaks of."""
+    words = {word for line in output for word in _VARIABLE.findall(line)}
+    return tuple(sorted(word for word in words if word in ours and word not in passed))

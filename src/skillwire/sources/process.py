@@ -10,7 +10,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -22,39 +21,23 @@ import anyio.abc
 
 from skillwire.errors import LimitExceeded, SourceError
 from skillwire.issues import shown
-from skillwire.sources.command_line import resolve_program
+from skillwire.sources.command_line import resolve_program, server_environment, withheld_variables
 
 _GRACE_SECONDS: Final = 2.0
 _KEPT_LINES: Final = 20
 _SHOWN_LINES: Final = 10
 _KEPT_CHARS: Final = 500
 _STRAY_CHARS: Final = 100
-# What a program needs to run at all. The rest of our environment may hold secrets that are not the server's.
-_INHERITED: Final = (
-    (
-        "APPDATA",
-        "HOMEDRIVE",
-        "HOMEPATH",
-        "LOCALAPPDATA",
-        "PATH",
-        "PATHEXT",
-        "PROGRAMFILES",
-        "SYSTEMDRIVE",
-        "SYSTEMROOT",
-        "TEMP",
-        "USERNAME",
-        "USERPROFILE",
-    )
-    if sys.platform == "win32"
-    else ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
-)
 
 
 class ServerProcess:
     """A running server. `lines` gives what it says; `send` says something to it."""
 
-    def __init__(self, process: anyio.abc.Process, *, line_bytes: int) -> None:
+    def __init__(
+        self, process: anyio.abc.Process, *, line_bytes: int, environment: Mapping[str, str]
+    ) -> None:
         self._process = process
+        self._environment = environment
         self._line_bytes = line_bytes
         self._complaints: deque[str] = deque(maxlen=_KEPT_LINES)
         self._complained = anyio.Event()
@@ -64,6 +47,11 @@ class ServerProcess:
     def last_lines(self) -> tuple[str, ...]:
         """The last lines that the server wrote to standard error, safe to print."""
         return tuple(line for line in self._complaints if line)[-_SHOWN_LINES:]
+
+    @property
+    def withheld(self) -> tuple[str, ...]:
+        """The variables of ours that it was not given and that it complains about."""
+        return withheld_variables(self._complaints, os.environ, self._environment)
 
     async def exit_code(self) -> int | None:
         """The exit code of a server that has ended, once its standard error is read; otherwise `None`."""
@@ -155,25 +143,20 @@ def safe_directory() -> str:
     return str(home) if home.is_dir() else home.anchor or os.sep
 
 
-def _without_relative_path(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment with a PATH on which nothing is found that lies where the server is started."""
-    entries = [entry for entry in environment.get("PATH", "").split(os.pathsep) if Path(entry).is_absolute()]
-    return {**environment, "PATH": os.pathsep.join(entries)} if "PATH" in environment else dict(environment)
-
-
 @asynccontextmanager
 async def running(
     command: Sequence[str], *, env: Mapping[str, str], directory: str, line_bytes: int
 ) -> AsyncGenerator[ServerProcess]:
     """Start a server, and stop it on the way out, whatever happened."""
-    environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    windows = os.name == "nt"
+    environment = server_environment(os.environ, env, windows=windows)
     try:
         process = await anyio.open_process(
-            list(resolve_program(command, shutil.which, windows=os.name == "nt")),
+            resolve_program(command, shutil.which, windows=windows),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=_without_relative_path({**environment, **env}),
+            env=environment,
             cwd=directory or None,
             start_new_session=True,
         )
@@ -182,7 +165,7 @@ async def running(
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise SourceError(f"the command {shown(command[0])} cannot be started: {reason}") from None
-    server = ServerProcess(process, line_bytes=line_bytes)
+    server = ServerProcess(process, line_bytes=line_bytes, environment=environment)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.collect_complaints)
         try:

@@ -16,7 +16,13 @@ from skillwire.trust.oms import SIGNATURE_FILE, InvalidSignatureFile
 from skillwire.trust.signatures import claimed_differences
 
 # Reported already, as a rule of the extension.
-_REPORTED = {"metadata-reserved", "name-not-directory", "description-too-long"}
+_REPORTED = {
+    "metadata-reserved",
+    "name-not-directory",
+    "description-too-long",
+    "yaml-special",
+    "yaml-unquoted-colon",
+}
 
 
 def check_content(seen: Observations) -> Iterator[Violation]:

@@ -78,13 +78,16 @@ def _skill_md(seen: Observations, entry: EntryView) -> Iterator[Violation]:
     if seen.changes(entry.uri) and not entry.is_dynamic:
         return  # Nobody knows which bytes the entry describes.
     try:
-        found = parse_skill_md(file.data).frontmatter
+        found = parse_skill_md(file.data, strict=True).frontmatter
     except FormatError as error:
         issue = error.issues[0]
         yield Violation(
             "FMT-1/frontmatter", f"line {issue.line}: {issue.message}", entry.place, fix=issue.fix
         )
-        return
+        try:  # Lenient hosts read it all the same: the rest is checked as they would see it.
+            found = parse_skill_md(file.data).frontmatter
+        except FormatError:
+            return
     # A wrong digest means that these are not the bytes that the entry describes.
     is_same = not any(violation.rule in ("ENT-3/digest", "RD-2/lossy") for violation in file.violations)
     if entry.frontmatter is not None and is_same:

@@ -26,8 +26,6 @@ _LINT: Final = {
     "line-endings": "line endings are LF",
     "merge-conflict": "the file has no marks of a merge conflict",
     "yaml-last-block": "the last field is no block whose end readers read differently",
-    "yaml-special": "values with reserved first characters are in quotes",
-    "yaml-unquoted-colon": "values with colons are in quotes",
     "unknown-field": "the frontmatter has the fields of the format",
     "other": "`skillwire lint` reports nothing",
 }

@@ -24,6 +24,7 @@ from skillwire.host.config.variables import Variables
 from skillwire.host.directories import LocalDirectory, project_directory
 from skillwire.issues import Issue, shown
 from skillwire.limits import DEFAULT_LIMITS
+from skillwire.sources.command_line import anchored_program
 from skillwire.trust.approval import Policy
 
 _DEFAULT: Final = "default"
@@ -283,9 +284,9 @@ def _filled_in(
     if issues:
         return f"cannot be used: {'; '.join(str(issue) for issue in issues)}"
     folder = server.file.parent
-    if command and {"/", os.sep} & set(command[0]) and not Path(command[0]).is_absolute():
-        # A path in a file means the same from everywhere; a bare name is looked up on the PATH.
-        command = (str(folder / Path(command[0]).expanduser()), *command[1:])
+    if command:  # A path in a file means the same from everywhere.
+        program = anchored_program(os.path.expanduser(command[0]), str(folder), windows=os.name == "nt")  # noqa: PTH111
+        command = (program, *command[1:])
     if directory:
         directory = str(folder / Path(directory).expanduser())
     elif command and start_in_folder:
