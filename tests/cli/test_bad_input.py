@@ -1,15 +1,22 @@
-"""126 bad inputs, through the real `main`: one line that says what is wrong and what to do, and a code."""
+"""Over 150 bad inputs, through the real `main`: one line that says what is wrong and what to do, and a code.
+
+A sample with every command in it runs as real processes too.
+"""
 
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from skillwire.cli import main
+from skillwire.cli.commands import commands_of, names
 
+SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
 WRONG = 2
 HOST = ("list", "show x", "search x", "catalog", "load x", "read x y", "approve x")
 
@@ -26,7 +33,7 @@ def rows() -> list[tuple[str, int, str]]:
         ("--nope", WRONG, "is not an option of skillwire itself"),
         ("-- list", WRONG, "name a command first"),
         ("servers lst", WRONG, "did you mean list?"),
-        ("servers frobnicate", WRONG, "there is list, add, remove"),
+        ("servers frobnicate", WRONG, "list, add, remove, login"),
         ("cache clar", WRONG, "did you mean clear?"),
         ("serve", WRONG, "PATH is missing: write skillwire serve"),
         ("lint", 4, "no skills in .: a skill is a directory with a SKILL.md; skillwire new"),
@@ -104,6 +111,32 @@ def rows() -> list[tuple[str, int, str]]:
         ("show skill://x/SKILL.md", 8, "skillwire"),
         ("revoke x", 8, "`skillwire list` shows"),
         ("servers remove nobody", 8, "no server is called nobody"),
+        ("servers login", WRONG, "NAME is missing: write skillwire servers login"),
+        ("servers login nobody", 8, "Add it first with `skillwire servers add NAME URL`, or give its URL"),
+        ("servers login ftp://x", 4, "is not an http:// or https:// URL"),
+        ("servers login x --port 70000", WRONG, "--port must be a whole number from 0 to 65,535"),
+        ("servers logout nobody", 8, "no server is called nobody"),
+        ("servers enable nobody", 8, "`skillwire servers` lists them"),
+        ("servers disable nobody", 8, "`skillwire servers` lists them"),
+        ("servers add x notaurl", WRONG, "neither a URL nor a program on the PATH"),
+        ("servers add x localhost:1/mcp", WRONG, "write http://localhost:1/mcp"),
+        ("new", WRONG, "PATH is missing: write skillwire new"),
+        ("new BadName", 3, "use lowercase letters, digits and single hyphens"),
+        ("sign", WRONG, "DIR is missing: write skillwire sign"),
+        ("sign nowhere", WRONG, "give --key FILE, or --keyless"),
+        ("keygen", WRONG, "FILE is missing: write skillwire keygen"),
+        ("verify-signature", WRONG, "is missing: write skillwire verify-signature"),
+        ("approvals import nowhere.json", 4, "give a file that `approvals export` wrote"),
+        ("add", WRONG, "name a server's skill, a site, a repository or a folder"),
+        ("outdated", 4, "`skillwire add` makes one"),
+        ("diff nobody", 4, "`skillwire add` makes one"),
+        ("update nobody", 4, "`skillwire add` makes one"),
+        ("rollback", WRONG, "NAME is missing: write skillwire rollback"),
+        ("remove nobody", 4, "`skillwire add` makes one"),
+        ("why nobody", 4, "`skillwire add` makes one"),
+        ("export", WRONG, "is missing: write skillwire export"),
+        ("agents x", WRONG, "unexpected argument 'x'"),
+        ("cache path x", WRONG, "unexpected argument 'x'"),
         ("servers add local https://x", 3, "local"),
         ("servers add x ftp://x", 3, "http:// or https:// URL"),
         ("servers add x npx -y y", WRONG, "put -- before the command"),
@@ -150,8 +183,33 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
 
 
-def test_there_are_126_of_them() -> None:
+def sample() -> list[tuple[str, int, str]]:
+    """The last row of each command."""
+    commands = {command.name for name in names() for command in commands_of(name)}
+    found: dict[str, tuple[str, int, str]] = {}
+    for row in ROWS:
+        two = " ".join(row[0].split()[:2])
+        found[two if two in commands else two.split()[0]] = row
+    return list(found.values())
+
+
+def test_there_are_enough_of_them() -> None:
     assert len({line for line, _, _ in ROWS}) == len(ROWS) >= 126
+    assert len(sample()) >= 20
+
+
+@pytest.mark.parametrize("command", [command.name for name in names() for command in commands_of(name)])
+def test_every_command_refuses_an_option_that_it_does_not_have(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["skillwire", *command.split(), "--frobnicate"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    out, err = capsys.readouterr()
+    assert (ended.value.code, out) == (WRONG, "")
+    assert err == (
+        f"skillwire {command}: there is no option --frobnicate (see: skillwire {command} --help)\n"
+    )
 
 
 @pytest.mark.process  # One of them names a program to start.
@@ -170,3 +228,23 @@ def test_a_bad_input_is_one_line_that_helps(
     assert said in only, json.dumps(only)
     if code == WRONG and not line.startswith("verify"):
         assert only.endswith("--help)")
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_a_sample_of_every_command_says_the_same_as_a_real_process() -> None:
+    def run(row: tuple[str, int, str]) -> tuple[str, int, str, str]:
+        command = [SKILLWIRE, *row[0].split()]
+        ran = subprocess.run(
+            command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120, check=False
+        )
+        return row[0], ran.returncode, ran.stdout, ran.stderr
+
+    rows = sample()
+    with ThreadPoolExecutor(2) as workers:
+        ended = list(workers.map(run, rows))
+    for (line, code, said), (ran, returned, out, err) in zip(rows, ended, strict=True):
+        assert (ran, returned, out) == (line, code, ""), err
+        [only] = err.splitlines()
+        assert only.startswith("skillwire")
+        assert said in only

@@ -267,7 +267,9 @@ def import_approvals(*, file: str, yes: bool, as_json: bool) -> None:
         document = json.loads(read_regular(Path(file), _EXPORT_BYTES))
         rows = [row_from_exported(one) for one in document["approvals"]]
     except OSError as error:
-        raise SourceError(f"{file} cannot be read: {error.strerror}") from None
+        raise SourceError(
+            f"{file} cannot be read: {error.strerror}; give a file that `approvals export` wrote"
+        ) from None
     except (ValueError, TypeError, LookupError, RecursionError, FormatError):
         raise SourceError(
             f"{file} is not what `skillwire approvals export` writes: export it again"

@@ -194,7 +194,10 @@ def _switch(name: str, *, on: bool, project: bool, as_json: bool) -> None:
     server = configured.get(name.casefold())
     if server is None:
         known = ", ".join(one.label for one in configured.values()) or "none"
-        raise SkillNotFound(f"no server is called {printable(name)} in your files; there is {known}")
+        raise SkillNotFound(
+            f"no server is called {printable(name)} in your files; there is {known}: `skillwire servers` "
+            "lists them, and `skillwire servers add` adds one"
+        )
     changed: list[Path] = []
     for file in _files(True) if on else (project_file() if project else server.file,):
         before = read_config(file)
