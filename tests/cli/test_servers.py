@@ -11,6 +11,7 @@ import pytest
 from command_line import Ended, Run, approved
 from skillwire.cli import main
 from skillwire.host.config.text import Place, parse_config
+from terminals import Terminal
 
 SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
 SECRET = "s3cr3t"
@@ -371,3 +372,43 @@ def test_import_that_finds_nothing_says_where_it_looked(run: Run, home: Path) ->
         assert path in words
     searched = run("servers", "import", "--json").document["searched"]
     assert {one["client"] for one in searched} >= {"Cursor", "VS Code", "Codex", "Gemini CLI", "Goose"}
+
+
+def test_a_secret_in_clear_is_warned_about_and_offered_as_a_variable(run: Run) -> None:
+    header = f"Authorization=Bearer {SECRET}"
+    ended = run("servers", "add", "docs", "https://d.example/mcp", "--header", header)
+    assert ended.code == 0
+    assert "docs: the header Authorization looks like a secret, in clear in " in ended.err
+    assert "--use-variables" in ended.err
+    assert SECRET in PROJECT.read_text()
+    run("servers", "remove", "docs")
+    ended = run("servers", "add", "docs", "https://d.example/mcp", "--header", header, "--use-variables")
+    assert "the value of the header Authorization into the environment variable DOCS_TOKEN." in ended.err
+    assert SECRET not in PROJECT.read_text()
+    assert places(PROJECT) == {"docs": Place(url="https://d.example/mcp", token_env="DOCS_TOKEN")}
+    # What is a variable already needs no warning.
+    ended = run("servers", "add", "two", "https://t.example/mcp", "--header", "X-Key=${TWO_KEY}")
+    assert ended.err == ""
+
+
+def test_secrets_of_imported_servers_are_warned_about_and_can_become_variables(run: Run, home: Path) -> None:
+    (home / ".cursor").mkdir(parents=True)
+    entry = {"command": "npx", "args": ["-y", "x"], "env": {"API_KEY": SECRET}}
+    (home / ".cursor/mcp.json").write_text(json.dumps({"mcpServers": {"tools": entry}}))
+    assert "tools: the variable API_KEY looks like a secret" in run("servers", "import").err
+    ended = run("servers", "import", "--write", "--use-variables")
+    assert "into the environment variable API_KEY." in ended.err
+    assert SECRET not in user_file(home).read_text()
+    assert 'API_KEY = "${API_KEY}"' in user_file(home).read_text()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("answer", "in_clear"), [("\n", False), ("y\n", False), ("n\n", True)])
+def test_on_a_terminal_the_person_decides_about_a_secret(answer: str, in_clear: bool) -> None:
+    terminal = Terminal("servers", "add", "docs", "https://d.example/mcp", "--header", f"X-Api-Key={SECRET}")
+    terminal.wait_for("[Y/n]")
+    assert "DOCS_X_API_KEY of your environment" in terminal.screen
+    terminal.type(answer)
+    assert terminal.end() == 0
+    assert (SECRET in PROJECT.read_text()) is in_clear
+    assert SECRET not in terminal.screen

@@ -52,6 +52,13 @@ class ServeOptions:
     stateless: bool
     max_connections: int
     max_connections_per_address: int
+    max_body_bytes: int
+    max_sessions: int
+    session_timeout: float
+    head_timeout: float
+    body_timeout: float
+    write_timeout: float
+    idle_timeout: float
     name: str | None
     instructions: str | None
     access_log: bool
@@ -207,6 +214,13 @@ def _limits(options: ServeOptions) -> Limits:
     return Limits(
         http_connections=options.max_connections,
         http_connections_per_address=options.max_connections_per_address,
+        http_body_bytes=options.max_body_bytes,
+        http_head_seconds=options.head_timeout,
+        http_body_seconds=options.body_timeout,
+        http_write_seconds=options.write_timeout,
+        http_idle_seconds=options.idle_timeout,
+        sessions=options.max_sessions,
+        session_idle_seconds=options.session_timeout,
     )
 
 

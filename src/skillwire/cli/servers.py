@@ -13,7 +13,7 @@ from skillwire.errors import FormatError, SkillNotFound, SourceError
 
 if TYPE_CHECKING:
     from skillwire.host.config.merge import HostConfig
-    from skillwire.host.config.text import ConfigText, ServerText
+    from skillwire.host.config.text import ConfigText, Place, ServerText
     from skillwire.host.host import SkillHost
     from skillwire.host.importers.files import FoundServer
 
@@ -77,6 +77,7 @@ def add(
     header: tuple[str, ...],
     token_env: str | None,
     env: tuple[str, ...],
+    use_variables: bool,
     approval: str | None,
     as_json: bool,
 ) -> None:
@@ -113,6 +114,7 @@ def add(
     )
     file, other = _files(user)
     _refuse_twin(name, file, other)
+    server = _without_secrets(name, server, file, use_variables=use_variables)
     before = read_config(file)
     text = with_server(_text(before), name, ServerText(place=server, approval=policy), file=file)
     parse_config(text, file)
@@ -219,10 +221,49 @@ def _switch(name: str, *, on: bool, project: bool, as_json: bool) -> None:
     )
 
 
+def _without_secrets(
+    name: str, place: Place, file: Path, *, use_variables: bool, asking: bool = True
+) -> Place:
+    """The place as it is to be written: with variables for its secrets, or with a warning about each.
+
+    On a terminal the person decides. A secret is never printed.
+    """
+    import sys
+
+    from skillwire.cli.ask import drop_typed_ahead
+    from skillwire.cli.output import printable
+    from skillwire.cli.screen import Screen
+    from skillwire.host.config.secrets import with_variables
+
+    changed, secrets = with_variables(name, place)
+    if not secrets:
+        return place
+    screen = Screen(errors=True)
+    where = ", ".join(printable(one.where) for one in secrets)
+    if not use_variables:
+        screen.line(
+            ("warning  ", "yellow"),
+            f"{name}: {where} looks like a secret, in clear in {printable(str(file))}.",
+        )
+        if asking and sys.stdin.isatty() and sys.stderr.isatty():
+            names = ", ".join(one.variable for one in secrets)
+            drop_typed_ahead()
+            screen.line((f"Read it from {names} of your environment instead? ", "bold"), "[Y/n]")
+            use_variables = sys.stdin.readline().strip().lower() in ("", "y", "yes")
+        else:
+            screen.line("         --use-variables writes the name of an environment variable instead.")
+    if not use_variables:
+        return place
+    for one in secrets:
+        screen.line(f"Put the value of {printable(one.where)} into the environment variable {one.variable}.")
+    return changed
+
+
 def import_servers(
     *,
     write: bool,
     project: bool,
+    use_variables: bool,
     only: tuple[str, ...],
     as_json: bool,
 ) -> None:
@@ -264,7 +305,11 @@ def import_servers(
     ]
     text = _text(before)
     for server in new:
-        text = with_server(text, server.label, _server_text(server), file=file)
+        if server.place is not None:
+            place = _without_secrets(
+                server.label, server.place, file, use_variables=use_variables, asking=write
+            )
+            text = with_server(text, server.label, replace(_server_text(server), place=place), file=file)
     if write and new:
         write_project(file, before, text)
     show_import(found, new, known, file, client_files(), written=write, as_json=as_json)

@@ -5,8 +5,8 @@
     python tests/host/version-0.1/make.py /tmp/v01/.venv/bin/skillwire
 
 `data` and `cache` are what version 0.1 left in the user's data and cache directories: three approvals of a
-server called `docs`, one of them of a skill that changed later, the cached files of what was loaded, and trust
-in a project's file. `served` is what the server has now, `skillwire.toml` the trusted file.
+server called `docs`, one of them of a skill that changed later, the cached files of what was loaded, and
+trust in a project's file. `served` is what the server has now, `skillwire.toml` the trusted file.
 """
 
 from __future__ import annotations

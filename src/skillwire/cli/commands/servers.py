@@ -18,6 +18,9 @@ from skillwire.cli.command import (
 )
 
 _USER: Final = flag("--user", help="Use the user's skillwire.toml instead of the project's.")
+_VARIABLES: Final = flag(
+    "--use-variables", help="Write the name of an environment variable in place of each secret."
+)
 _SERVER: Final = Argument(field="name", metavar="NAME", help="The name of a server.", completion="server")
 _LOGIN_SERVER: Final = Argument(
     field="name", metavar="NAME", help="The name of a server, or its URL.", completion="server"
@@ -111,6 +114,7 @@ COMMANDS: Final = (
                 help="Set this variable for the command. Repeatable.",
                 many=True,
             ),
+            _VARIABLES,
             choice(
                 "--approval",
                 choices=("prompt", "pinned", "always", "never"),
@@ -208,6 +212,7 @@ COMMANDS: Final = (
         run="servers:import_servers",
         options=(
             flag("--write", help="Write the servers to skillwire.toml."),
+            _VARIABLES,
             flag("--project", help="Use the project's skillwire.toml instead of the user's."),
             text("--only", metavar="NAME", help="Import this server only. Repeatable.", many=True),
             JSON,

@@ -1,0 +1,107 @@
+"""Secrets that are about to be written into a configuration file in clear, and variables in their place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from skillwire.host.config.text import Place
+from skillwire.host.config.variables import names_in
+from skillwire.text import is_secret_name, secrets_in_arguments
+
+_NO_NAME: Final = re.compile(r"[^A-Z0-9]+")
+_SCHEME: Final = re.compile(r"(\w+)\s+(?=\S)")
+_PASSWORD: Final = re.compile(r"(?<=://)([^/?#\s@]*:)([^/?#\s@]+)(?=@)")
+_PARAMETER: Final = re.compile(r"(?<=[?&])([^=&#]+=)([^&#]+)")
+_SECRET_HEADERS: Final = ("cookie", "authorization")
+
+
+@dataclass(frozen=True, slots=True)
+class ClearSecret:
+    """Where a secret stands in clear, and the variable that can take its place. Its value is not kept."""
+
+    where: str
+    variable: str
+
+
+def with_variables(label: str, place: Place) -> tuple[Place, tuple[ClearSecret, ...]]:
+    """A server's place with `${NAME}` in place of what looks like a secret in clear, and what that was.
+
+    A bearer token becomes `token_env`. What holds a variable already stays as it is.
+    """
+    found: list[ClearSecret] = []
+
+    def variable(where: str, name: str) -> str:
+        given = _variable(name) if where.startswith("the variable") else _variable(label, name)
+        taken = {one.variable for one in found}
+        number = 1
+        wanted = given
+        while wanted in taken:
+            number += 1
+            wanted = f"{given}_{number}"
+        found.append(ClearSecret(where, wanted))
+        return wanted
+
+    token_env = place.token_env
+    if place.token and not names_in(place.token):
+        token_env = variable("token", "token")
+    headers: dict[str, str] = {}
+    for name, value in place.headers.items():
+        if not value.strip() or names_in(value) or not _is_secret_header(name):
+            headers[name] = value
+            continue
+        where, scheme = f"the header {name}", _SCHEME.match(value)
+        if name.lower() == "authorization" and scheme and scheme[1].lower() == "bearer" and not token_env:
+            token_env = variable(where, "token")
+            continue
+        headers[name] = f"{scheme[0] if scheme else ''}${{{variable(where, name)}}}"
+    env = {
+        name: f"${{{variable(f'the variable {name}', name)}}}"
+        if value and is_secret_name(name) and not names_in(value)
+        else value
+        for name, value in place.env.items()
+    }
+    changed = replace(
+        place,
+        url=_bare_url(place.url, lambda: variable("the URL", "url_secret")),
+        command=_bare_command(place.command, lambda: variable("an argument", "secret")),
+        env=env,
+        headers=headers,
+        token="" if token_env else place.token,
+        token_env=token_env,
+    )
+    return (changed, tuple(found)) if found else (place, ())
+
+
+def _is_secret_header(name: str) -> bool:
+    return name.lower() in _SECRET_HEADERS or is_secret_name(name)
+
+
+def _variable(*parts: str) -> str:
+    name = _NO_NAME.sub("_", "_".join(parts).upper()).strip("_")
+    return name if name[:1].isalpha() else f"SKILLWIRE_{name}".rstrip("_")
+
+
+def _bare_url(url: str, variable: Callable[[], str]) -> str:
+    def password(match: re.Match[str]) -> str:
+        return match[0] if names_in(match[2]) else f"{match[1]}${{{variable()}}}"
+
+    def parameter(match: re.Match[str]) -> str:
+        is_clear = is_secret_name(match[1]) and not names_in(match[2])
+        return f"{match[1]}${{{variable()}}}" if is_clear else match[0]
+
+    return _PARAMETER.sub(parameter, _PASSWORD.sub(password, url))
+
+
+def _bare_command(command: tuple[str, ...], variable: Callable[[], str]) -> tuple[str, ...]:
+    names: Mapping[str, str] = {
+        secret: variable()
+        for secret in sorted(set(secrets_in_arguments(command)), key=lambda one: (-len(one), one))
+        if secret and not names_in(secret) and not secret.startswith("-")
+    }
+    words = list(command)
+    for secret, name in names.items():
+        words = [words[0], *(word.replace(secret, f"${{{name}}}") for word in words[1:])]
+    return tuple(words)
