@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from skillwire.cli.command import GLOBAL_OPTIONS
 from skillwire.cli.commands import all_commands
@@ -123,3 +124,36 @@ def test_every_guide_page_is_in_the_list_of_pages() -> None:
 def test_every_decision_is_in_the_list_of_decisions() -> None:
     listed = set(LINK.findall((ROOT / "docs/decisions/README.md").read_text("utf-8")))
     assert listed == {page.name for page in (ROOT / "docs/decisions").glob("*.md")} - {"README.md"}
+
+
+def test_the_readme_has_its_parts_in_order() -> None:
+    text = README.read_text("utf-8")
+    parts = [
+        "**Publish [Agent Skills](https://agentskills.io)",
+        "docs/images/overview.svg",
+        "docs/images/terminal.svg",
+        "https://modelcontextprotocol.io/extensions",
+        "git clone ",
+        "## Works with",
+        "## What do you want to do?",
+    ]
+    places = [text.index(part) for part in parts]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("page", ["serving", "hosting", "install", "verify", "deploy"])
+def test_each_reader_has_a_page_that_the_readme_links(page: str) -> None:
+    assert f"](docs/{page}.md)" in README.read_text("utf-8")
+    assert "This page is for people who " in (ROOT / f"docs/{page}.md").read_text("utf-8")[:400]
+
+
+def test_the_workflow_runs_on_three_systems_what_there_is() -> None:
+    workflow = yaml.safe_load((ROOT / "docs/ci/three-systems.yml").read_text("utf-8"))
+    job = workflow["jobs"]["test"]
+    assert job["strategy"]["matrix"]["system"] == ["ubuntu-latest", "macos-latest", "windows-latest"]
+    for step in job["steps"]:
+        words = shlex.split(step.get("run", ""))
+        if words[:1] == ["skillwire"]:
+            line = read_line(words[1:])
+            assert line.command is not None
+            read_words(line.command, line.words)

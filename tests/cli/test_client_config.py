@@ -91,3 +91,12 @@ def test_words_and_values_lead_to_each_other(line: str) -> None:
     [command] = commands_of("serve")
     values = read_words(command, line.split())
     assert read_words(command, words_of(command, values)) == values
+
+
+def test_the_page_on_clients_has_the_snippet_of_each() -> None:
+    page = (Path(__file__).parents[2] / "docs/clients.md").read_text("utf-8")
+    server = ClientServer(command=("/home/me/.local/bin/skillwire", "serve", "/home/me/skills"))
+    for client in OFFERED:
+        snippet, place = client_config(client, server)
+        assert f"(`{client}`). {place}" in page
+        assert f"\n{snippet}\n```" in page
