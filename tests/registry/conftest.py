@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import signal
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
 
@@ -25,8 +28,10 @@ _TEMPLATE = "registry_template"
 class Postgres:
     """A server of its own, which tests may kill and start again."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder.resolve()
+    def __init__(self) -> None:
+        # Not below pytest's folder: that is private to its user, and PostgreSQL refuses to run as root.
+        self.folder = Path(tempfile.mkdtemp(prefix="skillwire-pg-")).resolve()
+        self.folder.chmod(0o755)
         self._numbers = itertools.count(1)
         self.start()
         self._admin(f"CREATE DATABASE {_TEMPLATE}")
@@ -63,12 +68,17 @@ class Postgres:
         with psycopg.connect(self.uri("postgres"), autocommit=True) as connection:
             connection.execute(command.encode())
 
+    def remove(self) -> None:
+        with suppress(FileNotFoundError):
+            self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    server = Postgres(tmp_path_factory.mktemp("postgres"))
+def postgres() -> Iterator[Postgres]:
+    server = Postgres()
     yield server
-    server.kill()
+    server.remove()
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.process)])

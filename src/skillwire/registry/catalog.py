@@ -168,7 +168,7 @@ class StoreCatalog:
                 sa.select(versions.c.version)
                 .join(skills, skills.c.id == versions.c.skill_id)
                 .where(skills.c.namespace == namespace, skills.c.name == name)
-                .order_by(versions.c.published_at)
+                .order_by(versions.c.id)
             ).scalars()
             pointing = connection.execute(
                 sa.select(channels.c.channel, versions.c.version)

@@ -149,7 +149,7 @@ class Publishing:
             sa.select(versions)
             .join(skills, skills.c.id == versions.c.skill_id)
             .where(skills.c.namespace == namespace, skills.c.name == name)
-            .order_by(versions.c.published_at.desc(), versions.c.id.desc())
+            .order_by(versions.c.id.desc())
         )
         with self._store.reading() as connection:
             rows = connection.execute(query).all()
@@ -186,7 +186,7 @@ class Publishing:
             sa.func.row_number()
             .over(
                 partition_by=versions.c.skill_id,
-                order_by=(versions.c.published_at.desc(), versions.c.id.desc()),
+                order_by=versions.c.id.desc(),
             )
             .label("place"),
         ).subquery()
