@@ -589,3 +589,33 @@ def test_an_entry_without_sizes_is_shown_as_what_it_is(run: Run) -> None:
     assert "draft" in run("list", "--server", option).out
     said = " ".join(run("show", "refunds", "--server", option).out.split())
     assert "its entry has no file sizes, as in drafts of the extension: only digests are checked" in said
+
+
+def test_a_skill_that_is_left_out_is_answered_with_the_reason(run: Run) -> None:
+    plant(Path.home() / ".agents/skills/tidy")
+    broken = Path.home() / ".agents/skills/broken"
+    broken.mkdir()
+    (broken / "SKILL.md").write_text("no frontmatter\n", "utf-8")
+    for name in ("broken", "user/broken"):
+        ended = run("show", name)
+        assert ended.code == 8
+        assert ended.err.startswith("skillwire: broken is left out: ")
+        assert "the file does not start with frontmatter (start it with ---" in ended.err
+    assert "no skill is called roken" in run("show", "roken").err
+
+
+def test_a_name_with_its_server_hears_nothing_of_servers_that_cannot_be_used(run: Run) -> None:
+    Path(os.environ["XDG_CONFIG_HOME"], "skillwire").mkdir(parents=True)
+    Path(os.environ["XDG_CONFIG_HOME"], "skillwire/skillwire.toml").write_text(
+        '[servers.data]\nurl = "https://d.example"\ntoken_env = "NOT_SET_HERE"\n'
+        '[servers.dead]\nurl = "http://127.0.0.1:9/mcp"\n',
+        "utf-8",
+    )
+    assert "NOT_SET_HERE" in run("show", "x").err
+    assert "NOT_SET_HERE" not in run("show", "dead/x").err
+    assert run("servers", "list", "--check").code == 4
+
+
+def test_without_skills_a_person_reads_where_was_looked(run: Run) -> None:
+    said = " ".join(run("list").out.split())
+    assert "Looked for skills in .agents/skills, .claude/skills, .codex/skills" in said

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -112,7 +112,8 @@ def with_host(
             watch=watch,
             cache_listings=cached,
             disabled=config.disabled,
-            untrusted=config.skipped,
+            # What is not asked for is not complained about.
+            untrusted=config.skipped if servers is config.servers else (),
             remarks=config.problems,
             publishers=load_publishers(config.publishers),
             required_sources=config.required_sources,
@@ -131,6 +132,8 @@ def with_host(
             return await action(host)
         except SkillNotFound as error:
             told = True  # The error names the servers that could not be asked.
+            if reason := why_left_out(name, [one.message for one in host.left_out()]):
+                raise SkillNotFound(reason) from None
             if not host.skills(disabled=True):
                 raise SkillNotFound(f"{error}. {no_skills()}") from None
             raise
@@ -171,9 +174,25 @@ def _needed(servers: Mapping[str, ServerConfig], name: str, on: str | None) -> M
     return one or servers
 
 
+def why_left_out(name: str, messages: Iterable[str]) -> str:
+    """Why a skill of this name cannot be used, if one of the messages is about it; otherwise nothing."""
+    import re
+
+    from skillwire.cli.output import printable
+
+    bare = re.split(r"[/:]", name.removesuffix("/SKILL.md"))[-1]
+    segment = re.compile(rf"(?:^|[/\s]){re.escape(bare)}(?:[/:\s]|$)")
+    found = next((message for message in messages if bare and segment.search(message)), "")
+    found = found.removeprefix("left out: ")
+    return f"{printable(bare)} is left out: {found}" if found and not found.startswith("warning: ") else ""
+
+
 def no_skills() -> str:
     """What to tell a person who has no skills: how to get some, and what is near but not read."""
-    return " ".join(filter(None, [_NO_SKILLS, file_above()]))
+    from skillwire.host.directories import DEFAULT_FOLDERS
+
+    looked = f"Looked for skills in {', '.join(DEFAULT_FOLDERS)}, here and in your home."
+    return " ".join(filter(None, [_NO_SKILLS, looked, file_above()]))
 
 
 def file_above() -> str:

@@ -50,7 +50,7 @@ def list_servers(
     failed = with_host(
         HostOptions(), action, settings=replace(settings, usual=False), failures=False, cached=False
     )
-    return SourceError.exit_code if failed else 0
+    return SourceError.exit_code if failed or settings.unusable else 0
 
 
 def _logins(settings: HostConfig) -> frozenset[str]:

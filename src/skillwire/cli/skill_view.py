@@ -61,7 +61,8 @@ class SkillRow:
         """The state, and the draft that its server speaks if it is not the final extension."""
         dialect = self.skill.entry.dialect
         state = self.standing.state.value if self.skill.enabled else "switched off"
-        parts = (state, dialect.short, str(self.signature) if self.signature is not None else "")
+        short = "" if self.skill.origin.is_local else dialect.short
+        parts = (state, short, str(self.signature) if self.signature is not None else "")
         return ", ".join(part for part in parts if part)
 
 

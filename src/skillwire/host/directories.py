@@ -26,6 +26,8 @@ _USUAL = (
     (".opencode/skills", "-opencode"),
     (".opencode/skill", "-opencode"),
 )
+DEFAULT_FOLDERS = tuple(folder for folder, _ in _USUAL)
+"""Where agents keep skills, below a project and below the user's home."""
 
 
 @dataclass(frozen=True, slots=True)
