@@ -21,6 +21,7 @@ from skillwire.cli.line import read_line
 from skillwire.cli.parser import read_words
 from skillwire.cli.reference import EXIT_CODES
 from skillwire.errors import SkillwireError
+from skillwire.version import pip_command
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -157,3 +158,14 @@ def test_the_workflow_runs_on_three_systems_what_there_is() -> None:
             line = read_line(words[1:])
             assert line.command is not None
             read_words(line.command, line.words)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_nothing_is_installed_from_an_index_that_does_not_have_it(page: Path) -> None:
+    text = page.read_text("utf-8")
+    for found in re.finditer(r"(?:pip|pipx|uv tool) install [^`\n]*skillwire[^`\n]*", text):
+        assert re.search(r"git\+https://|\./skillwire|--force", found[0]), found[0]
+
+
+def test_what_a_command_says_to_install_is_where_it_says() -> None:
+    assert pip_command("ui") == "pip install 'skillwire[ui] @ git+https://github.com/skillwire/skillwire'"

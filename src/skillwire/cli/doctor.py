@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from skillwire.errors import SkillwireError, SourceError
+from skillwire.version import pip_command
 
 if TYPE_CHECKING:
     from skillwire.host.config.merge import HostConfig
@@ -87,7 +88,7 @@ def _installation() -> Iterator[Finding]:
         try:
             import_module(name)
         except ImportError as error:
-            advice = "reinstall Skillwire: pip install --force-reinstall skillwire"
+            advice = f"reinstall Skillwire: {pip_command()}"
             yield Finding(
                 "installation", "problem", f"the package {name} cannot be imported: {error}", advice
             )

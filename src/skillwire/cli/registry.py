@@ -14,6 +14,7 @@ from skillwire.cli.output import counted, human_size, info, printable, write
 from skillwire.cli.parser import UsageError
 from skillwire.cli.screen import Screen, show_json
 from skillwire.errors import SourceError
+from skillwire.version import pip_command
 
 if TYPE_CHECKING:
     from skillwire.registry.store import Store
@@ -25,7 +26,7 @@ def open_store(url: str | None) -> Store:
     """The store that was named, or the error that says what to install."""
     for package in ("sqlalchemy", "alembic", "psycopg"):
         if find_spec(package) is None:
-            raise SourceError(f"a registry needs the package {package}: pip install 'skillwire[registry]'")
+            raise SourceError(f"a registry needs the package {package}: {pip_command('registry')}")
     from skillwire.registry.store import DEFAULT_URL, Store
 
     return Store(url or os.environ.get(STORE_VARIABLE) or DEFAULT_URL)

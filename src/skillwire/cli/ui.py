@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from skillwire.cli.host_options import HostOptions, with_host
 from skillwire.cli.output import info, write
 from skillwire.errors import SourceError
+from skillwire.version import pip_command
 
 if TYPE_CHECKING:
     from skillwire.host.host import SkillHost
@@ -108,4 +109,4 @@ def _require_packages() -> None:
 
     missing = [name for name in ("jinja2", "markdown_it", "starlette") if find_spec(name) is None]
     if missing:
-        raise SourceError("the review page needs more packages: pip install 'skillwire[ui]'")
+        raise SourceError(f"the review page needs more packages: {pip_command('ui')}")

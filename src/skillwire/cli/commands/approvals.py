@@ -15,7 +15,7 @@ COMMANDS: Final = (
         name="ui",
         summary="Review skills in a browser: read, compare, approve, decline",
         about="Serves one page on this machine until Ctrl-C, prints a link that opens it once, and opens it. "
-        "Needs more packages: pip install 'skillwire[ui]'.",
+        "Needs the packages of the extra `ui`.",
         run="ui:ui",
         host=True,
         options=(
