@@ -91,6 +91,8 @@ class Limits:
     """A server that has not been verified by then is given up: one that answers slowly can take for ever."""
     min_ttl_seconds: float = 5
     """A listing is kept at least so long, whatever its server says."""
+    change_seconds: float = 5
+    """News of what changed on a server are acted on no more often than this."""
     max_ttl_seconds: float = 3600
     """A listing is kept at most so long, whatever its server says."""
     instructions_chars: int = 64 * 1024

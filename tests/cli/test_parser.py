@@ -184,6 +184,11 @@ def test_the_function_of_a_command_takes_exactly_what_its_table_says(command: Co
         from skillwire.server.legacy.features import IndexShape, ToolsMode
 
         hints = get_type_hints(ServeOptions, localns={"IndexShape": IndexShape, "ToolsMode": ToolsMode})
+    elif command.name == "gateway run":
+        from skillwire.cli.gateway import RunOptions
+        from skillwire.server.legacy.features import ToolsMode
+
+        hints = get_type_hints(RunOptions, localns={"ToolsMode": ToolsMode})
     else:
         hints = {
             parameter: hint

@@ -317,4 +317,4 @@ async def test_the_next_page_is_prepared_while_the_client_reads_this_one(folder:
     assert request is not None
     await fast_path.respond(request)
     await anyio.lowlevel.checkpoint()
-    assert len(fast_path._entries) == 4  # pyright: ignore[reportPrivateUsage]
+    assert len(fast_path._entries._made) == 4  # pyright: ignore[reportPrivateUsage]

@@ -26,6 +26,7 @@ def approve(
     allow_tools: bool,
     allow_code: bool,
     on: str | None,
+    caller: str | None,
     options: HostOptions,
     as_json: bool,
 ) -> None:
@@ -52,12 +53,15 @@ def approve(
                 raise SourceError(f"{skill.handle} is one of your own files: it needs no approval")
             await _shown(host, skill, shown, options)
             how = "approved by digest" if shown else "approved on a terminal"
-            approval = await host.admin.approve(skill, grants=grants, how=how, keep_files=True)
+            approval = await host.admin.approve(
+                skill, grants=grants, how=how, keep_files=True, caller=caller or ""
+            )
             rows.append(SkillRow(skill, host.admin.status(skill)))
             if as_json:
                 continue
             files = counted(len(approval.resources), "file")
-            what = f"{skill.handle} from {origin_words(skill.origin)} as it is now, {files}."
+            whom = f" for {printable(caller)}" if caller else ""
+            what = f"{skill.handle} from {origin_words(skill.origin)} as it is now, {files}{whom}."
             screen.line(("Approved ", "green"), what)
             asked = requested_tools(skill.entry.frontmatter.get("allowed-tools"))
             if asked and not allow_tools:
@@ -179,6 +183,7 @@ def _is_pattern(name: str) -> bool:
 def revoke(
     *,
     name: str,
+    caller: str | None,
     as_json: bool,
 ) -> None:
     """Take an approval back. No server is asked for that."""
@@ -195,7 +200,7 @@ def revoke(
     asyncio.run(store.open())
     found = {
         (SkillKey(stored.approval.origin, stored.approval.uri), stored.row.server): stored
-        for stored in store.all()
+        for stored in store.all(caller=caller or "")
         if name == stored.approval.uri
         or name in SPEC_NAMING.handles(SkillKey(stored.approval.origin, stored.approval.uri), stored.entry)
     }
@@ -230,6 +235,7 @@ def list_approvals(*, as_json: bool) -> None:
         grants = [name for name in ("allowed_tools", "execute_code") if one[name]]
         screen.pairs(
             [
+                ("caller", printable(str(one.get("caller", "")))),
                 ("digest", str(one["digest"])),
                 ("grants", ", ".join(grants)),
                 (
@@ -307,7 +313,7 @@ def _stored() -> list[StoredApproval]:
 
     store = ApprovalStore(state_places().approvals)
     asyncio.run(store.open())
-    return store.all()
+    return store.all(caller=None)
 
 
 def _exported(stored: StoredApproval) -> dict[str, object]:
@@ -326,5 +332,6 @@ def _exported(stored: StoredApproval) -> dict[str, object]:
         "approved_at": row.approved_at,
         "approved_by": row.approved_by,
         "approved_how": row.approved_how,
+        **({"caller": row.caller} if row.caller else {}),
         "entry": json.loads(row.entry),
     }

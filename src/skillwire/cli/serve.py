@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import os
-import signal
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,11 +12,10 @@ from skillwire.cli.commands.publish import TOKEN_VARIABLE
 from skillwire.cli.logs import log_to_stderr
 from skillwire.cli.output import counted, human_size, info, printable
 from skillwire.cli.parser import UsageError
-from skillwire.errors import FormatError, SourceError
+from skillwire.cli.running import listen_address, read_instructions, run_until_signal
+from skillwire.errors import FormatError
 
 if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop
-
     from skillwire.limits import Limits
     from skillwire.server.app import SkillServer
     from skillwire.server.http.auth import Tokens
@@ -104,7 +100,7 @@ def serve(options: ServeOptions) -> None:
         token = _token(options.token_file)
         address = _address(options.http, token, unsafe_no_auth=options.unsafe_no_auth)
 
-    instructions = _instructions(options.instructions)
+    instructions = read_instructions(options.instructions)
     # Imported here: the checks above need none of it, and their message comes at once.
     from skillwire.server.app import SkillServer
     from skillwire.server.legacy.features import LegacyFeatures
@@ -161,7 +157,7 @@ def serve(options: ServeOptions) -> None:
                 "An MCP client is meant to start this command. To serve over HTTP, add --http 127.0.0.1:8000"
             )
         with source.saving_index():
-            _run(lambda: server.run_stdio(), remotes=remotes)
+            run_until_signal(lambda: server.run_stdio(), on_hangup=_refreshing(remotes))
     else:
         hosts = [*options.allow_host, address.shown_host]
         banner = f"Serving {count} at"
@@ -204,7 +200,7 @@ def _serve_registry(options: ServeOptions, store: str) -> None:
             legacy_features=LegacyFeatures(tools=options.tools, prompts=False),
             limits=_limits(options),
         ),
-        _run,
+        run_until_signal,
     )
 
 
@@ -308,72 +304,21 @@ def _run_http(
     if not address.is_loopback:
         names = ", ".join(printable(name) for name in ("localhost", *hosts))
         info(f"Requests must be addressed to one of: {names}. Add a name with --allow-host")
-    _run(http.serve, stop=http.stop, remotes=remotes)
+    run_until_signal(http.serve, stop=http.stop, on_hangup=_refreshing(remotes))
 
 
-def _run(
-    task: Callable[[], Awaitable[None]],
-    *,
-    stop: Callable[[], None] | None = None,
-    remotes: Sequence[RemoteSource] = (),
-) -> None:
-    """Run until the task ends or a signal asks for it; either way it is a clean end."""
-    import asyncio
-
-    # The start is over. What it made is never looked through for garbage, so no answer waits for that.
-    gc.freeze()
-    gc.enable()
-
-    async def main() -> None:
-        running = asyncio.ensure_future(task())
-        is_ending = False
-
-        def end() -> None:
-            nonlocal is_ending
-            is_ending = True
-            (stop or running.cancel)()
-
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            with suppress(NotImplementedError):  # Windows: Ctrl-C arrives as KeyboardInterrupt instead.
-                loop.add_signal_handler(number, end)
-        if remotes and hasattr(signal, "SIGHUP"):
-            loop.add_signal_handler(signal.SIGHUP, lambda: [one.request_refresh() for one in remotes])
-        try:
-            await running
-        except (asyncio.CancelledError, Exception):
-            # A message that was on its way is torn when the streams close: then that is the end, no failure.
-            if not is_ending:
-                raise
-
-    with (
-        suppress(KeyboardInterrupt),
-        asyncio.Runner(loop_factory=_loop_factory(fast=stop is not None)) as runner,
-    ):
-        runner.run(main())
-
-
-def _loop_factory(*, fast: bool) -> Callable[[], AbstractEventLoop] | None:
-    """A faster event loop where it is installed, for HTTP; pipes have nothing to gain from it."""
-    if not fast:
-        return None
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
+def _refreshing(remotes: Sequence[RemoteSource]) -> Callable[[], object] | None:
+    """What SIGHUP does: fetch every repository and site again."""
+    return (lambda: [remote.request_refresh() for remote in remotes]) if remotes else None
 
 
 def _address(text: str, token: Tokens | None, *, unsafe_no_auth: bool) -> Address:
-    from skillwire.server.http.server import parse_address
-
-    address = parse_address(text)
-    if not address.is_loopback and token is None and not unsafe_no_auth:
-        raise SourceError(
-            f"{address.host} can be reached by others: give a token with --token-file or {TOKEN_VARIABLE}, "
-            "or say --unsafe-no-auth"
-        )
-    return address
+    return listen_address(
+        text,
+        has_token=token is not None,
+        unsafe_no_auth=unsafe_no_auth,
+        how=f"--token-file or {TOKEN_VARIABLE}",
+    )
 
 
 def _token(file: Path | None) -> Tokens | None:
@@ -383,17 +328,6 @@ def _token(file: Path | None) -> Tokens | None:
         return TokenFile(file)
     token = os.environ.get(TOKEN_VARIABLE)
     return None if token is None else Tokens({DEFAULT_NAME: checked_token(token.strip(), TOKEN_VARIABLE)})
-
-
-def _instructions(given: str | None) -> str | None:
-    """The instructions for clients: text, or `@FILE` for the text in a file."""
-    if given is None or not given.startswith("@"):
-        return given
-    try:
-        return Path(given[1:]).read_text("utf-8")
-    except (OSError, UnicodeError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or "it is not UTF-8 text"
-        raise SourceError(f"the instructions in {given[1:]} cannot be read: {reason}") from None
 
 
 def _summarize(source: DirectorySource, *, strict: bool) -> None:

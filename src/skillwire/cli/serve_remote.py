@@ -40,8 +40,11 @@ def places(
     return tuple(directories), remotes
 
 
-def locked_source(file: Path, *, interval: float) -> RemoteSource:
-    """A source of exactly what a lock pins. The lock is read again on every refresh."""
+def locked_source(file: Path, *, interval: float, servers: bool = True) -> RemoteSource:
+    """A source of exactly what a lock pins, or without `servers` of what it has from elsewhere than servers.
+
+    The lock is read again on every refresh.
+    """
     project = file.resolve().parent
 
     async def fetch() -> Iterable[ArchiveFile]:
@@ -54,10 +57,10 @@ def locked_source(file: Path, *, interval: float) -> RemoteSource:
         from skillwire.install.workspace import Workspace
 
         work = Workspace(Scope.PROJECT, Places.here(project), StateFiles.of_user(), file)
-        lock = work.require_lock()
+        skills = [one for one in work.require_lock().skills if servers or one.pin.kind != "mcp"]
         files: dict[str, dict[str, bytes]] = {}
         missing: list[LockedSkill] = []
-        for skill in lock.skills:
+        for skill in skills:
             try:
                 files[skill.name] = content_of(work, skill)
             except SkillwireError:
@@ -73,7 +76,7 @@ def locked_source(file: Path, *, interval: float) -> RemoteSource:
                 raise SourceError(f"{file}: {names} cannot be had as pinned ({first})")
         return [
             ArchiveFile(f"{skill.name}/{one.path}", files[skill.name][one.path], one.executable)
-            for skill in lock.skills
+            for skill in skills
             for one in skill.files
         ]
 

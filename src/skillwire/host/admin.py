@@ -96,6 +96,7 @@ class HostAdmin:
         server: str | None = None,
         how: str = "",
         keep_files: bool = False,
+        caller: str = "",
     ) -> Approval:
         """Approve a skill of a server with exactly the files that the user was shown (SEC-6).
 
@@ -103,13 +104,15 @@ class HostAdmin:
         the server has other files by now, this is an `ApprovalRequired` that names them, and nothing is
         approved. With `keep_files` the approved files are fetched, verified and cached, so that a later
         change can be compared with them: for a user who reviews them now. Otherwise nothing is fetched
-        before it is needed (VER-5). `how` is recorded with the approval, beside the time and the user.
+        before it is needed (VER-5). `how` is recorded with the approval, beside the time and the user. With
+        `caller` it is an approval of that caller of a gateway, and not of the user.
         """
         current, entry = await self._shown(skill, digest, server)
         await self._approver.check_publishers(current, self._loader.preview)
         if keep_files:
             await self._loader.keep(current, entry)
-        return await self._approver.approve(current, entry, grants, how=how or "approved by the application")
+        how = how or "approved by the application"
+        return await self._approver.approve(current, entry, grants, how=how, caller=caller)
 
     async def decline(
         self,

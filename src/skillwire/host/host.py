@@ -30,6 +30,7 @@ from skillwire.host.config.server import ServerConfig
 from skillwire.host.config.trust import UntrustedServer
 from skillwire.host.directories import LocalDirectory, state_places
 from skillwire.host.events import Event, EventKind, EventLog, Failure, LeftOut, skill_event
+from skillwire.host.feed import SkillFeed
 from skillwire.host.inventory import Inventory
 from skillwire.host.listings import ListingCache
 from skillwire.host.loader import Loader
@@ -88,7 +89,8 @@ class LoadedSkill:
 class SkillHost:
     """Finds, verifies and loads skills for an agent. Use it as an asynchronous context manager.
 
-    `admin` holds what a user or an administrator decides: approvals, switches, the cache.
+    `admin` holds what a user or an administrator decides: approvals, switches, the cache. `feed` gives the
+    skills to a program that passes them on.
     """
 
     def __init__(
@@ -250,6 +252,13 @@ class SkillHost:
             _approver=self._approver,
             _style=self.style,
             _limits=limits,
+        )
+        self.feed = SkillFeed(
+            _registry=self._registry,
+            _inventory=self._inventory,
+            _registration=registration,
+            _loader=self._loader,
+            _approver=self._approver,
         )
         self.session = secrets.token_hex(8)
         """Tells this host from others of the same process or user interface."""

@@ -366,6 +366,23 @@ class Inventory:
         self.source(served.origin)
         return await self._servers[served.origin].source.complete(served.template, argument, prefix)
 
+    def remaining_seconds(self, origin: Origin) -> float | None:
+        """How long the listing of a server may still be cached; `None` for a directory, which is watched."""
+        server = self._servers.get(origin)
+        if server is None:
+            return None
+        listing = server.source.listing
+        if listing is None:
+            return 0.0
+        # It is kept for longer here than a server said that wants to be asked at every turn.
+        longer = max(0.0, self._limits.min_ttl_seconds - listing.ttl_seconds)
+        return max(0.0, listing.good_until - longer - anyio.current_time())
+
+    def is_away(self, origin: Origin) -> bool:
+        """Whether an origin is a server that cannot be asked now."""
+        server = self._servers.get(origin)
+        return server is not None and server.connection.status is not Status.READY
+
     def set_switches(self, switches: Switches) -> tuple[Origin, ...]:
         """Turn origins off and on. The skills of those that are off are gone when this returns.
 
@@ -395,6 +412,10 @@ class Inventory:
     def servers(self) -> tuple[Origin, ...]:
         """The servers of this host, connected or not."""
         return tuple(self._configs)
+
+    def origins(self) -> tuple[Origin, ...]:
+        """Every server, directory and other source of this host."""
+        return (*self._configs, *self._places)
 
     def require_label(self, label: str) -> None:
         """Raise `SkillNotFound` when neither a server nor another source has this label."""

@@ -145,7 +145,7 @@ class Loader:
         try:
             return await self._attempt(skill)
         except _STALE as error:
-            return await self._attempt(await self._refresh(skill, error))
+            return await self._attempt(await self.refreshed(skill, error))
 
     async def read(self, key: SkillKey, path: str) -> VerifiedFile:
         """A file of a held skill, with one refresh at most."""
@@ -156,7 +156,7 @@ class Loader:
             try:
                 return await self._read(key, held, uri)
             except _STALE_FILE as error:
-                fresh = await self._refresh(self._registered(key), error)
+                fresh = await self.refreshed(self._registered(key), error)
                 if resource_set(fresh.entry) != resource_set(held.skill.entry):
                     # VER-6: the server has something else now, and the text in the context is the old one.
                     self.release(key)
@@ -240,17 +240,30 @@ class Loader:
         """Fetch, verify and cache every file of an entry that the user approves, to compare with later."""
         files: list[VerifiedFile] = []
         for resource in () if entry.resources is DYNAMIC else entry.resources:
-            data, is_cached = await self._fetch(entry, skill.origin, resource.uri)
-            if resource.uri == entry.uri:
-                verified = verify_skill_md(entry, data, skill.origin, limits=self.limits)
-                self.accept(verified)
-                file = verified.file
-            else:
-                file = verify_file(entry, resource.uri, data, skill.origin, limits=self.limits)
+            file, is_cached = await self._verified(entry, skill.origin, resource.uri)
             if not is_cached:
                 files.append(file)
         for file in files:
             await self.cache.store(file)
+
+    async def fetch(self, skill: RegisteredSkill, uri: SkillUri) -> VerifiedFile:
+        """A file of a skill that is passed on: verified and cached, but neither approved nor held."""
+        entry = check_entry(skill.entry, limits=self.limits)
+        file, is_cached = await self._verified(entry, skill.origin, skill_file(entry, uri))
+        if file.bound and not is_cached and not skill.origin.is_local:
+            await self.cache.store(file)
+        return file
+
+    async def _verified(
+        self, entry: CheckedEntry, origin: Origin, uri: SkillUri
+    ) -> tuple[VerifiedFile, bool]:
+        """A file that passed all checks, and whether it came from the cache."""
+        data, is_cached = await self._fetch(entry, origin, uri)
+        if uri != entry.uri:
+            return verify_file(entry, uri, data, origin, limits=self.limits), is_cached
+        verified = verify_skill_md(entry, data, origin, limits=self.limits)
+        self.accept(verified)
+        return verified.file, is_cached
 
     async def _fetch(self, entry: CheckedEntry, origin: Origin, uri: SkillUri) -> tuple[bytes, bool]:
         """The bytes of a file, and whether they came from the cache."""
@@ -261,7 +274,7 @@ class Loader:
                 return cached, True
         return (await source.read(uri)).data, False
 
-    async def _refresh(self, skill: RegisteredSkill, error: SkillwireError) -> RegisteredSkill:
+    async def refreshed(self, skill: RegisteredSkill, error: SkillwireError) -> RegisteredSkill:
         """The skill with a fresh entry (step 6), or the error again when there is none to be had."""
         try:
             entry = await self.source_of(skill.origin).get_entry(skill.uri)

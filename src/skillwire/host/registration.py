@@ -73,8 +73,13 @@ class Registration:
             selected=config is None or config.selection.admits(entry),
             style_refusal="" if origin.is_local else self.style.refusal(entry, self.limits),
             disabled=disabled,
-            policy=config.approval if config else Policy.PROMPT,
+            policy=self.policy(origin),
         )
+
+    def policy(self, origin: Origin) -> Policy:
+        """What the configuration says about all skills of an origin."""
+        config = self.configs.get(origin)
+        return config.approval if config else Policy.PROMPT
 
     def add(self, origin: Origin, entry: SkillEntry) -> None:
         """Register one entry that a source just gave, or raise when it is not admitted."""

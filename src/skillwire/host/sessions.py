@@ -260,15 +260,14 @@ class Connection:
     async def changes(self) -> AsyncGenerator[Collection[str | None]]:
         """The URIs that the server says have changed, and `None` for its listing.
 
-        They come together, and no more often than a listing is kept: a server cannot have itself asked at
-        every turn.
+        They come together, and no more often than the limit: a server cannot have itself asked at every turn.
         """
         while True:
             await self._has_changes.wait()
             self._has_changes = anyio.Event()
             changed, self._changed = self._changed, {}
             yield tuple(changed) if len(changed) <= _MOST_CHANGES else (None,)
-            await self._sleep(self._limits.min_ttl_seconds)
+            await self._sleep(self._limits.change_seconds)
 
     def _note_changes(self, *uris: str | None) -> None:
         if len(self._changed) <= _MOST_CHANGES:  # Beyond that, everything is listed again.

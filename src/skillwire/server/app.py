@@ -58,17 +58,19 @@ class SkillServer:
         self._options = options
         self._results = SkillResults(self.library, options)
         self._watcher = Watcher(self.library) if options.watch else None
-        self._fast_path: FastPath | None = None
-        if fast:
-            self._fast_path = FastPath(
-                self._results,
-                {"name": name, "version": VERSION},
-                discovery(self._instructions, options.legacy_features, watched=options.watch),
-            )
+        self._fast_path = self._make_fast_path() if fast else None
+
+    def _make_fast_path(self) -> FastPath:
+        options = self._options
+        found = discovery(self._instructions, options.legacy_features, watched=options.watch)
+        return FastPath(self._results, {"name": self._name, "version": VERSION}, lambda: found)
 
     @cached_property
     def low_level(self) -> Server[Any]:
         """The SDK's server. It is created on first use, because importing the SDK takes a while."""
+        return self._make_low_level()
+
+    def _make_low_level(self) -> Server[Any]:
         from mcp.server.lowlevel import Server
 
         from skillwire.server.attach import SkillService, attach

@@ -25,7 +25,7 @@ from skillwire.server.handlers import (
     read_first,
 )
 from skillwire.server.legacy.prompts import SkillPrompts
-from skillwire.server.legacy.tools import NAMES, SkillTools
+from skillwire.server.legacy.tools import NAMES, SkillTexts, SkillTools
 from skillwire.server.library import SkillLibrary
 from skillwire.server.notifications import (
     PROMPTS_CHANGED,
@@ -66,13 +66,15 @@ def add_skills(
 class SkillService:
     """Everything that a server gets from its skills. Without a watcher, no client is notified of changes."""
 
-    def __init__(self, results: SkillResults, watcher: Watcher | None) -> None:
+    def __init__(
+        self, results: SkillResults, watcher: Watcher | None, texts: SkillTexts | None = None
+    ) -> None:
         library, options = results.library, results.options
         features, limits = options.legacy_features, options.limits
         self.library = library
         self.methods = SkillMethods(results)
-        self.tools = None if features.tools == "never" else SkillTools(library, options)
-        self.prompts = SkillPrompts(library, options) if features.prompts else None
+        self.tools = None if features.tools == "never" else SkillTools(library, options, texts)
+        self.prompts = SkillPrompts(library, options, texts) if features.prompts else None
         self.notifier: Notifier | None = None
         self.watcher = watcher
         self._limits = limits

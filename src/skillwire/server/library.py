@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -38,6 +38,7 @@ class SkillLibrary:
         self.sources = _sources(sources)
         self.page_size = options.page_size
         self.paged = _paged(self.sources)
+        self._ttl_ms = options.ttl_ms
         self._unlisted = options.unlisted
         self._catalog: Catalog | None = None
         self._is_open = False
@@ -111,6 +112,18 @@ class SkillLibrary:
         keys = sorted(children)
         listing = f"directory {uri}"
         return cut_page([children[key] for key in keys], keys, cursor, size=self.page_size, listing=listing)
+
+    def ttl_ms(self, uri: str | None = None) -> int:
+        """How long clients may cache a result, about one URI or about everything."""
+        ttl_ms = self._ttl_ms
+        for source in self.sources:
+            ttl_ms = source.ttl_ms(uri, ttl_ms)
+        return ttl_ms
+
+    def follow(self, uris: Collection[SkillUri]) -> None:
+        """Tell the sources which URIs clients subscribed to."""
+        for source in self.sources:
+            source.follow(uris)
 
     async def problems(self) -> Sequence[Problem]:
         """What the sources left out, and the skills that another source already serves."""

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
+import anyio
 import mcp_types as types
 from anyio.abc import TaskGroup
 from mcp.server.connection import Connection
@@ -48,6 +49,8 @@ _LIST_EVENTS: Final = {
     TOOLS_CHANGED: ToolsListChanged(),
     PROMPTS_CHANGED: PromptsListChanged(),
 }
+
+_PATIENCE_SECONDS: Final = 1.0
 
 Notice: TypeAlias = tuple[str, str | None]
 """A notification: its method, and the URI that it names."""
@@ -245,13 +248,17 @@ class Notifier:
         """Remember the catalog of this moment: later changes are relative to it."""
         if self._announced is None:
             try:
-                self._announced = await self._library.catalog()
+                # A gateway may still be waiting for its servers: the client does not wait for them.
+                with anyio.move_on_after(_PATIENCE_SECONDS):
+                    self._announced = await self._library.catalog()
             except Exception:  # A failing source keeps nobody from connecting.
                 _log.debug("the skills cannot be listed", exc_info=True)
 
     async def _add(self, subscriber: _Session | _Stream, spellings: Iterable[str]) -> None:
         wanted = tuple(spellings)
         self._subscriptions.add(subscriber, wanted)
+        if wanted:
+            self._library.follow(self._subscriptions.uris)
         # Legacy resources have no digest in the catalog: theirs are computed while someone subscribes.
         for uri in map(canonical, wanted):
             if is_legacy_resource(uri) and uri not in self._legacy_digests:
@@ -306,6 +313,7 @@ class Notifier:
             self._forget_unwanted()
 
     def _forget_unwanted(self) -> None:
+        self._library.follow(self._subscriptions.uris)
         if self._legacy_digests:
             wanted = frozenset(self._subscriptions.uris)
             for uri in [uri for uri in self._legacy_digests if uri not in wanted]:

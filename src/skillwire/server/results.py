@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Final
 from urllib.parse import unquote
 
-from skillwire.errors import FormatError, Refusal, SkillNotFound
+from skillwire.errors import ApprovalRequired, FormatError, Refusal, SkillNotFound
 from skillwire.issues import shown
 from skillwire.json_types import JsonObject, JsonValue
 from skillwire.server.catalog import Catalog, Page
@@ -60,10 +60,14 @@ class SkillResults:
         with _errors(uri):
             return await self.library.get_skill(parse_uri(uri))
 
-    def trailer(self, next_cursor: str | None) -> JsonObject:
-        """The fields at the end of every modern result: the cursor of the next page and the cache advice."""
+    def trailer(self, next_cursor: str | None, uri: str | None = None) -> JsonObject:
+        """The fields at the end of every modern result: the cursor of the next page and the cache advice.
+
+        `uri` is what the result is about, if that is one skill or file.
+        """
         trailer: JsonObject = {} if next_cursor is None else {"nextCursor": next_cursor}
-        trailer.update(resultType="complete", ttlMs=self.options.ttl_ms, cacheScope=self.options.cache_scope)
+        ttl_ms = self.library.ttl_ms(uri)
+        trailer.update(resultType="complete", ttlMs=ttl_ms, cacheScope=self.options.cache_scope)
         return trailer
 
     async def list_skills(self, cursor: str | None, *, modern: bool) -> JsonObject:
@@ -72,13 +76,13 @@ class SkillResults:
         return self._complete({"skills": [*skills]}, page.next_cursor, modern)
 
     async def get_skill(self, uri: str, *, modern: bool) -> JsonObject:
-        return self._complete({"skill": entry_to_wire(await self.entry_at(uri))}, None, modern)
+        return self._complete({"skill": entry_to_wire(await self.entry_at(uri))}, None, modern, uri)
 
     async def read_directory(self, uri: str, cursor: str | None, *, modern: bool) -> JsonObject:
         with _errors(uri):
             page = await self.library.read_directory(parse_uri(uri), cursor)
             children = [await self._child(child) for child in page.items]
-        return self._complete({"resources": [*children]}, page.next_cursor, modern)
+        return self._complete({"resources": [*children]}, page.next_cursor, modern, uri)
 
     async def list_resources(self, cursor: str | None, *, modern: bool) -> JsonObject:
         page: Page[SkillEntry] | Page[SkillEntry | LegacyResource]
@@ -129,7 +133,7 @@ class SkillResults:
 
     async def read_resource(self, asked: str, *, modern: bool) -> JsonObject:
         content, _ = await self.content_at(asked)
-        return self._complete({"contents": [content]}, None, modern)
+        return self._complete({"contents": [content]}, None, modern, asked)
 
     async def _child(self, child: DirectoryChild) -> JsonObject:
         if child.is_directory:
@@ -144,9 +148,11 @@ class SkillResults:
             resource["size"] = child.size
         return resource
 
-    def _complete(self, result: JsonObject, next_cursor: str | None, modern: bool) -> JsonObject:
+    def _complete(
+        self, result: JsonObject, next_cursor: str | None, modern: bool, uri: str | None = None
+    ) -> JsonObject:
         if modern:
-            result.update(self.trailer(next_cursor))
+            result.update(self.trailer(next_cursor, uri))
         elif next_cursor is not None:
             result["nextCursor"] = next_cursor
         return result
@@ -204,6 +210,8 @@ def _errors(uri: str | None = None) -> Generator[None]:
         raise Refusal(str(error), code=INVALID_PARAMS, data=data) from None
     except FormatError as error:
         raise Refusal(error.issues[0].message, code=INVALID_PARAMS, data=data) from None
+    except ApprovalRequired:
+        raise  # A person has to be asked first; whoever can do that goes on from here.
     except Exception as error:
         # An internal error may name paths and more: it goes to the operator's log only.
         _log.error("%s: %s", "skills/list" if uri is None else shown(uri), error)

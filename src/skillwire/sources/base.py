@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
@@ -149,6 +149,16 @@ class Source(Protocol):
     def problems(self) -> Sequence[Problem]:
         """What was left out when the skills were last listed, and why."""
         return ()
+
+    def ttl_ms(self, uri: str | None, most: int) -> int:
+        """For how many milliseconds a result about one URI, or about all skills, may be cached."""
+        return most
+
+    def follow(self, uris: Collection[SkillUri]) -> None:
+        """Clients want to hear of changes at and below these URIs, and of no others of earlier calls.
+
+        For sources that have to ask for such news. `changes` tells of everything in any case.
+        """
 
     def local_path(self, uri: SkillUri) -> str | None:
         """The path of a file on this machine, where it has one."""

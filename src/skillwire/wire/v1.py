@@ -23,6 +23,8 @@ METHOD_GET = "skills/get"
 METHOD_READ_DIRECTORY = "resources/directory/read"
 
 DIRECTORY_READ_SETTING = "directoryRead"
+APPROVAL_META = "dev.skillwire/approval"
+"""In `_meta` of an entry, by a gateway: `required` says that a person has to approve the skill first."""
 # JSON numbers are exact up to here; no file is longer.
 _LARGEST_SIZE = 2**53 - 1
 

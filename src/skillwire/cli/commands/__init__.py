@@ -10,6 +10,7 @@ from skillwire.cli.command import Command, Group
 
 _MODULES: Final = {
     "serve": "publish",
+    "gateway": "gateway",
     "lint": "publish",
     "new": "publish",
     "verify": "publish",
@@ -52,6 +53,7 @@ _MODULES: Final = {
 SECTIONS: Final = {
     "Publish skills": (
         "serve",
+        "gateway",
         "new",
         "lint",
         "verify",

@@ -7,6 +7,7 @@ from typing import Final
 from skillwire.cli.command import JSON, ON_SERVER, Argument, Command, Group, flag, path, text
 from skillwire.cli.commands.use import NAME
 
+CALLER: Final = text("--caller", metavar="NAME", help="For this caller of a gateway, and not for yourself.")
 GROUPS: Final = (
     Group(name="approvals", summary="List, export and import approvals", default="approvals list"),
 )
@@ -75,6 +76,7 @@ COMMANDS: Final = (
             flag("--allow-tools", help="Also grant the tools that its allowed-tools field asks for."),
             flag("--allow-code", help="Also allow running code while the skill is in use."),
             ON_SERVER,
+            CALLER,
             JSON,
         ),
         examples=(
@@ -89,7 +91,7 @@ COMMANDS: Final = (
         about="No server is contacted.",
         run="approvals:revoke",
         arguments=(NAME,),
-        options=(JSON,),
+        options=(CALLER, JSON),
         examples=(("skillwire revoke refunds", "it must be approved again before it loads"),),
     ),
     Command(

@@ -257,11 +257,17 @@ class Approver:
         raise changed_meanwhile(skill, shown_digest(entry), changes)
 
     async def approve(
-        self, skill: RegisteredSkill, entry: CheckedEntry, grants: Grants = NO_GRANTS, *, how: str
+        self,
+        skill: RegisteredSkill,
+        entry: CheckedEntry,
+        grants: Grants = NO_GRANTS,
+        *,
+        how: str,
+        caller: str = "",
     ) -> Approval:
         """Keep the user's approval of a skill with exactly this entry."""
         approval = approve(entry, skill.origin, grants=grants)
-        await self.approvals.put(approval, entry, how=how)
+        await self.approvals.put(approval, entry, how=how, caller=caller)
         await self._note_signer(skill)
         return approval
 

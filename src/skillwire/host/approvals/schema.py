@@ -67,7 +67,7 @@ _OLD_ROWS: Final = (
 class Row:
     """One approval as it is stored. Nothing in it has been checked yet.
 
-    `server` identifies the server, `label` is what the user called it then. A row that is not current was
+    `server` is made by `server_key`, `label` is what the user called it then. A row that is not current was
     approved before the skill changed: it allows nothing and shows what changed.
     """
 
@@ -82,6 +82,27 @@ class Row:
     approved_at: str = ""
     approved_by: str = ""
     approved_how: str = ""
+
+    @property
+    def caller(self) -> str:
+        """The caller of a gateway who approved it; empty for the user."""
+        return self.server.split(":", 2)[1] if self.server.startswith(_CALLER) else ""
+
+    @property
+    def identity(self) -> str:
+        """What identifies the server, whoever approved its skill."""
+        return self.server.split(":", 2)[2] if self.server.startswith(_CALLER) else self.server
+
+
+_CALLER: Final = "caller:"
+
+
+def server_key(identity: str, caller: str = "") -> str:
+    """How a server is named in the row of an approval: with the caller of a gateway, if it is theirs.
+
+    No identity of a server starts like this, and no name of a caller has a colon in it.
+    """
+    return f"{_CALLER}{caller}:{identity}" if caller else identity
 
 
 class Decided(StrEnum):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -20,7 +21,7 @@ import anyio.to_thread
 
 from skillwire.errors import FormatError, SkillwireError
 from skillwire.host.approvals.database import ApprovalDatabase
-from skillwire.host.approvals.schema import Decided, Decision, Row
+from skillwire.host.approvals.schema import Decided, Decision, Row, server_key
 from skillwire.skill.digests import parse_digest
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri, parse_uri
@@ -36,6 +37,7 @@ _Contents: TypeAlias = tuple[list[Row], list[Decision], dict[tuple[str, str], st
 """All that the file has: approvals, the last decision about each skill, and signers."""
 
 _LABEL: Final = "label:"
+_SETTLED_NS: Final = 2_000_000_000
 DIRECTORY: Final = "directory:"
 """What the identity of a local directory starts with."""
 
@@ -114,6 +116,14 @@ class ApprovalStore:
         """Read all approvals. Nothing is created; a file that cannot be read is a `SourceError`."""
         self._take(*await self._in_thread(self._open))
 
+    def is_current(self) -> bool:
+        """Whether no other process has changed the file since it was read. Takes one `stat`."""
+        return _stamp(self.path) == self._file_stamp and self._is_settled()
+
+    def _is_settled(self) -> bool:
+        """Whether a later write must show. The clock of files may be coarse, and hide a write soon after."""
+        return not self._file_stamp or time.time_ns() - self._file_stamp[0] > _SETTLED_NS
+
     async def refresh(self) -> bool:
         """Read again what other processes changed since the last look; whether anything is different now."""
         await self.flush()
@@ -127,22 +137,25 @@ class ApprovalStore:
     def _take(
         self, rows: Sequence[Row], decisions: Sequence[Decision], signers: dict[tuple[str, str], str]
     ) -> None:
-        self._signers = signers
-        self._rows = {(row.server, row.uri): row for row in rows}
-        self._decided = {(one.server, one.uri): one for one in decisions}
+        taken = {(row.server, row.uri): row for row in rows}
+        decided = {(one.server, one.uri): one for one in decisions}
+        if (taken, decided, signers) == (self._rows, self._decided, self._signers):
+            return
+        current = frozenset(rows)
+        self._parsed = {row: parsed for row, parsed in self._parsed.items() if row in current}
+        self._rows, self._decided, self._signers = taken, decided, signers
         self.revision += 1
 
     def _read_if_changed(self) -> _Contents | None:
         stamp = _stamp(self.path)
-        if stamp == self._file_stamp:
+        if stamp == self._file_stamp and self._is_settled():
             return None
         self._file_stamp = stamp
         return self._database.rows(), self._database.last_decisions(), self._database.signers()
 
     def _open(self) -> _Contents:
-        rows = self._open_rows()
         self._file_stamp = _stamp(self.path)
-        return rows, self._database.last_decisions(), self._database.signers()
+        return self._open_rows(), self._database.last_decisions(), self._database.signers()
 
     def _open_rows(self) -> list[Row]:
         rows = self._database.open()
@@ -172,22 +185,27 @@ class ApprovalStore:
             except SkillwireError as error:
                 self._on_problem(str(error))
 
-    def get(self, origin: Origin, uri: SkillUri) -> Approval | None:
-        """The approval of one skill of one server (ENT-4), as it was last read."""
-        row = self._rows.get(self._key(origin, uri))
+    def get(self, origin: Origin, uri: SkillUri, *, caller: str = "") -> Approval | None:
+        """The approval of one skill of one server (ENT-4), as it was last read.
+
+        With `caller`, here and below, that of a caller of a gateway; otherwise the user's own.
+        """
+        row = self._rows.get(self._key(origin, uri, caller))
         return self._approval(row, origin) if row is not None and self._is_current(row) else None
 
-    def withdrawn(self, origin: Origin, uri: SkillUri) -> Approval | None:
+    def withdrawn(self, origin: Origin, uri: SkillUri, *, caller: str = "") -> Approval | None:
         """What was approved of a skill before it changed. It is no approval."""
-        row = self._rows.get(self._key(origin, uri))
+        row = self._rows.get(self._key(origin, uri, caller))
         return self._approval(row, origin) if row is not None and not self._is_current(row) else None
 
-    def all(self, origin: Origin | None = None) -> list[StoredApproval]:
-        """Every approval, or those of one origin."""
+    def all(self, origin: Origin | None = None, *, caller: str | None = "") -> list[StoredApproval]:
+        """Every approval, or those of one origin: the user's, a caller's, or with `None` everybody's."""
         server = None if origin is None else self._identify(origin)
         found: list[StoredApproval] = []
         for row in self._rows.values():
-            if self._is_current(row) and server in (None, row.server):
+            if server not in (None, row.identity) or caller not in (None, row.caller):
+                continue
+            if self._is_current(row):
                 stored = self._stored(row)
                 if stored is not None:
                     found.append(stored)
@@ -228,13 +246,15 @@ class ApprovalStore:
         found = await self._in_thread(lambda: self._database.decisions(*key), abandon=True)
         return tuple(reversed(found))
 
-    async def put(self, approval: Approval, entry: SkillEntry, *, how: str = "") -> None:
+    async def put(self, approval: Approval, entry: SkillEntry, *, how: str = "", caller: str = "") -> None:
         """Keep an approval in place of any earlier one of the same skill. `how` says how the user gave it."""
-        await self.put_all([(approval, entry)], how=how)
+        await self.put_all([(approval, entry)], how=how, caller=caller)
 
-    async def put_all(self, approved: Sequence[tuple[Approval, SkillEntry]], *, how: str = "") -> None:
+    async def put_all(
+        self, approved: Sequence[tuple[Approval, SkillEntry]], *, how: str = "", caller: str = ""
+    ) -> None:
         """Keep several approvals, all or none."""
-        rows = [self._row(approval, entry, how) for approval, entry in approved]
+        rows = [self._row(approval, entry, how, caller) for approval, entry in approved]
         decisions = [
             _decision(
                 (row.server, row.uri),
@@ -251,11 +271,11 @@ class ApprovalStore:
             self._rows[row.server, row.uri] = row
             self._note(decision)
 
-    def _row(self, approval: Approval, entry: SkillEntry, how: str) -> Row:
+    def _row(self, approval: Approval, entry: SkillEntry, how: str, caller: str) -> Row:
         if not approval.bound:
             raise ValueError("an approval that is not bound to digests is not kept")
         return Row(
-            *self._key(approval.origin, approval.uri),
+            *self._key(approval.origin, approval.uri, caller),
             label=approval.origin.label,
             resources=json.dumps(sorted(approval.resources)),
             allowed_tools=int(approval.grants.allowed_tools),
@@ -277,12 +297,12 @@ class ApprovalStore:
         await self._in_thread(lambda: self._database.put_signer(*key, signer))
         self._signers[key] = signer
 
-    def withdraw(self, origin: Origin, uri: SkillUri) -> None:
+    def withdraw(self, origin: Origin, uri: SkillUri, *, caller: str = "") -> None:
         """End an approval because the skill changed: at once here, and on disk as soon as it can be written.
 
         What was approved is kept to compare with.
         """
-        key = self._key(origin, uri)
+        key = self._key(origin, uri, caller)
         row = self._rows.get(key)
         if row is not None and self._is_current(row):
             self._withdrawn[key] = self._unwritten[key] = row
@@ -301,9 +321,9 @@ class ApprovalStore:
             if self._unwritten.get(key) is row:
                 del self._unwritten[key]
 
-    async def remove(self, origin: Origin, uri: SkillUri) -> bool:
+    async def remove(self, origin: Origin, uri: SkillUri, *, caller: str = "") -> bool:
         """Take an approval back; false when there was none."""
-        key = self._key(origin, uri)
+        key = self._key(origin, uri, caller)
         removed = await self._in_thread(lambda: self._database.remove(*key))
         self._forget(key)
         declined = key in self._decided and self._decided[key].decision == Decided.DECLINED
@@ -328,8 +348,9 @@ class ApprovalStore:
     async def remove_server(self, origin: Origin) -> int:
         """Forget everything about an origin; the number of approvals that it had."""
         server = self._identify(origin)
-        removed = await self._in_thread(lambda: self._database.remove_server(server))
-        for key in [key for key in self._rows if key[0] == server]:
+        own = {server, *(row.server for row in self._rows.values() if row.identity == server)}
+        removed = await self._in_thread(lambda: sum(map(self._database.remove_server, sorted(own))))
+        for key in [key for key in self._rows if key[0] in own]:
             self._forget(key)
         for key in [key for key in self._signers if key[0] == server]:
             del self._signers[key]
@@ -357,8 +378,8 @@ class ApprovalStore:
     def _is_current(self, row: Row) -> bool:
         return row.is_current == 1 and self._withdrawn.get((row.server, row.uri)) != row
 
-    def _key(self, origin: Origin, uri: SkillUri) -> tuple[str, str]:
-        return self._identify(origin), str(uri)
+    def _key(self, origin: Origin, uri: SkillUri, caller: str = "") -> tuple[str, str]:
+        return server_key(self._identify(origin), caller), str(uri)
 
     async def _in_thread(self, action: Callable[[], Result], *, abandon: bool = False) -> Result:
         return await anyio.to_thread.run_sync(action, limiter=self._one_at_a_time, abandon_on_cancel=abandon)
@@ -397,7 +418,7 @@ def _parse(row: Row) -> StoredApproval | None:
     try:
         pairs = cast("list[list[str]]", json.loads(row.resources))
         approval = Approval(
-            origin=Origin.project(row.label) if row.server.startswith(DIRECTORY) else Origin.mcp(row.label),
+            origin=Origin.project(row.label) if row.identity.startswith(DIRECTORY) else Origin.mcp(row.label),
             uri=parse_uri(row.uri),
             resources=frozenset((parse_uri(file), parse_digest(digest)) for file, digest in pairs),
             grants=Grants(allowed_tools=row.allowed_tools == 1, execute_code=row.execute_code == 1),

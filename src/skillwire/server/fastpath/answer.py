@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from json.encoder import encode_basestring
 from typing import Final
 
-from skillwire.errors import Refusal
+from skillwire.errors import ApprovalRequired, Refusal
 from skillwire.json_types import JsonObject, JsonValue
 from skillwire.server.catalog import Catalog, cut_page
 from skillwire.server.fastpath.cache import ResponseCache
@@ -51,6 +51,8 @@ class CachedResponse:
     name: bytes | None
     catalog: Catalog
     validator: Validator | None
+    uri: str | None
+    ttl_ms: int
 
     def to(self, id_json: bytes) -> bytes:
         """The whole response to a request with this id."""
@@ -78,32 +80,67 @@ def discovery(instructions: str, legacy_features: LegacyFeatures, *, watched: bo
     }
 
 
+class EntryCache:
+    """The JSON of entries. Several fast paths may share one."""
+
+    def __init__(self) -> None:
+        # By identity, with the entry itself: a changed entry is another object.
+        self._made: dict[int, tuple[SkillEntry, bytes]] = {}
+
+    def encode(self, entry: SkillEntry) -> bytes:
+        cached = self._made.get(id(entry))
+        if cached is not None:
+            return cached[1]
+        if len(self._made) >= _CACHED_ENTRIES:
+            self._made.clear()
+        made = _encode_entry(entry)
+        self._made[id(entry)] = (entry, made)
+        return made
+
+
 class FastPath:
-    """Responds for one server. Without `discovery`, `server/discover` is left to the SDK."""
+    """Responds for one server. Without `discovery`, `server/discover` is left to the SDK.
+
+    `observe` is called for each response with the method, the URI and whether it was cached. `room` is the
+    size of the cached responses.
+    """
 
     def __init__(
-        self, results: SkillResults, server_info: Mapping[str, JsonValue], discovery: JsonObject | None = None
+        self,
+        results: SkillResults,
+        server_info: Mapping[str, JsonValue],
+        discovery: Callable[[], JsonObject] | None = None,
+        *,
+        entries: EntryCache | None = None,
+        observe: Callable[[str, str | None, bool], None] | None = None,
+        room: int = _CACHED_RESPONSE_BYTES,
     ) -> None:
         self._results = results
         self._stamp = b',"_meta":' + _encode({SERVER_KEY: dict(server_info)})
-        self._discovery = None if discovery is None else _encode(discovery)[:-1]
-        # The JSON of each entry, with the entry itself: a changed entry is another object.
-        self._entries: dict[str, tuple[SkillEntry, bytes]] = {}
-        self._requests: ResponseCache[FastRequest] = ResponseCache(_CACHED_REQUEST_BYTES)
-        self._responses: ResponseCache[CachedResponse] = ResponseCache(_CACHED_RESPONSE_BYTES)
+        self._discovery = discovery
+        self._entries = entries or EntryCache()
+        self._observe = observe
+        self._requests: ResponseCache[FastRequest] = ResponseCache(min(room, _CACHED_REQUEST_BYTES))
+        self._responses: ResponseCache[CachedResponse] = ResponseCache(room)
 
     def cached(self, body: bytes) -> tuple[bytes, CachedResponse] | None:
         """The cached response to a request with the same bytes except for the id, and the id to give it.
 
-        It is valid while every source has the same entries and the file's validator is fresh.
+        It is valid while every source has the same entries, the file's validator is fresh, and as much is
+        left of the time for which it may be cached.
         """
         id_json, key = split_id(body)
         cached = self._responses.get(key)
         if cached is None:
             return None
-        if cached.catalog is self._results.library.current_catalog() and (
-            cached.validator is None or cached.validator.is_fresh()
+        library = self._results.library
+        if (
+            cached.catalog is library.current_catalog()
+            and (cached.validator is None or cached.validator.is_fresh())
+            and cached.ttl_ms == library.ttl_ms(cached.uri)
         ):
+            if self._observe is not None:
+                self._observe(cached.method.decode("ascii"), cached.uri, True)
             return id_json, cached
         self._responses.drop(key)
         return None
@@ -129,10 +166,12 @@ class FastPath:
         try:
             catalog = await self._results.catalog()
             result, validator = await self._result(request)
-        except Refusal:
+        except (Refusal, ApprovalRequired):
             return None
         if result is None:
             return None
+        if self._observe is not None:
+            self._observe(request.method, request.uri, False)
         tail = b',"result":' + result + self._stamp + b"}}"
         # A change during the request may or may not be in this response.
         if request.key and library.current_catalog() is catalog:
@@ -148,7 +187,15 @@ class FastPath:
                 return
         elif request.method not in (METHOD_GET, METHOD_DISCOVER):
             return
-        cached = CachedResponse(tail, request.method.encode("ascii"), request.name, catalog, validator)
+        cached = CachedResponse(
+            tail,
+            request.method.encode("ascii"),
+            request.name,
+            catalog,
+            validator,
+            request.uri,
+            self._results.library.ttl_ms(request.uri),
+        )
         self._responses.put(request.key, cached, len(tail))
 
     async def _result(self, request: FastRequest) -> tuple[bytes | None, Validator | None]:
@@ -164,14 +211,15 @@ class FastPath:
                 return b'{"skills":[' + entries + b"]" + _rest(results.trailer(page.next_cursor)), None
             case "skills/get":
                 entry = await results.entry_at(uri)
-                return b'{"skill":' + self._entry(entry) + _rest(results.trailer(None)), None
+                return b'{"skill":' + self._entry(entry) + _rest(results.trailer(None, uri)), None
             case "resources/read":
                 content, validator = await results.content_at(uri)
-                return b'{"contents":[' + _content(content) + b"]" + _rest(results.trailer(None)), validator
+                trailer = _rest(results.trailer(None, uri))
+                return b'{"contents":[' + _content(content) + b"]" + trailer, validator
             case "resources/directory/read":
                 return _encode(await results.read_directory(uri, request.cursor, modern=True))[:-1], None
             case _:
-                return self._discovery, None
+                return None if self._discovery is None else _encode(self._discovery())[:-1], None
 
     def _prepare(self, cursor: str) -> None:
         """Encode the entries of a page that will probably be asked for next."""
@@ -183,14 +231,7 @@ class FastPath:
                 self._entry(entry)
 
     def _entry(self, entry: SkillEntry) -> bytes:
-        cached = self._entries.get(entry.uri)
-        if cached is not None and cached[0] is entry:
-            return cached[1]
-        if len(self._entries) >= _CACHED_ENTRIES:
-            self._entries.clear()
-        made = _encode_entry(entry)
-        self._entries[entry.uri] = (entry, made)
-        return made
+        return self._entries.encode(entry)
 
 
 def _encode_entry(entry: SkillEntry) -> bytes:

@@ -6,14 +6,24 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from skillwire.issues import shown
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.server.fastpath.answer import FastPath
-from skillwire.server.http.asgi import Asgi, EventStreams, LazyApp, LifespanApp, Receive, Scope, Send, respond
+from skillwire.server.http.asgi import (
+    Asgi,
+    EventStreams,
+    LazyApp,
+    LifespanApp,
+    Receive,
+    Scope,
+    Send,
+    StoppableApp,
+    respond,
+)
 from skillwire.server.http.auth import CHALLENGE, DEFAULT_NAME, INVALID_TOKEN, Tokens
 from skillwire.server.http.fast import FastPathMiddleware
 from skillwire.server.http.telemetry import METRICS_TYPE, Request, Telemetry
@@ -27,14 +37,14 @@ MCP_PATH: Final = "/mcp"
 HEALTH_PATH: Final = "/healthz"
 METRICS_PATH: Final = "/metrics"
 SITE_PATH: Final = "/.well-known/agent-skills/"
-_LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 _JSON: Final = b"application/json"
 _REFRESH_SECONDS: Final = 1.0
 
 _log = logging.getLogger(__name__)
 
 
-class HttpApp:
+class HttpApp(StoppableApp):
     """Serves a library. Each request passes these steps in order:
 
     1. the health check, which tells strangers no more than that the server is up,
@@ -62,24 +72,20 @@ class HttpApp:
         well_known: bool = False,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        names = (*_LOOPBACK, *allowed_hosts)
-
-        def load() -> LifespanApp:
-            return _SdkApp(server(), names=names, stateless=stateless, limits=limits)
-
+        super().__init__()
+        names = (*LOOPBACK, *allowed_hosts)
         self._library = library
         self._hosts = frozenset(name.encode("ascii") for name in names)
         self._tokens = Tokens({DEFAULT_NAME: token}) if isinstance(token, str) else token
-        self._sdk = LazyApp(load, around)
-        self._streams = EventStreams(self._sdk)
-        self._mcp: Asgi = self._streams if fast_path is None else FastPathMiddleware(fast_path, self._streams)
+        self._mcp = McpEndpoint(
+            fast_path, server, around=around, names=names, stateless=stateless, limits=limits
+        )
         self._site: Asgi | None = None
         if well_known:
             from skillwire.server.http.wellknown import SkillSite
 
             self._site = SkillSite(library)
         self.telemetry = Telemetry()
-        self.connections: Callable[[], int] = lambda: 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -95,7 +101,7 @@ class HttpApp:
 
     def end_streams(self) -> None:
         """End the event streams that clients keep open."""
-        self._streams.end()
+        self._mcp.end_streams()
 
     async def _serve(self, scope: Scope, receive: Receive, request: Request) -> None:
         path, send = scope["path"], request.observe
@@ -121,11 +127,7 @@ class HttpApp:
 
     def _is_addressed(self, scope: Scope) -> bool:
         """Whether the one `Host` header names this server: no web page may reach it under another name."""
-        hosts = [value for name, value in scope["headers"] if name == b"host"]
-        if len(hosts) != 1:
-            return False
-        name, _, port = hosts[0].rpartition(b":")
-        return (name in self._hosts and port.isdigit()) or hosts[0] in self._hosts
+        return is_addressed(scope, self._hosts)
 
     async def _refuse_host(self, scope: Scope, send: Send) -> None:
         given = next((value for name, value in scope["headers"] if name == b"host"), b"").decode("latin-1")
@@ -179,7 +181,7 @@ class HttpApp:
     async def _run_lifespan(self, receive: Receive, send: Send) -> None:
         refreshing = asyncio.ensure_future(self._refresh_tokens())
         try:
-            await self._sdk.run_lifespan(receive, send)
+            await self._mcp.run_lifespan(receive, send)
         finally:
             refreshing.cancel()
 
@@ -190,16 +192,67 @@ class HttpApp:
                 await asyncio.to_thread(self._tokens.refresh)
 
 
-class _SdkApp:
-    """The SDK's application for Streamable HTTP, for everything that the fast path leaves."""
+class McpEndpoint:
+    """What is at `/mcp`: the fast path, and the SDK's application for everything that it leaves.
 
-    def __init__(self, server: Server[Any], *, names: Iterable[str], stateless: bool, limits: Limits) -> None:
+    `server` creates the SDK's server when it is first needed; `around` is open while the endpoint runs. With
+    `streamed`, each response of a 2025 revision is a stream, on which the server can ask the client.
+    """
+
+    def __init__(
+        self,
+        fast_path: FastPath | None,
+        server: Callable[[], Server[Any]],
+        *,
+        around: Callable[[], AbstractAsyncContextManager[object]],
+        names: Iterable[str],
+        stateless: bool = False,
+        streamed: bool = False,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        hosts = tuple(names)
+
+        def load() -> LifespanApp:
+            return _SdkApp(server(), names=hosts, stateless=stateless, streamed=streamed, limits=limits)
+
+        self._sdk = LazyApp(load, around)
+        self._streams = EventStreams(self._sdk)
+        self._app: Asgi = self._streams if fast_path is None else FastPathMiddleware(fast_path, self._streams)
+
+    async def run_lifespan(self, receive: Receive, send: Send) -> None:
+        """The ASGI lifespan protocol."""
+        await self._sdk.run_lifespan(receive, send)
+
+    async def run(self, stopping: asyncio.Event, started: asyncio.Event) -> None:
+        """The same without the protocol: run until `stopping` is set. `started` is set once it runs."""
+        await self._sdk.run(stopping, started)
+
+    def end_streams(self) -> None:
+        """End the event streams that clients keep open."""
+        self._streams.end()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
+
+
+class _SdkApp:
+    """The SDK's application for Streamable HTTP."""
+
+    def __init__(
+        self,
+        server: Server[Any],
+        *,
+        names: Iterable[str],
+        stateless: bool,
+        streamed: bool,
+        limits: Limits,
+    ) -> None:
         from mcp.server.transport_security import TransportSecuritySettings
 
         hosts = [spelling for name in names for spelling in (name, f"{name}:*")]
         self._app = server.streamable_http_app(
             streamable_http_path=MCP_PATH,
-            json_response=True,
+            json_response=not streamed,
             stateless_http=stateless,
             transport_security=TransportSecuritySettings(
                 enable_dns_rebinding_protection=True,
@@ -216,6 +269,15 @@ class _SdkApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._app(scope, receive, send)
+
+
+def is_addressed(scope: Scope, names: Collection[bytes]) -> bool:
+    """Whether the one `Host` header has one of these names, with or without a port."""
+    hosts = [value for name, value in scope["headers"] if name == b"host"]
+    if len(hosts) != 1:
+        return False
+    name, _, port = hosts[0].rpartition(b":")
+    return (name in names and port.isdigit()) or hosts[0] in names
 
 
 async def _refuse_method(scope: Scope, send: Send) -> bool:

@@ -28,6 +28,20 @@ async def respond(
     await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else data})
 
 
+class StoppableApp:
+    """An application that knows how many connections its server has, and that can end its event streams."""
+
+    def __init__(self) -> None:
+        self.connections: Callable[[], int] = lambda: 0
+
+    def end_streams(self) -> None:
+        """End the event streams that clients keep open."""
+        raise NotImplementedError
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        raise NotImplementedError
+
+
 class LifespanApp(Protocol):
     """An application with a lifespan."""
 
@@ -54,7 +68,7 @@ class LazyApp:
         """The ASGI lifespan protocol."""
         stopping, started = asyncio.Event(), asyncio.Event()
         await receive()
-        running = asyncio.ensure_future(self._run(stopping, started))
+        running = asyncio.ensure_future(self.run(stopping, started))
         starting = asyncio.ensure_future(started.wait())
         await asyncio.wait({running, starting}, return_when=asyncio.FIRST_COMPLETED)
         starting.cancel()
@@ -73,7 +87,8 @@ class LazyApp:
         app = await asyncio.shield(self._ready)
         await app(scope, receive, send)
 
-    async def _run(self, stopping: asyncio.Event, started: asyncio.Event) -> None:
+    async def run(self, stopping: asyncio.Event, started: asyncio.Event) -> None:
+        """Run until `stopping` is set. `started` is set once requests are taken."""
         async with self._around():
             ready = self._ready = asyncio.get_running_loop().create_future()
             started.set()
@@ -111,29 +126,39 @@ class EventStreams:
     def end(self) -> None:
         self._ending.set()
 
+    async def _ended(self, streaming: asyncio.Event) -> None:
+        """Wait until a response is a stream and streams have to end."""
+        await self._ending.wait()
+        await streaming.wait()
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_stream = is_open = False
+        is_open = is_read = False
+        streaming = asyncio.Event()
 
         async def observe(message: Message) -> None:
-            nonlocal is_stream, is_open
+            nonlocal is_open
             if message["type"] == "http.response.start":
-                is_stream = any(
-                    name.lower() == b"content-type" and value.startswith(_EVENT_STREAM)
-                    for name, value in message["headers"]
-                )
-            is_open = is_stream and message.get("more_body", True)
+                for name, value in message["headers"]:
+                    if name.lower() == b"content-type" and value.startswith(_EVENT_STREAM):
+                        streaming.set()
+            is_open = streaming.is_set() and message.get("more_body", True)
             await send(message)
 
         async def receive_or_end() -> Message:
-            if not is_stream and scope["method"] != "GET":
-                return await receive()
-            incoming, ending = asyncio.ensure_future(receive()), asyncio.ensure_future(self._ending.wait())
+            nonlocal is_read
+            if not is_read and scope["method"] != "GET":
+                message = await receive()
+                is_read = not message.get("more_body", False)
+                return message
+            # The request is here: what else arrives is that the client went away. A stream may begin later.
+            incoming = asyncio.ensure_future(receive())
+            ended = asyncio.ensure_future(self._ended(streaming))
             try:
-                await asyncio.wait({incoming, ending}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({incoming, ended}, return_when=asyncio.FIRST_COMPLETED)
                 return incoming.result() if incoming.done() else {"type": "http.disconnect"}
             finally:
                 incoming.cancel()
-                ending.cancel()
+                ended.cancel()
 
         await self._app(scope, receive_or_end, observe)
         if is_open and self._ending.is_set():

@@ -21,6 +21,13 @@ _MOST_BYTES: Final = 1 << 20
 _log = logging.getLogger(__name__)
 
 
+def bearer_token(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
+    """The bearer token in a request's one `Authorization` header; `None` without one."""
+    given = [value for name, value in headers if name == b"authorization"]
+    scheme, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
+    return token.strip() if scheme.lower() == b"bearer" else None
+
+
 class Tokens:
     """The tokens that give access, by the name of who has them."""
 
@@ -31,17 +38,19 @@ class Tokens:
 
     def name_for(self, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
         """The name of the token in a request's one `Authorization` header; `None` without a valid one."""
-        given = [value for name, value in headers if name == b"authorization"]
-        scheme, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
-        if scheme.lower() != b"bearer":
+        token = bearer_token(headers)
+        if token is None:
             return None
-        token = token.strip()
         found: str | None = None
         # Every token is compared, in constant time: the duration says nothing about any of them.
         for name, known in self._tokens.items():
             if hmac.compare_digest(token, known):
                 found = name
         return found
+
+    def names(self) -> Iterable[str]:
+        """The name of every token."""
+        return tuple(self._tokens)
 
     def refresh(self) -> None:
         """Read the tokens again if they came from somewhere that changed."""

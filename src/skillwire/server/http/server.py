@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 from skillwire.errors import SourceError
 from skillwire.issues import shown
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.server.http.app import MCP_PATH, HttpApp
-from skillwire.server.http.asgi import Asgi
+from skillwire.server.http.app import MCP_PATH
+from skillwire.server.http.asgi import Asgi, StoppableApp
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -85,7 +85,7 @@ class HttpServer:
                 yield
 
         self._counter = counter = ConnectionCounter(limits)
-        if isinstance(app, HttpApp):
+        if isinstance(app, StoppableApp):
             app.connections = lambda: counter.open
         self._socket = listening or listen(address)
         self.url = f"http://{address.shown_host}:{self._socket.getsockname()[1]}{path}"

@@ -14,7 +14,8 @@ class LegacyFeatures:
     """What is served to clients that do not know the extension; `docs/clients.md` says which uses what.
 
     `index` is the format of `skill://index.json`. With `tools="auto"`, the tools are hidden from clients that
-    know the extension. `listed` puts the index, the manifests and the XML into `resources/list`, for clients
+    know the extension; with `every_tool`, those for searching and for listing files are always among them.
+    `listed` puts the index, the manifests and the XML into `resources/list`, for clients
     that look for them there.
     """
 
@@ -24,6 +25,7 @@ class LegacyFeatures:
     tools: ToolsMode = "auto"
     prompts: bool = True
     listed: bool = False
+    every_tool: bool = False
 
 
 ALL_OFF = LegacyFeatures(index="off", manifests=False, prompt_xml=False, tools="never", prompts=False)

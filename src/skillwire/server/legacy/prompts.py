@@ -9,7 +9,7 @@ from skillwire.errors import AmbiguousName, FormatError, SkillNotFound
 from skillwire.json_types import JsonObject, JsonValue
 from skillwire.server.catalog import cut_page
 from skillwire.server.handlers import Context, is_modern
-from skillwire.server.legacy.tools import SkillNames, skill_text
+from skillwire.server.legacy.tools import SkillNames, SkillTexts, skill_text, waiting
 from skillwire.server.library import SkillLibrary
 from skillwire.server.options import ServerOptions
 from skillwire.skill.entries import SkillEntry
@@ -20,9 +20,12 @@ _TASK = "task"
 class SkillPrompts:
     """The prompts. Each has one optional argument, the task to use the skill for."""
 
-    def __init__(self, library: SkillLibrary, options: ServerOptions) -> None:
+    def __init__(
+        self, library: SkillLibrary, options: ServerOptions, texts: SkillTexts | None = None
+    ) -> None:
         self._library = library
         self._options = options
+        self._texts = texts or SkillTexts()
         self._names: SkillNames | None = None
 
     async def list_prompts(self, ctx: Context, params: types.PaginatedRequestParams | None) -> JsonObject:
@@ -38,14 +41,14 @@ class SkillPrompts:
         if page.next_cursor is not None:
             result["nextCursor"] = page.next_cursor
         if is_modern(ctx):
-            options = self._options
-            result.update(resultType="complete", ttlMs=options.ttl_ms, cacheScope=options.cache_scope)
+            scope = self._options.cache_scope
+            result.update(resultType="complete", ttlMs=self._library.ttl_ms(), cacheScope=scope)
         return result
 
     async def get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> JsonObject:
         try:
             entry = (await self._current()).find(params.name)
-            text = await skill_text(self._library, entry, limits=self._options.limits)
+            text = await skill_text(self._library, entry, self._texts, limits=self._options.limits)
         except (SkillNotFound, AmbiguousName) as error:
             raise MCPError(types.INVALID_PARAMS, str(error), {"name": params.name}) from None
         task = (params.arguments or {}).get(_TASK, "").strip()
@@ -76,4 +79,5 @@ class SkillPrompts:
 
 def _prompt(name: str, entry: SkillEntry) -> JsonObject:
     argument: JsonObject = {"name": _TASK, "description": "The task to use the skill for.", "required": False}
-    return {"name": name, "description": entry.description, "arguments": [argument]}
+    description = entry.description + waiting(entry)
+    return {"name": name, "description": description, "arguments": [argument]}

@@ -1,7 +1,7 @@
 """SkillTools: skills for clients that only know tools.
 
 `load_skill` returns a `SKILL.md` as it is, `read_skill_file` another file of the skill. If the catalog does
-not fit into the description of a tool, there is also `search_skills`.
+not fit into the description of a tool, there is also `search_skills`; a gateway adds `list_skill_files`.
 """
 
 from __future__ import annotations
@@ -28,14 +28,25 @@ from skillwire.server.library import SkillLibrary
 from skillwire.server.options import ServerOptions
 from skillwire.server.results import file_content
 from skillwire.skill.entries import DYNAMIC, SkillEntry
-from skillwire.skill.uris import SCHEME, SkillUri, child_uri, parse_uri, path_below, skill_root, split_uri
+from skillwire.skill.uris import (
+    SCHEME,
+    SkillUri,
+    child_uri,
+    is_inside,
+    parse_uri,
+    path_below,
+    skill_root,
+    split_uri,
+)
 from skillwire.text import clean_line
 from skillwire.wire.declaration import declaration_in
+from skillwire.wire.v1 import APPROVAL_META
 
 LOAD: Final = "load_skill"
 READ: Final = "read_skill_file"
 SEARCH: Final = "search_skills"
-NAMES: Final = frozenset({LOAD, READ, SEARCH})
+LIST: Final = "list_skill_files"
+NAMES: Final = frozenset({LOAD, READ, SEARCH, LIST})
 _READ_ONLY: Final[JsonObject] = {"readOnlyHint": True, "openWorldHint": False}
 
 
@@ -117,9 +128,12 @@ class _Derived:
 class SkillTools:
     """The tools, for every client or only for those that do not know the extension."""
 
-    def __init__(self, library: SkillLibrary, options: ServerOptions) -> None:
+    def __init__(
+        self, library: SkillLibrary, options: ServerOptions, texts: SkillTexts | None = None
+    ) -> None:
         self._library = library
         self._options = options
+        self._texts = texts or SkillTexts()
         self._mode = options.legacy_features.tools
         self._limits = options.limits
         self._derived: _Derived | None = None
@@ -138,7 +152,7 @@ class SkillTools:
         if is_modern(ctx):
             # A shared cache must not give one client's list to another kind of client.
             scope = "private" if self._mode == "auto" else self._options.cache_scope
-            result.update(resultType="complete", ttlMs=self._options.ttl_ms, cacheScope=scope)
+            result.update(resultType="complete", ttlMs=self._library.ttl_ms(), cacheScope=scope)
         return result
 
     async def call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> JsonObject:
@@ -173,13 +187,31 @@ class SkillTools:
             return _text(await self._search(_argument(arguments, "query")))
         entry = await self._find(_argument(arguments, "name"))
         if tool == LOAD:
-            return _text(await skill_text(self._library, entry, limits=self._limits))
+            return _text(await skill_text(self._library, entry, self._texts, limits=self._limits))
         uri = skill_root(entry.uri)
-        for segment in _argument(arguments, "path").removeprefix("./").split("/"):
+        is_whole = tool == LIST and arguments.get("path") in (None, "", ".", "./")
+        path = "" if is_whole else _argument(arguments, "path").removeprefix("./")
+        for segment in () if is_whole else (path.removesuffix("/") if tool == LIST else path).split("/"):
             uri = child_uri(uri, segment)
+        if tool == LIST:
+            return _text(self._texts.files(entry, uri, await self._files(entry, uri)))
         content = file_content(uri, (await self._library.read(uri)).data)
         text = content.get("text")
-        return _text(text) if isinstance(text, str) else {"type": "resource", "resource": content}
+        if isinstance(text, str):
+            return _text(self._texts.file(entry, uri, text))
+        return {"type": "resource", "resource": content}
+
+    async def _files(self, entry: SkillEntry, directory: SkillUri) -> list[str]:
+        """The files of a skill below one of its directories, with their sizes as far as they are known."""
+        if entry.resources is not DYNAMIC:
+            found = [
+                ("/".join(path_below(file.uri, skill_root(entry.uri))), file.size)
+                for file in entry.resources
+                if is_inside(file.uri, directory)
+            ]
+            return [f"{clean_line(path).text} ({size} bytes)" for path, size in found]
+        page = await self._library.read_directory(directory, None)
+        return [clean_line(child.name).text + ("/" if child.is_directory else "") for child in page.items]
 
     async def _find(self, name: str) -> SkillEntry:
         paged = self._library.paged
@@ -225,33 +257,58 @@ class SkillTools:
             return self._searched(f"There are {len(names.names)} skills")
         lines = [_line(*named, self._limits) for named in names.names.items()]
         if _length(lines) <= room:
-            return (_load_tool("\n".join([_LOAD_ABOUT, "Skills:", *lines])), _READ_TOOL)
+            load = _load_tool("\n".join([_LOAD_ABOUT, "Skills:", *lines]))
+            return (load, _READ_TOOL, *self._further(searching=False))
         about = f"{_LOAD_ABOUT} Skills: {', '.join(names.names)}. {SEARCH} says what they are for."
-        return (_load_tool(about), _READ_TOOL, _SEARCH_TOOL)
+        return (_load_tool(about), _READ_TOOL, *self._further(searching=True))
 
     def _searched(self, what: str) -> tuple[JsonObject, ...]:
         """The tools when the skills are too many to name."""
         return (
             _load_tool(f"{_LOAD_ABOUT} {what}: find the right one with {SEARCH}."),
             _READ_TOOL,
-            _SEARCH_TOOL,
+            *self._further(searching=True),
         )
 
+    def _further(self, *, searching: bool) -> tuple[JsonObject, ...]:
+        """The tools beside those that load and read."""
+        is_every = self._options.legacy_features.every_tool
+        return (*((_SEARCH_TOOL,) if searching or is_every else ()), *((_LIST_TOOL,) if is_every else ()))
 
-async def skill_text(library: SkillLibrary, entry: SkillEntry, *, limits: Limits = DEFAULT_LIMITS) -> str:
-    """The `SKILL.md` of a skill as it is, below a line that names the skill and its other files."""
+
+class SkillTexts:
+    """How tools and prompts show a skill to a model: here as it is, with a line above it."""
+
+    def skill(self, entry: SkillEntry, text: str, files: list[str]) -> str:
+        """A `SKILL.md`; `files` are the paths of its other files."""
+        heading = f"Skill {entry.name} ({entry.uri})."
+        if files:
+            heading += f" Its other files, for {READ}: {', '.join(files)}."
+        return f"{heading}\n\n{text}"
+
+    def file(self, entry: SkillEntry, uri: SkillUri, text: str) -> str:
+        """Another file of a skill."""
+        return text
+
+    def files(self, entry: SkillEntry, directory: SkillUri, lines: list[str]) -> str:
+        """The files below a directory of a skill."""
+        return "\n".join(lines) or "There are no files."
+
+
+async def skill_text(
+    library: SkillLibrary, entry: SkillEntry, texts: SkillTexts, *, limits: Limits = DEFAULT_LIMITS
+) -> str:
+    """The `SKILL.md` of a skill for a model, with the names of its other files."""
     data = (await library.read(entry.uri)).data
     # The entry of these bytes: the read may have found a newer one.
     entry = await library.get_skill(entry.uri)
     root = skill_root(entry.uri)
-    heading = f"Skill {entry.name} ({entry.uri})."
+    files: list[str] = []
     if entry.resources is not DYNAMIC:
         files = ["/".join(path_below(file.uri, root)) for file in entry.resources if file.uri != entry.uri]
-        if files:
-            more = len(files) - limits.file_pointers
-            files = files[: limits.file_pointers] + ([f"and {more} more"] if more > 0 else [])
-            heading += f" Its other files, for {READ}: {', '.join(files)}."
-    return f"{heading}\n\n{data.decode('utf-8')}"
+        more = len(files) - limits.file_pointers
+        files = files[: limits.file_pointers] + ([f"and {more} more"] if more > 0 else [])
+    return texts.skill(entry, data.decode("utf-8"), files)
 
 
 def knows_extension(ctx: Context) -> bool:
@@ -267,7 +324,12 @@ def _skill_md_digest(entry: SkillEntry) -> str:
 
 
 def _line(name: str, entry: SkillEntry, limits: Limits) -> str:
-    return f"- {name}: {clean_line(entry.description, limit=limits.description_chars).text}"
+    return f"- {name}: {clean_line(entry.description, limit=limits.description_chars).text}{waiting(entry)}"
+
+
+def waiting(entry: SkillEntry) -> str:
+    """A word on a skill that a person has to approve before it is loaded."""
+    return " (asks the user for approval first)" if entry.meta.get(APPROVAL_META) == "required" else ""
 
 
 def _within(lines: Iterable[str], room: int) -> list[str]:
@@ -323,6 +385,17 @@ _SCHEMAS: Final[dict[str, JsonObject]] = {
         name="The name of the skill.", path="The file's path inside the skill, as in references/guide.md."
     ),
     SEARCH: _schema(query="What the skill should do, in a few words."),
+    LIST: {
+        **_schema(name="The name of the skill.", path="A directory inside the skill; all of it by default."),
+        "required": ["name"],
+    },
+}
+_LIST_TOOL: Final[JsonObject] = {
+    "name": LIST,
+    "title": "List the files of a skill",
+    "description": f"List the files of a skill, for {READ}.",
+    "inputSchema": _SCHEMAS[LIST],
+    "annotations": _READ_ONLY,
 }
 _LOAD_ABOUT: Final = "Load a skill: instructions for one kind of task. Load it before you start such a task."
 _READ_TOOL: Final[JsonObject] = {

@@ -1,0 +1,321 @@
+"""`skillwire gateway`: the skills of many servers as one server, and who may use it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from skillwire.cli.host_options import HostOptions
+from skillwire.cli.output import counted, info, printable
+from skillwire.cli.parser import UsageError
+from skillwire.errors import SourceError
+
+if TYPE_CHECKING:
+    from skillwire.gateway.callers import Callers
+    from skillwire.gateway.options import GatewayOptions
+    from skillwire.server.legacy.features import ToolsMode
+    from skillwire.server.options import ServerOptions
+
+_HOW = "--tokens or --token-file"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """The options of `gateway run`, as they were given."""
+
+    options: HostOptions
+    approval: Literal["required", "listed", "locked"] | None
+    locked: Path | None
+    http: str | None
+    tokens: Path | None
+    token_file: Path | None
+    unsafe_no_auth: bool
+    allow_host: tuple[str, ...]
+    stateless: bool
+    audit: Path | None
+    rate: int
+    max_requests: int
+    max_connections: int
+    max_connections_per_address: int
+    name: str | None
+    instructions: str | None
+    access_log: bool
+    log_format: Literal["text", "json"]
+    ttl: float
+    page_size: int
+    tools: ToolsMode
+    prompts: bool
+
+
+def run(**given: Any) -> None:
+    """Run a gateway until its client goes away or a signal ends it."""
+    from skillwire.cli.logs import log_to_stderr
+    from skillwire.cli.running import listen_address, read_instructions, run_until_signal
+
+    options = RunOptions(**given)
+    _check(options)
+    log_to_stderr(as_json=options.log_format == "json", access_log=options.access_log)
+    callers = _callers(options)
+    address = None
+    if options.http is not None:
+        address = listen_address(
+            options.http, has_token=callers is not None, unsafe_no_auth=options.unsafe_no_auth, how=_HOW
+        )
+    instructions = read_instructions(options.instructions)
+    from skillwire.gateway.app import Gateway
+
+    host_options = _host_options(options)
+    gateway = Gateway(
+        host_options,
+        _server_options(options),
+        options=_gateway_options(options, callers),
+        name=options.name or "skillwire-gateway",
+        instructions=instructions,
+    )
+    audit = gateway.options.audit
+    what = _what(host_options)
+    try:
+        if address is None:
+            info(f"Gateway to {what} over stdio")
+            if os.isatty(0):
+                info("An MCP client is meant to start this: `skillwire gateway install CLIENT` sets one up")
+            run_until_signal(gateway.run_stdio, on_hangup=audit.reopen if audit else None)
+            return
+        from skillwire.server.http.server import HttpServer
+
+        hosts = [*options.allow_host, address.shown_host]
+        app = gateway.http_app(allowed_hosts=hosts, stateless=options.stateless)
+        http = HttpServer(app, address, limits=gateway.server_options.limits)
+        info(f"Gateway to {what} at {http.url}" + (" (bearer token required)" if callers else ""))
+        run_until_signal(http.serve, stop=http.stop, on_hangup=audit.reopen if audit else None)
+    finally:
+        if audit is not None:
+            audit.close()
+
+
+def _check(options: RunOptions) -> None:
+    """Refuse options that contradict each other or do nothing: who asks for protection must not lack it."""
+    if options.http is None:
+        idle = {
+            "--tokens": options.tokens,
+            "--token-file": options.token_file,
+            "--allow-host": options.allow_host,
+            "--stateless": options.stateless,
+            "--access-log": options.access_log,
+        }
+        given = [name for name, value in idle.items() if value]
+        if given:
+            raise UsageError(f"{', '.join(given)} needs --http: add --http HOST:PORT, or leave it out")
+    if options.tokens and options.token_file:
+        raise UsageError("--tokens and --token-file exclude each other: leave out one")
+    if options.locked and options.approval not in (None, "locked"):
+        raise UsageError(f"--locked and --approval {options.approval} exclude each other: leave out one")
+    if options.approval == "locked" and not options.locked:
+        raise UsageError("--approval locked needs --locked FILE: name the lock file")
+
+
+def _host_options(options: RunOptions) -> dict[str, Any]:
+    from skillwire.host.config.publishers import load_publishers
+    from skillwire.host.styles import DEFAULT
+
+    config = options.options.settings()
+    found: dict[str, Any] = {
+        "servers": config.servers,
+        "directories": (*config.local_directories, *options.options.given_directories()),
+        "disabled": config.disabled,
+        "untrusted": config.skipped,
+        "publishers": load_publishers(config.publishers),
+        "style": options.options.style or DEFAULT,
+    }
+    if options.locked is not None:
+        from skillwire.cli.serve_remote import locked_source
+        from skillwire.gateway.locked import LockedSkills
+
+        # What the lock has from servers comes from them; all else from where it was installed.
+        if any(skill.pin.kind != "mcp" for skill in LockedSkills(options.locked).lock.skills):
+            source = locked_source(options.locked, interval=300, servers=False)
+            found["sources"] = {"locked": source}
+    if not found["servers"] and not found["directories"] and not found.get("sources"):
+        raise SourceError(
+            "there is nothing to serve: add a server with `skillwire servers add NAME URL`, "
+            "or import those of your other clients with `skillwire servers import`"
+        )
+    return found
+
+
+def _server_options(options: RunOptions) -> ServerOptions:
+    from skillwire.limits import Limits
+    from skillwire.server.legacy.features import LegacyFeatures
+    from skillwire.server.options import ServerOptions
+
+    return ServerOptions(
+        ttl_ms=round(options.ttl * 1000),
+        page_size=options.page_size,
+        legacy_features=LegacyFeatures(tools=options.tools, prompts=options.prompts),
+        limits=Limits(
+            http_connections=options.max_connections,
+            http_connections_per_address=options.max_connections_per_address,
+        ),
+    )
+
+
+def _gateway_options(options: RunOptions, callers: Callers | None) -> GatewayOptions:
+    from skillwire.gateway.audit import AuditLog
+    from skillwire.gateway.locked import LockedSkills
+    from skillwire.gateway.options import GatewayOptions
+
+    return GatewayOptions(
+        approval="locked" if options.locked else options.approval or "required",
+        locked=LockedSkills(options.locked) if options.locked else None,
+        callers=callers,
+        audit=AuditLog(options.audit) if options.audit else None,
+        requests_per_minute=options.rate,
+        requests_at_once=options.max_requests,
+    )
+
+
+def _callers(options: RunOptions) -> Callers | None:
+    from skillwire.cli.commands.publish import TOKEN_VARIABLE
+    from skillwire.gateway.callers import CallerFile, NamedTokens
+
+    if options.tokens is not None:
+        return CallerFile(options.tokens)
+    from skillwire.server.http.auth import DEFAULT_NAME, TokenFile, Tokens, checked_token
+
+    if options.token_file is not None:
+        return NamedTokens(TokenFile(options.token_file))
+    token = os.environ.get(TOKEN_VARIABLE)
+    if token is None or options.http is None:
+        return None
+    return NamedTokens(Tokens({DEFAULT_NAME: checked_token(token.strip(), TOKEN_VARIABLE)}))
+
+
+def _what(host_options: dict[str, Any]) -> str:
+    servers, directories = len(host_options["servers"]), len(host_options["directories"])
+    parts = [counted(servers, "server")] if servers else []
+    parts += [counted(directories, "folder")] if directories else []
+    parts += ["the lock"] if host_options.get("sources") else []
+    return " and ".join(parts)
+
+
+def install(*, client: str, url: str | None, token_env: str | None, dry_run: bool, as_json: bool) -> None:
+    """Write one entry into the configuration of a client."""
+    from skillwire.cli.client_install import install_entry
+    from skillwire.cli.output import write
+    from skillwire.cli.screen import show_json
+
+    if token_env and not url:
+        raise UsageError("--token-env needs --url: a gateway that the client starts has no token")
+    change = install_entry(client, url=url or "", token_variable=token_env or "")
+    if not dry_run:
+        change.apply()
+    if as_json:
+        show_json(change.as_json() | {"written": not dry_run})
+        return
+    if change.is_nothing:
+        info(f"{printable(str(change.path))} has this entry already.")
+        return
+    write(change.diff())
+    if dry_run:
+        info(f"Nothing was written. Without --dry-run, this goes into {printable(str(change.path))}")
+        return
+    backup = f"; the file as it was is {printable(str(change.backup))}" if change.backup else ""
+    info(f"Wrote {printable(str(change.path))}{backup}. {change.next_step}")
+
+
+def list_callers(*, tokens: Path | None, as_json: bool) -> None:
+    """Who may use a gateway, and what each may see."""
+    from skillwire.cli.screen import Screen, show_json
+    from skillwire.gateway.callers import parse_callers, read_caller_file
+
+    path = _file(tokens)
+    callers = sorted(parse_callers(read_caller_file(path), str(path)).values(), key=lambda one: one.name)
+    if as_json:
+        rows = [
+            {
+                "name": caller.name,
+                "labels": None if caller.labels is None else sorted(caller.labels),
+                "include": list(caller.include),
+                "exclude": list(caller.exclude),
+                "credentials": sorted(caller.credentials),
+            }
+            for caller in callers
+        ]
+        show_json({"callers": rows})
+        return
+    screen = Screen()
+    for caller in callers:
+        screen.line((printable(caller.name), "bold"))
+        screen.pairs(
+            [
+                ("servers", "all" if caller.labels is None else printable(", ".join(sorted(caller.labels)))),
+                ("include", printable(", ".join(caller.include))),
+                ("exclude", printable(", ".join(caller.exclude))),
+                ("credentials", printable(", ".join(sorted(caller.credentials)))),
+            ]
+        )
+    if not callers:
+        screen.line("There are no callers.")
+
+
+def add_caller(
+    *,
+    name: str,
+    tokens: Path | None,
+    label: tuple[str, ...],
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+    replace: bool,
+    as_json: bool,
+) -> None:
+    """Add a caller to a file, and print their token once."""
+    from skillwire.cli.output import write
+    from skillwire.cli.screen import show_json
+    from skillwire.gateway.callers import new_token, with_caller
+
+    path = _file(tokens)
+    token = new_token()
+    _write(
+        path,
+        with_caller(
+            _text(path), name, token, labels=label, include=include, exclude=exclude, replace=replace
+        ),
+    )
+    if as_json:
+        show_json({"caller": name, "token": token, "file": str(path)})
+        return
+    info(f"Added {printable(name)} to {printable(str(path))}. This token is not shown again:")
+    write(token)
+
+
+def remove_caller(*, name: str, tokens: Path | None, as_json: bool) -> None:
+    """Revoke a caller."""
+    from skillwire.cli.screen import show_json
+    from skillwire.gateway.callers import without_caller
+
+    path = _file(tokens)
+    _write(path, without_caller(_text(path), name))
+    if as_json:
+        show_json({"removed": name, "file": str(path)})
+    else:
+        info(f"{printable(name)} can no longer use the gateway.")
+
+
+def _file(tokens: Path | None) -> Path:
+    if tokens is None:
+        raise UsageError("--tokens is missing: write --tokens FILE, as for `skillwire gateway`")
+    return tokens
+
+
+def _text(path: Path) -> str:
+    from skillwire.gateway.callers import read_caller_file
+
+    return read_caller_file(path) if path.exists() else ""
+
+
+def _write(path: Path, text: str) -> None:
+    from skillwire.host.config.edit import write_config
+
+    write_config(path, text)

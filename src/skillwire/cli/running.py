@@ -1,0 +1,96 @@
+"""Running a server from the command line: its address, its instructions, and signals that end it cleanly."""
+
+from __future__ import annotations
+
+import gc
+import signal
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from skillwire.errors import SourceError
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
+    from skillwire.server.http.server import Address
+
+
+def run_until_signal(
+    task: Callable[[], Awaitable[None]],
+    *,
+    stop: Callable[[], None] | None = None,
+    on_hangup: Callable[[], object] | None = None,
+) -> None:
+    """Run until the task ends or a signal asks for it; either way it is a clean end.
+
+    `stop` ends the task; without it the task is canceled. `on_hangup` is called on SIGHUP.
+    """
+    import asyncio
+
+    # The start is over. What it made is never looked through for garbage, so no answer waits for that.
+    gc.freeze()
+    gc.enable()
+
+    async def main() -> None:
+        running = asyncio.ensure_future(task())
+        is_ending = False
+
+        def end() -> None:
+            nonlocal is_ending
+            is_ending = True
+            (stop or running.cancel)()
+
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with suppress(NotImplementedError):  # Windows: Ctrl-C arrives as KeyboardInterrupt instead.
+                loop.add_signal_handler(number, end)
+        if on_hangup is not None and hasattr(signal, "SIGHUP"):
+            loop.add_signal_handler(signal.SIGHUP, on_hangup)
+        try:
+            await running
+        except (asyncio.CancelledError, Exception):
+            # A message that was on its way is torn when the streams close: then that is the end, no failure.
+            if not is_ending:
+                raise
+
+    with (
+        suppress(KeyboardInterrupt),
+        asyncio.Runner(loop_factory=_loop_factory(fast=stop is not None)) as runner,
+    ):
+        runner.run(main())
+
+
+def _loop_factory(*, fast: bool) -> Callable[[], AbstractEventLoop] | None:
+    """A faster event loop where it is installed, for HTTP; pipes have nothing to gain from it."""
+    if not fast:
+        return None
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+def listen_address(text: str, *, has_token: bool, unsafe_no_auth: bool, how: str) -> Address:
+    """The address to listen on. One that others can reach needs a token; `how` says how to give one."""
+    from skillwire.server.http.server import parse_address
+
+    address = parse_address(text)
+    if not address.is_loopback and not has_token and not unsafe_no_auth:
+        raise SourceError(
+            f"{address.host} can be reached by others: give a token with {how}, or say --unsafe-no-auth"
+        )
+    return address
+
+
+def read_instructions(given: str | None) -> str | None:
+    """The instructions for clients: text, or `@FILE` for the text in a file."""
+    if given is None or not given.startswith("@"):
+        return given
+    try:
+        return Path(given[1:]).read_text("utf-8")
+    except (OSError, UnicodeError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or "it is not UTF-8 text"
+        raise SourceError(f"the instructions in {given[1:]} cannot be read: {reason}") from None

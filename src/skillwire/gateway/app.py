@@ -1,0 +1,306 @@
+"""Gateway: the skills of many servers as one server, verified, approved, for any MCP client.
+
+gateway = Gateway({"servers": {"docs": "https://docs.example/mcp"}})
+await gateway.run_stdio()
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import anyio
+import anyio.abc
+
+from skillwire.errors import SkillwireError, SourceError
+from skillwire.gateway.callers import Caller, resolve
+from skillwire.gateway.options import GatewayOptions
+from skillwire.gateway.server import CallerServer, caller_options
+from skillwire.gateway.upstreams import FileMemory, Offer, Upstream
+from skillwire.gateway.uris import label_segment
+from skillwire.gateway.view import Approvals, CallerSource
+from skillwire.host.config.server import ServerConfig, parse_server
+from skillwire.host.host import SkillHost
+from skillwire.limits import Limits
+from skillwire.server.app import SkillServer
+from skillwire.server.fastpath.answer import EntryCache
+from skillwire.server.options import DEFAULT_OPTIONS, ServerOptions
+
+if TYPE_CHECKING:
+    from skillwire.gateway.asking import ApprovalDesk
+    from skillwire.server.http.asgi import Asgi
+
+_REFRESH_SECONDS: Final = 1.0
+# A gateway runs for months: what counts is what one answer may hold, not what all of them together do.
+_BYTES_PER_SERVER: Final = 1 << 50
+_CHANGE_SECONDS: Final = 0.25
+
+_log = logging.getLogger("skillwire.gateway")
+
+
+class Gateway:
+    """Upstreams, and a server for each caller. Use it as a context manager, or run it.
+
+    `host_options` are the arguments of `SkillHost`; `server_options` say how skills are served.
+    """
+
+    def __init__(
+        self,
+        host_options: Mapping[str, Any],
+        server_options: ServerOptions = DEFAULT_OPTIONS,
+        *,
+        options: GatewayOptions | None = None,
+        name: str = "skillwire-gateway",
+        instructions: str | None = None,
+    ) -> None:
+        """Nothing is opened yet: no file, no connection."""
+        self.options = options or GatewayOptions()
+        if (self.options.approval == "locked") != (self.options.locked is not None):
+            raise ValueError("a lock and the mode locked go together")
+        limits: Limits = host_options.get("limits") or server_options.limits
+        self._limits = replace(limits, bytes_per_server=_BYTES_PER_SERVER, change_seconds=_CHANGE_SECONDS)
+        self._host_options: dict[str, Any] = {**host_options, "limits": self._limits}
+        self.server_options = caller_options(server_options)
+        self._name = name
+        self._instructions = instructions
+        self._memory = FileMemory()
+        self._entries = EntryCache()
+        self._shared = self._upstream(self._host_options)
+        self._approvals = Approvals(self._shared.host.admin.approvals)
+        self._own: dict[tuple[str, str], _Pooled] = {}
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._stopping = anyio.Event()
+        self._servers: dict[str, CallerServer] = {}
+
+    @property
+    def limits(self) -> Limits:
+        return self._limits
+
+    @cached_property
+    def _desk(self) -> ApprovalDesk:
+        """Where callers are asked. Imported when the SDK is."""
+        from skillwire.gateway.asking import ApprovalDesk
+
+        options = self.options
+        return ApprovalDesk(self._approvals, page=options.page, answer_seconds=options.answer_seconds)
+
+    async def __aenter__(self) -> Self:
+        """Begin to connect. Requests for skills wait until every server has answered or failed once."""
+        self._stopping = anyio.Event()
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        self._tasks.start_soon(self._run_host, self._shared, self._stopping)
+        self._tasks.start_soon(self._refresh)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        tasks, self._tasks = self._tasks, None
+        self._stopping.set()
+        for pooled in self._own.values():
+            pooled.stopping.set()
+        self._own.clear()
+        if tasks is not None:
+            # Without the error of the block, which the task group would wrap.
+            await tasks.__aexit__(None, None, None)
+
+    async def run_stdio(self) -> None:
+        """Serve the user's one client over standard input and output until it disconnects."""
+        async with self:
+            await self.server().run_stdio()
+
+    def http_app(self, *, allowed_hosts: Iterable[str] = (), stateless: bool = False) -> Asgi:
+        """An ASGI application for any number of callers at `/mcp`. The ASGI server must support lifespans."""
+        from skillwire.gateway.http import GatewayHttp
+
+        return GatewayHttp(
+            self.options,
+            running=self,
+            make_server=self._make_server,
+            health=self.health,
+            gauges=self._gauges,
+            allowed_hosts=allowed_hosts,
+            stateless=stateless,
+        )
+
+    @property
+    def host(self) -> SkillHost:
+        """The host with every server and folder, and the configured credentials."""
+        return self._shared.host
+
+    def server(self, caller: Caller | None = None) -> SkillServer:
+        """A server for one caller, by default the user, while the gateway is open."""
+        return self._make_server(caller or Caller(), ())
+
+    def _make_server(self, who: Caller, headers: Iterable[tuple[bytes, bytes]]) -> CallerServer:
+        own, hidden = self._own_upstreams(who, headers)
+        source = CallerSource(
+            who,
+            (*own, self._shared),
+            self._approvals,
+            mode=self.options.approval,
+            is_pinned=self._is_pinned,
+            hidden=hidden,
+        )
+        server = CallerServer(
+            source,
+            name=self._name,
+            instructions=self._instructions,
+            options=self.server_options,
+            make_desk=lambda: self._desk,
+            entries=self._entries,
+            audit=self.options.audit,
+        )
+        source.on_read = server.record_read
+        return server
+
+    def health(self, caller: Caller | None = None) -> dict[str, object]:
+        """What works and what does not, as far as a caller may know."""
+        who = caller or Caller()
+        host = self._shared.host
+        reasons = [
+            {"server": origin.label, "reason": reason}
+            for origin, reason in self._shared.reasons()
+            if who.sees_label(origin.label)
+        ]
+        counts: dict[str, int] = {}
+        for offer in self._shared.offers().values():
+            if who.allows(offer.root):
+                label = offer.skill.origin.label
+                counts[label] = counts.get(label, 0) + 1
+        servers = [
+            {
+                "label": state.label,
+                "status": state.status.value,
+                "skills": counts.get(state.label, 0),
+                **({"reason": state.reason} if state.reason else {}),
+            }
+            for state in host.servers()
+            if who.sees_label(state.label)
+        ]
+        failures = [
+            failure.message
+            for failure in host.failures()
+            if failure.origin is None or who.sees_label(failure.origin.label)
+        ]
+        audit = self.options.audit
+        if audit is not None and audit.problem:
+            failures.append(audit.problem)
+        if self._approvals.problem:
+            failures.append(self._approvals.problem)
+        return {
+            "ready": self._shared.ready.is_set(),
+            "skills": sum(counts.values()),
+            "servers": servers,
+            "failures": failures,
+            "not_served": reasons,
+        }
+
+    def _gauges(self) -> dict[str, tuple[str, float]]:
+        """What there is now, for metrics."""
+        servers = self.host.servers()
+        ready = sum(server.status == "ready" for server in servers)
+        return {
+            "skills": ("Skills offered.", float(len(self._shared.offers()))),
+            "upstreams": ("Servers behind the gateway.", float(len(servers))),
+            "upstreams_ready": ("Servers that answer.", float(ready)),
+        }
+
+    # Upstreams
+
+    def _upstream(self, host_options: Mapping[str, Any]) -> Upstream:
+        return Upstream(SkillHost(**host_options), limits=self._limits, memory=self._memory)
+
+    def _own_upstreams(
+        self, caller: Caller, headers: Iterable[tuple[bytes, bytes]]
+    ) -> tuple[list[Upstream], frozenset[str]]:
+        """The upstreams with credentials of this caller, and the labels that are reached in no other way.
+
+        They are shared by all who show the same server the same credential, and by nobody else.
+        """
+        servers: Mapping[str, object] = self._host_options.get("servers") or {}
+        by_segment = {label_segment(label): label for label in servers}
+        found: list[Upstream] = []
+        given = tuple(headers)
+        for segment, credential in caller.credentials.items():
+            label = by_segment.get(label_segment(segment))
+            token = resolve(credential, given)
+            if label is None or not token:
+                continue  # Without a credential the server is not there: nobody uses another one's.
+            key = (label, hashlib.sha256(token.encode()).hexdigest())
+            if key not in self._own:
+                self._own[key] = self._connect(label, parse_server(servers[label]), token)
+            found.append(self._own[key].upstream)
+        return found, frozenset(map(label_segment, caller.credentials))
+
+    def _connect(self, label: str, config: ServerConfig, token: str) -> _Pooled:
+        if not config.url:
+            raise SourceError(f"{label} is started by a command: a caller cannot have a credential for it")
+        path = self._approvals.store.path
+        upstream = self._upstream(
+            {
+                "servers": {label: replace(config, token=token)},
+                "limits": self._limits,
+                "cache_directory": self._shared.host.admin.cache.directory,
+                # What others approved must not be listed to this caller while the server is away.
+                "approvals_file": path.with_name(f"{path.name}.none"),
+                "publishers": self._host_options.get("publishers", ()),
+            }
+        )
+        pooled = _Pooled(upstream)
+        if self._tasks is None:
+            raise RuntimeError("the gateway is not running")
+        self._tasks.start_soon(self._run_host, upstream, pooled.stopping)
+        return pooled
+
+    async def _run_host(self, upstream: Upstream, stopping: anyio.Event) -> None:
+        """Keep a host open. One that cannot be opened leaves a gateway without its skills, and says why."""
+        try:
+            async with upstream.host:
+                upstream.ready.set()
+                await stopping.wait()
+        except SkillwireError as error:
+            _log.error("the skills cannot be had: %s", error)
+        finally:
+            upstream.ready.set()
+
+    async def _refresh(self) -> None:
+        """List servers again whose listings have expired, if somebody asked for a listing since."""
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._cancel_when_stopping, scope)
+                while True:
+                    await anyio.sleep(_REFRESH_SECONDS)
+                    for upstream in (self._shared, *(pooled.upstream for pooled in self._own.values())):
+                        feed = upstream.host.feed
+                        is_expired = any(
+                            feed.remaining_seconds(origin) == 0 and not feed.is_away(origin)
+                            for origin in upstream.origins.values()
+                        )
+                        if upstream.is_wanted and is_expired and upstream.ready.is_set():
+                            upstream.is_wanted = False
+                            tasks.start_soon(upstream.refresh_expired)
+
+    async def _cancel_when_stopping(self, scope: anyio.CancelScope) -> None:
+        await self._stopping.wait()
+        scope.cancel()
+
+    def _is_pinned(self, offer: Offer) -> bool:
+        locked, skill = self.options.locked, offer.skill
+        if locked is None or offer.digest is None:
+            return False
+        return locked.allows(skill.origin.label, skill.uri, skill.entry.name, offer.digest)
+
+
+@dataclass(slots=True)
+class _Pooled:
+    """An upstream of callers with a credential of their own."""
+
+    upstream: Upstream
+    stopping: anyio.Event = field(default_factory=anyio.Event)

@@ -1,0 +1,419 @@
+"""ApprovalDesk: asks a caller about a skill that waits for approval, through the client that they use.
+
+There are three ways, tried in this order:
+
+1. A form, where the client declares that it shows forms: within the request on the 2025 revisions, as an
+   input-required result on 2026-07-28, where the request comes again with the answer.
+2. The approval page, where one runs and the client declares that it opens URLs.
+3. An error that names the one command to run.
+
+Only a clear yes counts, and only for the set of files that was shown. A client that answers within 300 ms has
+asked nobody: it is asked once more, and when it is as quick again, that is a no.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import secrets
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Protocol, TypeAlias
+
+import anyio
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+from pydantic import ValidationError
+
+from skillwire.errors import SkillwireError
+from skillwire.gateway.callers import Caller
+from skillwire.gateway.view import Approvals, Question, Unapproved
+from skillwire.json_types import JsonObject
+from skillwire.server.handlers import Context, Handler, is_modern
+from skillwire.skill.digests import SetDigest
+from skillwire.skill.entries import DYNAMIC
+from skillwire.skill.uris import SkillUri, path_below, skill_root
+from skillwire.text import safe_line
+from skillwire.trust.approval import Coverage, FileChange, coverage
+from skillwire.trust.guards import requested_tools
+
+APPROVAL_REQUIRED: Final = -32010
+"""The JSON-RPC error of a request for a skill that is not approved."""
+QUICKEST_ANSWER: Final = 0.3
+"""Seconds. Nobody reads a question and answers it in less."""
+_ASK: Final = "approve"
+_FIELD: Final = "approve"
+_ROUNDS: Final = 4
+_PAGE_SECONDS: Final = 0.25
+_STATE_SECONDS: Final = 900.0
+_MOST_USED: Final = 100_000
+_FILES_SHOWN: Final = 8
+_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        _FIELD: {
+            "type": "boolean",
+            "title": "Approve this skill",
+            "description": "Yes, it may be loaded with exactly these files.",
+        }
+    },
+    "required": [_FIELD],
+}
+
+Record: TypeAlias = Callable[[str, Question | Unapproved, str], None]
+"""Hears of each approval and refusal: which it was, what it was about, and how or why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalQuestion:
+    """What a caller is asked: may this skill be loaded with exactly the files of this digest?"""
+
+    label: str
+    """What the user calls its server."""
+    uri: SkillUri
+    """As its server has it."""
+    name: str
+    description: str
+    """In the server's own words, as they came."""
+    digest: SetDigest | None
+    """`None` for a skill that is made on request: a page cannot ask about that."""
+    changes: tuple[FileChange, ...]
+
+
+class ApprovalPage(Protocol):
+    """A page on which a caller approves skills. It keeps approvals in the store that the gateway reads."""
+
+    def url(self, caller: Caller, question: ApprovalQuestion) -> str | None:
+        """Where this question is asked; `None` if the page does not run."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A question that is on its way to a person."""
+
+    subject: tuple[str, str, str]
+    round: int
+    at: float
+    by_page: bool = False
+
+
+class ApprovalDesk:
+    """Asks the callers of one gateway."""
+
+    def __init__(
+        self,
+        approvals: Approvals,
+        *,
+        page: ApprovalPage | None = None,
+        answer_seconds: float = 300.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.approvals = approvals
+        self._page = page
+        self._answer_seconds = answer_seconds
+        self._clock = clock
+        self._key = secrets.token_bytes(32)
+        self._used: dict[str, None] = {}
+        self._turns: dict[tuple[str, ...], anyio.Lock] = {}
+
+    def guard(self, handler: Handler, caller: Caller, record: Record) -> Handler:
+        """The handler, with a question to the caller in place of `Unapproved`."""
+
+        async def guarded(ctx: Context, params: Any) -> Any:
+            desk = _Request(self, ctx, params, caller, record)
+            answer = desk.answer_in_request() if is_modern(ctx) else None
+            for _ in range(_ROUNDS):
+                try:
+                    if answer is not None:
+                        asked, given = answer
+                        answer = None
+                        return await desk.take_answer(asked, given, handler)
+                    return await handler(ctx, params)
+                except Unapproved as refused:
+                    if refused.question is None:
+                        return desk.refuse(refused, "the policy of its server does not allow it")
+                    result = await desk.ask(refused, refused.question)
+                    if result is not None:
+                        return result
+            raise MCPError(APPROVAL_REQUIRED, "The skill changes faster than it can be approved")
+
+        return guarded
+
+    # The state of a question on 2026-07-28: signed, for one caller, for one answer.
+
+    def seal(self, caller: Caller, asked: _Asked) -> str:
+        """A question as text that only this gateway can make, and that comes back with the answer."""
+        body = json.dumps(
+            [caller.name, *asked.subject, asked.round, asked.at, asked.by_page, secrets.token_hex(8)]
+        ).encode()
+        mark = hmac.new(self._key, body, hashlib.sha256).digest()
+        return base64.urlsafe_b64encode(mark + body).decode("ascii")
+
+    def unseal(self, caller: Caller, text: str) -> _Asked | None:
+        """The question that an answer is for; `None` if it is not this caller's, is old, or was answered."""
+        try:
+            data = base64.b64decode(text, altchars=b"-_", validate=True)
+            mark, body = data[:32], data[32:]
+            if not hmac.compare_digest(mark, hmac.new(self._key, body, hashlib.sha256).digest()):
+                return None
+            name, label, uri, digest, number, at, by_page, nonce = json.loads(body)
+        except (ValueError, TypeError):
+            return None
+        if name != caller.name or nonce in self._used or self._clock() - at > _STATE_SECONDS:
+            return None
+        # An answer counts once: who has an old yes cannot undo a later revocation with it.
+        self._used[nonce] = None
+        if len(self._used) > _MOST_USED:
+            del self._used[next(iter(self._used))]
+        return _Asked((label, uri, digest), number, at, by_page)
+
+    @asynccontextmanager
+    async def turn(self, caller: Caller, question: Question) -> AsyncGenerator[None]:
+        """Hold this while a caller is asked, so that nobody is asked twice at once about the same thing."""
+        key = (caller.name, *question.subject)
+        lock = self._turns.setdefault(key, anyio.Lock())
+        try:
+            async with lock:
+                yield
+        finally:
+            if not lock.locked() and not lock.statistics().tasks_waiting:
+                self._turns.pop(key, None)
+
+    def now(self) -> float:
+        return self._clock()
+
+    @property
+    def answer_seconds(self) -> float:
+        return self._answer_seconds
+
+    def page_url(self, caller: Caller, question: Question) -> str | None:
+        if self._page is None or question.digest is None:
+            return None
+        skill = question.offer.skill
+        asked = ApprovalQuestion(
+            label=skill.origin.label,
+            uri=skill.uri,
+            name=skill.entry.name,
+            description=skill.entry.description,
+            digest=question.digest,
+            changes=question.changes,
+        )
+        return self._page.url(caller, asked)
+
+
+class _Request:
+    """One request that may need an approval."""
+
+    def __init__(self, desk: ApprovalDesk, ctx: Context, params: Any, caller: Caller, record: Record) -> None:
+        self._desk = desk
+        self._ctx = ctx
+        self._params = params
+        self._caller = caller
+        self._record = record
+        self._asked: _Asked | None = None
+
+    def answer_in_request(self) -> tuple[_Asked, types.ElicitResult | None] | None:
+        """The answer that came with a request of 2026-07-28, and the question that it is for."""
+        state = getattr(self._params, "request_state", None)
+        asked = self._desk.unseal(self._caller, state) if isinstance(state, str) else None
+        if asked is None:
+            return None
+        responses: types.InputResponses | None = getattr(self._params, "input_responses", None)
+        given = (responses or {}).get(_ASK)
+        return asked, given if isinstance(given, types.ElicitResult) else None
+
+    async def take_answer(self, asked: _Asked, given: types.ElicitResult | None, handler: Handler) -> Any:
+        """Serve the request that an answer came with, if the answer was a yes to what is there now."""
+        self._asked = asked
+        try:
+            return await handler(self._ctx, self._params)
+        except Unapproved as refused:
+            question = refused.question
+            if question is None or question.subject != asked.subject:
+                self._asked = None
+                raise  # Something else is there by now: that is another question.
+            if asked.by_page:
+                if given is None or given.action != "accept" or not await self._approved_on_page(question):
+                    return self.refuse(refused, _no(given))
+            else:
+                verdict = self._verdict(asked, given)
+                if verdict == "no":
+                    return self.refuse(refused, _no(given))
+                if verdict == "again":
+                    raise
+                await self._keep(question)
+            self._asked = None
+            return await handler(self._ctx, self._params)
+
+    async def ask(self, refused: Unapproved, question: Question) -> Any:
+        """Ask. `None` means yes, and the request can be tried again; else this is the response."""
+        form, url = _modes(self._ctx)
+        page = self._desk.page_url(self._caller, question) if url else None
+        if is_modern(self._ctx):
+            if form or page:
+                return self._ask_later(question, None if form else page)
+            return self.refuse(refused, "this client cannot ask")
+        if not self._ctx.session.can_send_request or not (form or page):
+            return self.refuse(refused, "this client cannot ask")
+        async with self._desk.turn(self._caller, question):
+            if self._is_approved(question):
+                return None  # By the answer to the same question, which was open already.
+            return await self._ask_now(refused, question, None if form else page)
+
+    def refuse(self, refused: Unapproved, why: str) -> Any:
+        """The response to a request for a skill that is not approved: what to do about it."""
+        self._record("refuse", refused, why)
+        text = refusal_text(refused, self._caller, why)
+        if self._ctx.method == "tools/call":
+            result: JsonObject = {"content": [{"type": "text", "text": text}], "isError": True}
+            return result | {"resultType": "complete"} if is_modern(self._ctx) else result
+        raise MCPError(APPROVAL_REQUIRED, text, {"uri": refused.uri, "approval": "required"})
+
+    def _ask_later(self, question: Question, page: str | None) -> types.InputRequiredResult:
+        """On 2026-07-28: the client asks, and sends the request again with the answer."""
+        number = 1 if self._asked is None else self._asked.round + 1
+        asked = _Asked(question.subject, number, self._desk.now(), page is not None)
+        request = _elicitation(question, page, elicitation_id=None)
+        return types.InputRequiredResult(
+            input_requests={_ASK: request}, request_state=self._desk.seal(self._caller, asked)
+        )
+
+    async def _ask_now(self, refused: Unapproved, question: Question, page: str | None) -> Any:
+        """On the 2025 revisions: the client asks while the request waits."""
+        given: types.ElicitResult | None = None
+        for number in (1, 2):
+            asked = _Asked(question.subject, number, self._desk.now(), page is not None)
+            request = _elicitation(question, page, elicitation_id=secrets.token_hex(8))
+            given = await self._send(request)
+            if page is not None:
+                accepted = given is not None and given.action == "accept"
+                if accepted and await self._approved_on_page(question):
+                    return None
+                break
+            verdict = self._verdict(asked, given)
+            if verdict == "yes":
+                await self._keep(question)
+                return None
+            if verdict == "no":
+                break
+        return self.refuse(refused, _no(given))
+
+    async def _send(self, request: types.ElicitRequest) -> types.ElicitResult | None:
+        from mcp.shared.message import ServerMessageMetadata
+
+        metadata = ServerMessageMetadata(related_request_id=self._ctx.request_id)
+        with anyio.move_on_after(self._desk.answer_seconds):
+            try:
+                return await self._ctx.session.send_request(request, types.ElicitResult, metadata=metadata)
+            except (MCPError, ValidationError):
+                return None  # A client that cannot ask after all, or whose answer is none.
+        return None
+
+    def _verdict(self, asked: _Asked, given: types.ElicitResult | None) -> Literal["yes", "no", "again"]:
+        """What an answer means. One that came too soon is asked for once more."""
+        content: Mapping[str, object] = (given.content or {}) if given is not None else {}
+        if given is None or given.action != "accept" or content.get(_FIELD) is not True:
+            return "no"
+        if self._desk.now() - asked.at >= QUICKEST_ANSWER:
+            return "yes"
+        return "again" if asked.round < 2 else "no"
+
+    async def _keep(self, question: Question) -> None:
+        try:
+            await self._desk.approvals.keep(self._caller, question, how="asked through the gateway")
+        except SkillwireError as error:
+            # Nothing is approved that is not written down.
+            raise MCPError(types.INTERNAL_ERROR, f"The approval could not be kept: {error}") from None
+        self._record("approve", question, "form")
+
+    async def _approved_on_page(self, question: Question) -> bool:
+        """Wait until the caller has approved the skill on the page, for as long as an answer may take."""
+        with anyio.move_on_after(self._desk.answer_seconds):
+            while True:
+                await self._desk.approvals.refresh()
+                if self._is_approved(question):
+                    self._record("approve", question, "page")
+                    return True
+                await anyio.sleep(_PAGE_SECONDS)
+        return False
+
+    def _is_approved(self, question: Question) -> bool:
+        skill = question.offer.skill
+        approval = self._desk.approvals.of(self._caller, question.offer)
+        return coverage(approval, skill.origin, skill.entry, question.seen) is Coverage.EQUAL
+
+
+def refusal_text(refused: Unapproved, caller: Caller, why: str) -> str:
+    """What is wrong and the one command that helps."""
+    return f"{refused.uri} is not approved ({why}). {next_step(refused, caller)}"
+
+
+def next_step(refused: Unapproved, caller: Caller) -> str:
+    """The one command by which a person approves a skill, and what to do then."""
+    skill = refused.offer.skill
+    if refused.question is None:
+        return f"Change the policy of {skill.origin.label} in skillwire.toml to use it."
+    if refused.question.digest is None:
+        return "It is made on request, so only a client that can ask its user can load it."
+    who = f" --caller {caller.name}" if caller.name else ""
+    command = f"skillwire approve {skill.uri} --on {skill.origin.label}{who}"
+    return f"A person can read and approve it with: {command}. Then try again."
+
+
+def question_text(question: Question) -> str:
+    """The question to a person, in plain lines. Whatever a server wrote is cleaned, and is quoted as such."""
+    offer = question.offer
+    skill, entry = offer.skill, offer.skill.entry
+    whose = "the MCP server" if not skill.origin.is_local else "the folder"
+    lines = [
+        f"May the skill {safe_line(entry.name)} of {whose} {skill.origin.label} be loaded?",
+        f'It says: "{safe_line(entry.description, limit=300)}"',
+    ]
+    if entry.resources is DYNAMIC:
+        lines.append("It is made on request: your answer is for what was sent now, and not for later.")
+    else:
+        root = skill_root(entry.uri)
+        paths = [safe_line("/".join(path_below(file.uri, root)), limit=80) for file in entry.resources]
+        more = f" and {len(paths) - _FILES_SHOWN} more" if len(paths) > _FILES_SHOWN else ""
+        lines.append(f"Files: {', '.join(paths[:_FILES_SHOWN])}{more} ({entry.total_size:,} bytes)")
+    for change in question.changes[:_FILES_SHOWN]:
+        path = "/".join(path_below(change.uri, skill_root(entry.uri)))
+        lines.append(f"Since you approved it, {safe_line(path, limit=80)} was {change.kind}.")
+    if tools := requested_tools(entry.frontmatter.get("allowed-tools")):
+        lines.append(f"It asks for tools, which are not granted: {safe_line(' '.join(tools), limit=200)}")
+    if question.digest is not None:
+        lines.append(f"Digest: {question.digest}")
+    lines.append("A skill is instructions that your agent will follow. Approve it only if you trust it.")
+    return "\n".join(lines)
+
+
+def _elicitation(question: Question, page: str | None, *, elicitation_id: str | None) -> types.ElicitRequest:
+    message = question_text(question)
+    if page is None:
+        form = types.ElicitRequestFormParams(message=message, requested_schema=_SCHEMA)
+        return types.ElicitRequest(params=form)
+    url = types.ElicitRequestURLParams(message=message, url=page, elicitation_id=elicitation_id)
+    return types.ElicitRequest(params=url)
+
+
+def _modes(ctx: Context) -> tuple[bool, bool]:
+    """Whether the client shows forms, and whether it opens URLs."""
+    capabilities = ctx.session.client_capabilities
+    declared = capabilities.elicitation if capabilities is not None else None
+    if declared is None:
+        return False, False
+    # Before there were two, `{}` meant forms.
+    return declared.form is not None or declared.url is None, declared.url is not None
+
+
+def _no(given: types.ElicitResult | None) -> str:
+    if given is None:
+        return "nobody answered"
+    if given.action == "accept":
+        return "the client answered by itself" if (given.content or {}).get(_FIELD) is True else "declined"
+    return "declined" if given.action == "decline" else "the question was closed"

@@ -1,0 +1,112 @@
+"""AuditLog: who listed, loaded, read, approved or was refused what, one JSON object on each line.
+
+It holds names, URIs and digests, and never content. A thread writes, so no request waits for the disk. What
+cannot be written is counted, reported, and said in the log itself as soon as it can be written again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import queue
+import threading
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+from skillwire.errors import SourceError
+
+Act: TypeAlias = Literal["list", "load", "read", "approve", "refuse"]
+
+CLIENT: ContextVar[str] = ContextVar("client", default="stdio")
+"""Where the request that is served comes from: the address of an HTTP client, or `stdio`."""
+
+_MOST_WAITING: Final = 100_000
+
+_log = logging.getLogger("skillwire.gateway")
+
+
+class AuditLog:
+    """An append-only file. `reopen` begins a new one after the old was renamed."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file, or raise a `SourceError`: a gateway that must keep a log does not start without."""
+        self.path = path
+        self.problem = ""
+        """Why lines cannot be written now; empty while they can."""
+        self._descriptor = _open(path)
+        self._lines: queue.Queue[bytes | None] = queue.Queue(_MOST_WAITING)
+        self._reopen = threading.Event()
+        self._lost = 0
+        self._thread = threading.Thread(target=self._run, name="skillwire-audit", daemon=True)
+        self._thread.start()
+
+    def write(self, act: Act, *, caller: str, **details: object) -> None:
+        """Append a line. `details` with empty values are left out."""
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        fields = {"time": now, "act": act, "caller": caller, "client": CLIENT.get(), **details}
+        line = {key: value for key, value in fields.items() if value not in (None, "") or key == "caller"}
+        try:
+            self._lines.put_nowait(json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+        except queue.Full:
+            self._lost += 1
+
+    def reopen(self) -> None:
+        """Open the path again before the next line: for log rotation, on SIGHUP."""
+        self._reopen.set()
+
+    def close(self) -> None:
+        """Write what is waiting, and close the file."""
+        self._lines.put(None)
+        self._thread.join(5)
+
+    def _run(self) -> None:
+        while (line := self._lines.get()) is not None:
+            if self._reopen.is_set():
+                self._reopen.clear()
+                self._open_again()
+            if self._lost:
+                lost = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "lost": self._lost}
+                line = json.dumps(lost).encode() + b"\n" + line
+            self._append(line)
+        os.close(self._descriptor)
+
+    def _open_again(self) -> None:
+        try:
+            descriptor = _open(self.path)
+        except SourceError as error:
+            self._complain(str(error))
+            return
+        os.close(self._descriptor)
+        self._descriptor = descriptor
+
+    def _append(self, line: bytes) -> None:
+        """One write for a line, so that lines of several processes do not mix. A part of a line is ended."""
+        try:
+            written = os.write(self._descriptor, line)
+            if written < len(line):
+                os.write(self._descriptor, b"\n")
+                raise OSError(0, "the disk is full")
+        except OSError as error:
+            self._lost += 1
+            self._complain(f"the audit log {self.path} cannot be written: {error.strerror}")
+            return
+        self._lost = 0
+        self.problem = ""
+
+    def _complain(self, problem: str) -> None:
+        if problem != self.problem:
+            _log.error("%s", problem)
+        self.problem = problem
+
+
+def _open(path: Path) -> int:
+    flags = (
+        os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+    )
+    try:
+        return os.open(path, flags, 0o600)
+    except OSError as error:
+        raise SourceError(f"the audit log {path} cannot be opened: {error.strerror}") from None

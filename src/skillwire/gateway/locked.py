@@ -1,0 +1,67 @@
+"""LockedSkills: what a lock file names, and whether a skill is one of those."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from skillwire.errors import SkillwireError, SourceError
+from skillwire.files import read_regular
+from skillwire.install.lock import Lock, LockedSkill
+from skillwire.install.lock_format import parse_lock
+from skillwire.limits import DEFAULT_LIMITS
+from skillwire.skill.digests import SetDigest
+from skillwire.skill.uris import SkillUri
+
+_log = logging.getLogger("skillwire.gateway")
+
+
+class LockedSkills:
+    """The skills of a lock file, which is read again when it changes. A bad one leaves the last good one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._stamp = self._look()
+        self.lock = self._read()
+        self._by_digest = _by_digest(self.lock)
+        self._problem = ""
+
+    def allows(self, label: str, uri: SkillUri, name: str, digest: SetDigest) -> bool:
+        """Whether the lock names a skill with exactly these files, of this server if it came from one."""
+        self._refresh()
+        pinned = self._by_digest.get(digest)
+        if pinned is None or pinned.name != name:
+            return False
+        pin = pinned.pin
+        return pin.kind != "mcp" or (pin.get("server"), pin.get("uri")) == (label, uri)
+
+    def _refresh(self) -> None:
+        stamp = self._look()
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            self.lock = self._read()
+        except SkillwireError as error:
+            _log.error("the lock stays as it was: %s", error)
+            return
+        self._by_digest = _by_digest(self.lock)
+
+    def _look(self) -> tuple[int, int, int] | None:
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    def _read(self) -> Lock:
+        try:
+            data = read_regular(self.path, DEFAULT_LIMITS.lock_bytes + 1)
+            return parse_lock(data.decode("utf-8"), file=str(self.path))
+        except (OSError, UnicodeError) as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or "it is not UTF-8 text"
+            raise SourceError(f"{self.path} cannot be read: {reason}") from None
+
+
+def _by_digest(lock: Lock) -> dict[SetDigest, LockedSkill]:
+    return {skill.digest: skill for skill in lock.skills}

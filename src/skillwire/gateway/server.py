@@ -1,0 +1,264 @@
+"""CallerServer: the skill server that one caller of a gateway talks to.
+
+It is an ordinary `SkillServer` over the caller's view, so it has the extension, the legacy features and the
+fast path. Three things differ: requests for a skill that waits for approval are asked about, texts for models
+stand in a fence that names their server, and the instructions name what there is.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+
+from skillwire.gateway.audit import CLIENT, Act, AuditLog
+from skillwire.gateway.upstreams import Offer
+from skillwire.gateway.view import CallerSource, Question, Unapproved
+from skillwire.server.app import SkillServer, default_instructions
+from skillwire.server.fastpath.answer import EntryCache, FastPath, discovery
+from skillwire.server.fastpath.parse import METHOD_DISCOVER, FastRequest
+from skillwire.server.legacy.tools import READ, SkillTexts
+from skillwire.server.options import ServerOptions
+from skillwire.skill.entries import SkillEntry
+from skillwire.skill.uris import SkillUri, path_below, skill_root, split_uri
+from skillwire.trust.fence import fence
+from skillwire.trust.origin import Origin
+from skillwire.version import VERSION
+
+if TYPE_CHECKING:
+    from mcp.server.context import CallNext, HandlerResult
+    from mcp.server.lowlevel import Server
+
+    from skillwire.gateway.asking import ApprovalDesk
+    from skillwire.server.handlers import Context, Handler
+    from skillwire.server.http.app import McpEndpoint
+
+INSTRUCTIONS_CHARS: Final = 2_000
+"""The instructions are no longer than this: many clients put them before every conversation."""
+_GUARDED: Final = ("resources/read", "tools/call", "prompts/get")
+_LISTS: Final = ("skills/list", "resources/list", "prompts/list", "tools/list")
+_PATIENCE_SECONDS: Final = 1.0
+_RESPONSES_BYTES: Final = 4 << 20
+
+
+class CallerServer(SkillServer):
+    """Serves one caller. `make_desk` is called when the SDK is imported, to ask through clients."""
+
+    def __init__(
+        self,
+        source: CallerSource,
+        *,
+        name: str,
+        instructions: str | None,
+        options: ServerOptions,
+        make_desk: Callable[[], ApprovalDesk],
+        entries: EntryCache,
+        audit: AuditLog | None,
+    ) -> None:
+        self.source = source
+        self._make_desk = make_desk
+        self._shared_entries = entries
+        self._audit = audit
+        self._given_instructions = instructions
+        super().__init__(source, name=name, instructions=instructions or "", options=options)
+
+    def endpoint(self, names: Iterable[str], *, stateless: bool) -> McpEndpoint:
+        """What this caller talks to over HTTP, behind whatever says that it is this caller."""
+        from skillwire.server.http.app import McpEndpoint
+
+        return McpEndpoint(
+            self._fast_path,
+            lambda: self.low_level,
+            around=self._running,
+            names=names,
+            stateless=stateless,
+            streamed=True,  # On the 2025 revisions, a question goes to the client on its response.
+            limits=self._options.limits,
+        )
+
+    def current_instructions(self) -> str:
+        """What a model is told, with the names of the skills as far as they are known now."""
+        if self._given_instructions is not None:
+            return self._given_instructions
+        listing = self.source.current_entries() or ()
+        return gateway_instructions(default_instructions(self._options), listing)
+
+    def record_read(self, offer: Offer, uri: SkillUri) -> None:
+        """Write down that the caller got a file: the skill itself, or another file of it."""
+        is_skill = uri == offer.uri
+        self._record("load" if is_skill else "read", offer, file="" if is_skill else uri)
+
+    def _record(self, act: Act, offer: Offer, **details: object) -> None:
+        if self._audit is not None:
+            origin = offer.skill.origin
+            self._audit.write(
+                act,
+                caller=self.source.caller.name,
+                origin=origin.label,
+                skill=offer.uri,
+                set=offer.digest or "dynamic",
+                **details,
+            )
+
+    def _record_decision(self, act: str, subject: Question | Unapproved, how: str) -> None:
+        self._record("approve" if act == "approve" else "refuse", subject.offer, how=how)
+
+    def _record_list(self, method: str) -> None:
+        if self._audit is not None:
+            count = len(self.source.current_entries() or ())
+            self._audit.write("list", caller=self.source.caller.name, method=method, skills=count)
+
+    def _make_fast_path(self) -> FastPath:
+        return _CallerFastPath(
+            self._results,
+            {"name": self._name, "version": VERSION},
+            lambda: discovery(
+                self.current_instructions(), self._options.legacy_features, watched=self._options.watch
+            ),
+            entries=self._shared_entries,
+            observe=self._observe,
+            room=_RESPONSES_BYTES,
+            is_ready=lambda: self.source.is_ready,
+        )
+
+    def _observe(self, method: str, uri: str | None, cached: bool) -> None:
+        """What the fast path responded to. A read that was not cached is recorded by the source."""
+        if method in _LISTS:
+            self._record_list(method)
+        elif cached and method == "resources/read" and uri is not None:
+            offer = self.source.known_owner(SkillUri(uri))
+            if offer is not None:
+                self.record_read(offer, SkillUri(uri))
+
+    def _make_low_level(self) -> Server[Any]:
+        from mcp.server.lowlevel import Server
+
+        from skillwire.server.attach import SkillService, attach
+
+        server: Server[Any] = Server(self._name, version=VERSION, instructions=self.current_instructions())
+        attach(server, SkillService(self._results, self._watcher, FencedTexts(self.source.origin_of)))
+        desk = self._make_desk()
+        for method in _GUARDED:
+            entry = server.get_request_handler(method)
+            if entry is not None:
+                guarded = desk.guard(entry.handler, self.source.caller, self._record_decision)
+                server.add_request_handler(method, entry.params_type, _with_client(guarded))
+        for method in _LISTS:
+            entry = server.get_request_handler(method)
+            if entry is not None:
+                server.add_request_handler(method, entry.params_type, self._listed(method, entry.handler))
+        server.middleware.append(self._on_introduction)
+        return server
+
+    def _listed(self, method: str, handler: Handler) -> Handler:
+        async def listed(ctx: Context, params: Any) -> Any:
+            result = await handler(ctx, params)
+            self._record_list(method)
+            return result
+
+        return _with_client(listed)
+
+    async def _on_introduction(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """Middleware: instructions that name what there is now."""
+        result = await call_next(ctx)
+        if ctx.method in ("initialize", METHOD_DISCOVER) and isinstance(result, dict):
+            with anyio.move_on_after(_PATIENCE_SECONDS):
+                await self.source.list_entries()
+            result["instructions"] = self.current_instructions()
+        return result
+
+
+class _CallerFastPath(FastPath):
+    """Leaves `server/discover` to the SDK until the upstreams are ready: it must not wait for them."""
+
+    def __init__(self, *given: Any, is_ready: Callable[[], bool], **options: Any) -> None:
+        super().__init__(*given, **options)
+        self._is_ready = is_ready
+
+    async def respond(self, request: FastRequest) -> bytes | None:
+        if request.method == METHOD_DISCOVER and not self._is_ready():
+            return None
+        return await super().respond(request)
+
+
+def _with_client(handler: Handler) -> Handler:
+    """The handler, with the address of the client where the audit log finds it."""
+
+    async def handle(ctx: Context, params: Any) -> Any:
+        client = getattr(ctx.request, "client", None)
+        if client is not None:
+            CLIENT.set(str(client.host))
+        return await handler(ctx, params)
+
+    return handle
+
+
+class FencedTexts(SkillTexts):
+    """Skills for clients that know only tools or prompts: in a fence that names the server (SEC-1)."""
+
+    def __init__(self, origin_of: Callable[[SkillUri], Origin]) -> None:
+        self._origin_of = origin_of
+        self._salt = secrets.token_bytes(16)
+
+    def skill(self, entry: SkillEntry, text: str, files: list[str]) -> str:
+        body = text if text.endswith("\n") else f"{text}\n"
+        if files:
+            body += f"\nIts other files, for {READ}: {', '.join(files)}\n"
+        return self._fenced(entry, f"Skill {entry.name}", body, part="", uri=entry.uri)
+
+    def file(self, entry: SkillEntry, uri: SkillUri, text: str) -> str:
+        path = "/".join(path_below(uri, skill_root(entry.uri)))
+        return self._fenced(entry, f"A file of the skill {entry.name}", text, part="_file", path=path)
+
+    def files(self, entry: SkillEntry, directory: SkillUri, lines: list[str]) -> str:
+        listed = "\n".join(lines) or "(none)"
+        return self._fenced(entry, f"Files of the skill {entry.name}", listed, part="_directory")
+
+    def _fenced(self, entry: SkillEntry, what: str, text: str, *, part: str, **named: str) -> str:
+        from skillwire.catalog.render import heading
+
+        origin = self._origin_of(entry.uri)
+        fenced = fence(text, origin, part=part, attributes={"name": entry.name, **named}, salt=self._salt)
+        return f"{heading(what, origin, fenced)}\n{fenced.text}"
+
+
+def gateway_instructions(about: str, entries: Iterable[SkillEntry]) -> str:
+    """What a model is told about a gateway: how to use it, and what there is, as far as that fits."""
+    by_label: dict[str, list[str]] = {}
+    for entry in entries:
+        by_label.setdefault(split_uri(entry.uri).authority, []).append(entry.name)
+    if not by_label:
+        return about
+    total = sum(map(len, by_label.values()))
+    there = "There is 1 skill here" if total == 1 else f"There are {total:,} skills here"
+    text = f"{about}\n{there}, by server:"
+    room = INSTRUCTIONS_CHARS - len(text)
+    lines: list[str] = []
+    for number, (label, names) in enumerate(by_label.items()):
+        # Each server has its share of what is left, so that the first does not take it all.
+        share = room // (len(by_label) - number)
+        line = f"- {label} ({len(names):,})"
+        if len(line) + 1 > share:
+            lines.append(f"- and {len(by_label) - number} more servers")
+            break
+        shown: list[str] = []
+        left = share - len(line) - 8
+        for name in names:
+            left -= len(name) + 2
+            if left < 0:
+                break
+            shown.append(name)
+        more = ", ..." if len(shown) < len(names) else ""
+        line += f": {', '.join(shown)}{more}" if shown else ""
+        room -= len(line) + 1
+        lines.append(line)
+    return "\n".join([text, *lines])
+
+
+def caller_options(options: ServerOptions) -> ServerOptions:
+    """How a gateway serves: nothing may be shared between callers, and tools are all there."""
+    features = replace(options.legacy_features, every_tool=True)
+    return replace(options, cache_scope="private", legacy_features=features)

@@ -1,0 +1,449 @@
+"""CallerSource: what one caller gets of the skills behind a gateway.
+
+Every request of a caller passes these steps in order, and the first that says no decides:
+
+1. Permission: the URI alone decides whether the caller may see it. What they may not see is not there.
+2. Offer: an upstream has the skill, and its entry is sound and within the limits.
+3. Approval: in the mode `required` the caller approved exactly this set of files, or `Unapproved` is raised
+   before a byte is fetched. A skill that is made on request is fetched first, and approved as it was seen.
+4. Verification: the bytes are those of the entry (VER-1, VER-2). An entry that is out of date is refreshed
+   once, and the steps start again: another set of files needs another approval (VER-6).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal, TypeAlias
+
+import anyio
+
+from skillwire.errors import ApprovalRequired, SkillNotFound, SkillwireError, SourceError
+from skillwire.gateway.callers import Caller
+from skillwire.gateway.upstreams import Offer, Superseded, Upstream
+from skillwire.gateway.uris import label_segment, moved, upstream_uri
+from skillwire.host.approvals.store import ApprovalStore
+from skillwire.skill.digests import SetDigest, digest_of
+from skillwire.skill.entries import SkillEntry
+from skillwire.skill.uris import SCHEME, SKILL_FILE, SkillUri, is_inside, shown_uri, skill_root, split_uri
+from skillwire.sources.base import Change, DirectoryChild, Read, Source, listed_directory
+from skillwire.trust.admission import Act, Allowed, Ask, Candidate, Decision, Denied, admit
+from skillwire.trust.approval import (
+    Approval,
+    Coverage,
+    FileChange,
+    Policy,
+    ResourceSet,
+    approve,
+    coverage,
+)
+from skillwire.trust.origin import Origin
+from skillwire.trust.verify import check_entry
+
+ApprovalMode: TypeAlias = Literal["required", "listed", "locked"]
+"""Who approves: the caller of the gateway, the host behind it, or the lock file."""
+
+_MOST_SEEN: Final = 10_000
+_ATTEMPTS: Final = 2
+
+_log = logging.getLogger("skillwire.gateway")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a caller has to be asked: may this skill be loaded with exactly these files?"""
+
+    offer: Offer
+    digest: SetDigest | None
+    """Of all its files; `None` for a skill that is made on request, where the answer is for `seen`."""
+    seen: ResourceSet = frozenset()
+    changes: tuple[FileChange, ...] = ()
+    """What differs from what was approved before."""
+
+    @property
+    def subject(self) -> tuple[str, str, str]:
+        """The skill and the set of files, as plain values to compare and to sign."""
+        seen = "".join(sorted(f"{uri} {digest}\n" for uri, digest in self.seen))
+        return self.offer.skill.origin.label, self.offer.skill.uri, self.digest or digest_of(seen.encode())
+
+
+class Unapproved(ApprovalRequired):
+    """A caller has to approve a skill before it is loaded. `question` is `None` if nobody may be asked."""
+
+    def __init__(self, message: str, *, offer: Offer, reason: str, question: Question | None) -> None:
+        super().__init__(message, reason=reason, origin=offer.skill.origin.label, uri=offer.uri)
+        self.question = question
+        self.offer = offer
+
+
+class _Always:
+    """The bytes were verified against the entry, and the response is dropped with the entry."""
+
+    def is_fresh(self) -> bool:
+        return True
+
+
+_ALWAYS: Final = _Always()
+
+
+class Approvals:
+    """The approvals of all callers: kept ones from the store, those of skills made on request in memory."""
+
+    def __init__(self, store: ApprovalStore) -> None:
+        self.store = store
+        self.problem = ""
+        """Why approvals cannot be read now. Nothing that needs one is loaded then."""
+        self._seen: dict[tuple[str, str, str], Approval] = {}
+
+    async def refresh(self) -> None:
+        """Learn what other processes approved and revoked."""
+        try:
+            await self.store.refresh()
+            self.problem = ""
+        except SkillwireError as error:
+            if not self.problem:
+                _log.warning("%s", error)
+            self.problem = str(error)
+
+    def of(self, caller: Caller, offer: Offer) -> Approval | None:
+        skill = offer.skill
+        if skill.entry.is_dynamic:
+            return self._seen.get((caller.name, skill.origin.label, skill.uri))
+        return self.store.get(skill.origin, skill.uri, caller=caller.name)
+
+    def facts(self, caller: Caller, offer: Offer, seen: ResourceSet) -> Candidate:
+        """What the admission of a skill for a caller depends on."""
+        skill = offer.skill
+        return replace(
+            offer.upstream.host.feed.candidate(skill),
+            approval=self.of(caller, offer),
+            withdrawn=self.store.withdrawn(skill.origin, skill.uri, caller=caller.name),
+            seen=seen,
+        )
+
+    async def keep(self, caller: Caller, question: Question, *, how: str) -> None:
+        """Keep a caller's yes to exactly what they were asked about."""
+        offer = question.offer
+        skill = offer.skill
+        approval = approve(check_entry(skill.entry), skill.origin, seen=question.seen)
+        if approval.bound:
+            await self.store.put(approval, skill.entry, how=how, caller=caller.name)
+            return
+        key = (caller.name, skill.origin.label, skill.uri)
+        before = self._seen.pop(key, None)
+        self._seen[key] = approval
+        if before is not None:
+            self._seen[key] = replace(approval, resources=approval.resources | before.resources)
+        while len(self._seen) > _MOST_SEEN:
+            del self._seen[next(iter(self._seen))]
+
+    def forget_changed(self, caller: Caller, offer: Offer) -> None:
+        """End an approval that is for another set of files than the skill has now (SEC-6)."""
+        skill = offer.skill
+        kept = self.store.get(skill.origin, skill.uri, caller=caller.name)
+        if kept is not None and coverage(kept, skill.origin, skill.entry) is Coverage.OTHER:
+            self.store.withdraw(skill.origin, skill.uri, caller=caller.name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    state: tuple[int, ...]
+    entries: tuple[SkillEntry, ...]
+
+
+class CallerSource(Source):
+    """The skills of a gateway for one caller, over the upstreams that this caller uses.
+
+    Of two upstreams with the same server, the first counts. The last is the one that all callers share; it is
+    not used for the labels in `hidden`, for which this caller has to have a credential of their own.
+    `is_pinned` says what is served in the mode `locked`. `on_read` hears of every file that was read.
+    """
+
+    def __init__(
+        self,
+        caller: Caller,
+        upstreams: Sequence[Upstream],
+        approvals: Approvals,
+        *,
+        mode: ApprovalMode = "required",
+        is_pinned: Callable[[Offer], bool] = lambda offer: True,
+        hidden: Collection[str] = (),
+    ) -> None:
+        self.caller = caller
+        self.approvals = approvals
+        self._upstreams = tuple(upstreams)
+        self._routes: dict[str, tuple[Upstream, Origin]] = {}
+        for upstream in upstreams:
+            for label, origin in upstream.origins.items():
+                is_hidden = upstream is upstreams[-1] and label in hidden
+                if caller.sees_label(label) and not is_hidden:
+                    self._routes.setdefault(label, (upstream, origin))
+        self._offline: dict[SkillUri, Offer] = {}
+        self._mode = mode
+        self._is_pinned = is_pinned
+        self.on_read: Callable[[Offer, SkillUri], None] = lambda offer, uri: None
+        self._listing: _Listing | None = None
+        self._changed = anyio.Event()
+        self._ends: list[Callable[[], None]] = []
+
+    async def open(self) -> None:
+        if not self._ends:
+            self._ends = [upstream.listen(self._note_change) for upstream in self._upstreams]
+
+    async def aclose(self) -> None:
+        for end in self._ends:
+            end()
+        self._ends = []
+        for upstream in self._upstreams:
+            upstream.follow(self, ())
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether every server has answered or failed once."""
+        return all(upstream.ready.is_set() for upstream in self._upstreams)
+
+    # The listing
+
+    async def list_entries(self) -> Sequence[SkillEntry]:
+        await self._prepare()
+        for upstream in self._upstreams:
+            upstream.is_wanted = True
+        return self._current().entries
+
+    def current_entries(self) -> Sequence[SkillEntry] | None:
+        listing = self._listing
+        if listing is None or not all(upstream.is_settled for upstream in self._upstreams):
+            return None
+        if listing.state != self._state() or not self.approvals.store.is_current():
+            return None
+        return listing.entries
+
+    def offers(self) -> list[Offer]:
+        """Every skill that the caller may see, listed or not."""
+        found = [
+            offer
+            for upstream in self._upstreams
+            for offer in upstream.offers().values()
+            if self._route(label_segment(offer.skill.origin.label)) is upstream and self._is_visible(offer)
+        ]
+        return [*found, *self._offline.values()]
+
+    async def _prepare(self) -> None:
+        for upstream in self._upstreams:
+            await upstream.ready.wait()
+        await self.approvals.refresh()
+
+    def _state(self) -> tuple[int, ...]:
+        versions = tuple(upstream.version for upstream in self._upstreams)
+        return (*versions, self.approvals.store.revision)
+
+    def _current(self) -> _Listing:
+        for upstream in self._upstreams:
+            upstream.offers()
+        state = self._state()
+        listing = self._listing
+        if listing is None or listing.state != state:
+            self._offline = self._kept_offers()
+            entries = [self._entry(offer) for offer in self.offers() if offer.skill.listed]
+            made = tuple(sorted(entries, key=lambda entry: entry.uri))
+            # The same object for as long as it says the same: what clients derived from it stays good.
+            if listing is not None and made == listing.entries:
+                made = listing.entries
+            listing = self._listing = _Listing(state, made)
+        return listing
+
+    def _entry(self, offer: Offer) -> SkillEntry:
+        """The entry for this caller: marked, if the skill waits for approval."""
+        return offer.waiting if self.is_waiting(offer) else offer.entry
+
+    def is_waiting(self, offer: Offer) -> bool:
+        """Whether the caller has to approve a skill before it is loaded."""
+        if self._mode != "required" or offer.skill.origin.is_own:
+            return False
+        if self.approvals.of(self.caller, offer) is None and self._policy(offer) is Policy.PROMPT:
+            return True  # So it is for most of ten thousand skills.
+        return not isinstance(self._decide(offer), Allowed)
+
+    def _policy(self, offer: Offer) -> Policy:
+        return offer.upstream.host.feed.policy(offer.skill.origin)
+
+    def _is_visible(self, offer: Offer) -> bool:
+        if not self.caller.allows(offer.root):
+            return False
+        if self._mode == "locked":
+            return self._is_pinned(offer)
+        return self._policy(offer) is not Policy.NEVER
+
+    # One skill
+
+    async def get_entry(self, uri: SkillUri) -> SkillEntry:
+        return self._entry(await self._offer(uri))
+
+    async def read(self, uri: SkillUri) -> Read:
+        await self._prepare()
+        for _ in range(_ATTEMPTS):
+            offer = await self._owner(uri)
+            if offer is None:
+                break
+            try:
+                data = await self._read(offer, uri)
+            except Superseded:
+                continue  # There is another version: from the first step again, with its own approval.
+            self.on_read(offer, uri)
+            return Read(data, None if offer.skill.entry.is_dynamic else _ALWAYS)
+        raise SkillNotFound(f"No resource is served at {shown_uri(uri)}", uri=uri)
+
+    async def read_directory(self, uri: SkillUri) -> Sequence[DirectoryChild]:
+        entries = await self.list_entries()
+        owner = await self._owner(SkillUri(f"{uri}/{SKILL_FILE}"))
+        children = {child.uri: child for child in listed_directory(entries, uri)}
+        if owner is not None and owner.skill.entry.is_dynamic and is_inside(uri, owner.root):
+            children |= await self._dynamic_children(owner, uri)
+        if not children:
+            raise SkillNotFound(f"No directory is served at {shown_uri(uri)}", uri=uri)
+        return tuple(children[child] for child in sorted(children))
+
+    async def changes(self) -> AsyncGenerator[Change]:
+        while True:
+            await self._changed.wait()
+            self._changed = anyio.Event()
+            yield Change()
+
+    def follow(self, uris: Collection[SkillUri]) -> None:
+        """Hear of changes at and below these URIs, which clients subscribed to."""
+        allowed = [uri for uri in uris if self.caller.allows(uri)]
+        for upstream in self._upstreams:
+            upstream.follow(self, allowed)
+
+    def ttl_ms(self, uri: str | None, most: int) -> int:
+        """What remains of the time for which a result may be cached: of one skill's server, or of all."""
+        label = "" if uri is None else uri.removeprefix(f"{SCHEME}://").partition("/")[0]
+        routes = [self._routes[label]] if label in self._routes else self._routes.values()
+        if uri is not None and any(upstream.has_dynamic for upstream, _ in routes):
+            owner = self.known_owner(SkillUri(uri))
+            if owner is not None and owner.skill.entry.is_dynamic:
+                return 0  # Nobody said how long what is made on request stays the same.
+        remaining = [upstream.remaining_ms(origin) for upstream, origin in routes]
+        return min([most, *(ms for ms in remaining if ms is not None)])
+
+    def require(self, offer: Offer, seen: ResourceSet = frozenset()) -> None:
+        """Return if the caller may have a skill as it is now, and raise `Unapproved` if not."""
+        if self._mode != "required":
+            return
+        decision = self._decide(offer, seen)
+        if isinstance(decision, Allowed):
+            return
+        self.approvals.forget_changed(self.caller, offer)
+        raise Unapproved(
+            f"{offer.uri} waits for approval",
+            offer=offer,
+            reason=decision.reason,
+            question=_question(offer, decision, seen),
+        )
+
+    def _decide(self, offer: Offer, seen: ResourceSet = frozenset()) -> Decision:
+        return admit(self.approvals.facts(self.caller, offer, seen), Act.LOAD)
+
+    async def _read(self, offer: Offer, uri: SkillUri) -> bytes:
+        if self._mode == "required" and self.approvals.problem and not offer.skill.origin.is_own:
+            raise SourceError(self.approvals.problem)  # What was read before may have been revoked since.
+        await offer.upstream.check_publishers(offer)
+        if not offer.skill.entry.is_dynamic:
+            self.require(offer)
+            return await offer.upstream.fetch(offer, uri)
+        # SEC-6: it has no set of files that could be approved ahead; the caller agrees to what was seen.
+        data = await offer.upstream.fetch(offer, uri)
+        self.require(offer, frozenset({(offer.original(uri), digest_of(data))}))
+        return data
+
+    async def _offer(self, uri: SkillUri) -> Offer:
+        await self._prepare()
+        offer = await self._skill_at(uri)
+        if offer is None:
+            raise SkillNotFound(f"No skill is served at {shown_uri(uri)}", uri=uri)
+        return offer
+
+    async def _skill_at(self, uri: SkillUri) -> Offer | None:
+        """The skill whose `SKILL.md` is at this URI, also one that its server does not list."""
+        if not uri.endswith(f"/{SKILL_FILE}") or not self.caller.allows(skill_root(uri)):
+            return None
+        found = upstream_uri(skill_root(uri))
+        if found is None:
+            return None
+        label, root = found
+        offer = self._known(uri, label)
+        upstream = self._route(label)
+        if offer is None and upstream is not None and uri not in upstream.offers():
+            await upstream.find(label, SkillUri(f"{root}/{SKILL_FILE}"))
+            offer = self._known(uri, label)
+        return offer
+
+    def origin_of(self, uri: SkillUri) -> Origin:
+        """The server or directory that a skill comes from."""
+        return self._routes[split_uri(uri).authority][1]
+
+    async def _owner(self, uri: SkillUri) -> Offer | None:
+        """The skill that a file belongs to, also one that its server does not list."""
+        return self.known_owner(uri) or await self._skill_at(uri)
+
+    def known_owner(self, uri: SkillUri) -> Offer | None:
+        """The innermost known skill that a file belongs to: one that is approved, if there is one."""
+        owners: list[Offer] = []
+        label = split_uri(uri).authority
+        directory = str(uri)
+        while not (directory := directory.rpartition("/")[0]).endswith("/"):
+            offer = self._known(SkillUri(f"{directory}/{SKILL_FILE}"), label)
+            if offer is not None and offer.lists(uri):
+                if offer.uri == uri:
+                    return offer  # SEC-5: a nested skill needs an approval of its own.
+                owners.append(offer)
+        first = owners[0] if owners else None
+        return next((owner for owner in owners if not self.is_waiting(owner)), first)
+
+    def _known(self, uri: SkillUri, label: str) -> Offer | None:
+        """The skill at this URI, if the caller may see it and it need not be asked for."""
+        upstream = self._route(label)
+        if upstream is None:
+            return None
+        offer = upstream.offers().get(uri) or self._offline.get(uri)
+        return offer if offer is not None and self._is_visible(offer) else None
+
+    def _route(self, label: str) -> Upstream | None:
+        """The upstream that the caller reaches a server through."""
+        route = self._routes.get(label)
+        return route[0] if route else None
+
+    def _kept_offers(self) -> dict[SkillUri, Offer]:
+        """What the caller approved of servers that have not been reached yet: it may be cached."""
+        found: dict[SkillUri, Offer] = {}
+        for upstream, origin in self._routes.values():
+            if self._mode == "required" and upstream.is_unknown(origin):
+                for stored in self.approvals.store.all(origin, caller=self.caller.name):
+                    offer = upstream.kept_offer(origin, stored.entry)
+                    if offer is not None and offer.uri not in upstream.offers() and self._is_visible(offer):
+                        found[offer.uri] = offer
+        return found
+
+    async def _dynamic_children(self, owner: Offer, uri: SkillUri) -> dict[str, DirectoryChild]:
+        """What a server says lies in a directory of a skill that is made on request (SEC-10)."""
+        old, new = owner.original(uri), uri
+        try:
+            found = await owner.upstream.read_directory(owner, uri)
+        except SkillwireError:
+            return {}
+        children: dict[str, DirectoryChild] = {}
+        for child in found:
+            if child.uri.startswith(f"{old}/") and "/" not in child.uri[len(old) + 1 :]:
+                at = moved(SkillUri(child.uri), old, new)
+                children[at] = replace(child, uri=at)
+        return children
+
+    def _note_change(self) -> None:
+        self._changed.set()
+
+
+def _question(offer: Offer, decision: Ask | Denied, seen: ResourceSet) -> Question | None:
+    if isinstance(decision, Denied):
+        return None
+    return Question(offer, offer.digest, seen, decision.changes)

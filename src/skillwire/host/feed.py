@@ -1,0 +1,94 @@
+"""SkillFeed: the skills of a host for somebody who passes them on, such as a gateway.
+
+It gives entries, changes and verified files. It asks nobody, approves nothing and holds nothing: whoever
+passes a skill on decides who may have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+
+from skillwire.catalog.registry import RegisteredSkill, Registry
+from skillwire.errors import SkillwireError
+from skillwire.host.approvals.approver import Approver
+from skillwire.host.inventory import Inventory
+from skillwire.host.loader import Loader
+from skillwire.host.registration import Registration
+from skillwire.skill.uris import SkillUri
+from skillwire.sources.base import DirectoryChild
+from skillwire.trust.admission import Candidate
+from skillwire.trust.approval import Policy, is_nested
+from skillwire.trust.origin import Origin
+from skillwire.trust.verify import VerifiedFile
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SkillFeed:
+    """What a host knows, without anything that concerns one agent: `host.feed`."""
+
+    _registry: Registry
+    _inventory: Inventory
+    _registration: Registration
+    _loader: Loader
+    _approver: Approver
+
+    def skills(self) -> tuple[RegisteredSkill, ...]:
+        """Every skill that is known and enabled. The same tuple while nothing changes."""
+        return self._registry.skills()
+
+    def origins(self) -> tuple[Origin, ...]:
+        """Every server and directory, whether it works now or not."""
+        return self._inventory.origins()
+
+    def watch(self, tell: Callable[[], None]) -> None:
+        """Call this whenever a skill was added, changed or removed."""
+        self._registry.watch(lambda changes: tell())
+
+    def candidate(self, skill: RegisteredSkill) -> Candidate:
+        """What the admission of a skill depends on, without its approval."""
+        signatures = self._approver.signatures
+        return replace(
+            self._registration.candidate(skill.origin, skill.entry, disabled=not skill.enabled),
+            nested=is_nested(skill.uri, self._registry.uris(skill.origin)),
+            require=signatures.required(skill.origin),
+            signature=signatures.known(skill),
+        )
+
+    def policy(self, origin: Origin) -> Policy:
+        """What the configuration says about all skills of an origin."""
+        return self._registration.policy(origin)
+
+    async def find(self, uri: SkillUri, origin: Origin) -> RegisteredSkill:
+        """A skill of an origin, also one that it does not list (LST-3); `SkillNotFound` otherwise."""
+        return await self._inventory.look_up(uri, origin)
+
+    async def fetch(self, skill: RegisteredSkill, uri: SkillUri) -> VerifiedFile:
+        """A file of a skill, from the cache or from its server, verified and cached (VER-1, VER-2, SEC-8)."""
+        return await self._loader.fetch(skill, uri)
+
+    async def check_publishers(self, skill: RegisteredSkill) -> None:
+        """Learn who signed a skill, where that matters; refuse what a required publisher did not sign."""
+        signatures = self._approver.signatures
+        if signatures.required(skill.origin) or signatures.publishers:
+            await self._approver.check_publishers(skill, self._loader.preview)
+
+    async def refreshed(self, skill: RegisteredSkill, error: SkillwireError) -> RegisteredSkill:
+        """The skill with a fresh entry, after a check that failed (VER-6); the error if there is none."""
+        return await self._loader.refreshed(skill, error)
+
+    async def read_directory(self, skill: RegisteredSkill, uri: SkillUri) -> Sequence[DirectoryChild]:
+        """What the server of a skill says lies in a directory, unchecked."""
+        return await self._inventory.source(skill.origin).read_directory(uri)
+
+    def follow(self, origin: Origin, uris: Collection[SkillUri]) -> None:
+        """Hear of changes to these skills of a server, by the URIs of their `SKILL.md`."""
+        self._inventory.follow(origin, uris)
+
+    def remaining_seconds(self, origin: Origin) -> float | None:
+        """How long the listing of a server may still be cached; `None` for a directory, which is watched."""
+        return self._inventory.remaining_seconds(origin)
+
+    def is_away(self, origin: Origin) -> bool:
+        """Whether an origin is a server that cannot be asked now."""
+        return self._inventory.is_away(origin)

@@ -1,0 +1,416 @@
+"""Each caller has a token, permissions, approvals and a view of their own, and learns nothing of others."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2 as httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mcp.shared.exceptions import MCPError
+
+from clients import both_eras, call, refusal
+from gateways import User, connected_to, joined, make_gateway, serving, text_of, write_callers
+from simulator import Simulator
+from skillwire.errors import FormatError
+from skillwire.gateway import AuditLog, Caller, CallerFile, Gateway, GatewayOptions
+from skillwire.gateway.callers import parse_callers, token_digest
+from skillwire.gateway.rates import RateLimit
+from skillwire.skill.uris import SkillUri
+
+pytestmark = pytest.mark.anyio
+
+
+MODERN = {
+    "Accept": "application/json, text/event-stream",
+    "MCP-Protocol-Version": "2026-07-28",
+    "Mcp-Method": "subscriptions/listen",
+}
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+LISTEN = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "subscriptions/listen",
+    "params": {"_meta": META, "notifications": {"resourcesListChanged": True}},
+}
+
+
+def server(*names: str) -> Simulator:
+    simulator = Simulator()
+    for name in names:
+        simulator.skill(name.rpartition("/")[2], path=name, files={"note.md": name.encode()})
+    return simulator
+
+
+@both_eras
+async def test_over_http_each_caller_sees_what_their_token_allows(tmp_path: Path, version: str) -> None:
+    file = tmp_path / "callers.toml"
+    tokens = write_callers(
+        file,
+        alice={"labels": ["docs"]},
+        bob={"include": ["*/guides/*"], "exclude": ["docs/guides/secret"]},
+    )
+    options = GatewayOptions(callers=CallerFile(file))
+    gateway = make_gateway(
+        tmp_path, options, docs=server("intro", "guides/setup", "guides/secret"), shop=server("guides/buy")
+    )
+    seen: dict[str, list[str]] = {}
+    async with serving(gateway) as url:
+        for name, token in tokens.items():
+            async with connected_to(url, token, version, user=User()) as client:
+                listed = (await call(client, "skills/list"))["skills"]
+                seen[name] = [entry["uri"].removeprefix("skill://") for entry in listed]
+                if name == "bob":
+                    for uri in ("skill://docs/guides/secret/SKILL.md", "skill://docs/intro/SKILL.md"):
+                        hidden = await refusal(client, "resources/read", uri=uri)
+                        absent = await refusal(client, "resources/read", uri=uri.replace("SKILL", "NONE"))
+                        assert hidden.code == absent.code == -32602
+                        assert hidden.message == absent.message.replace("NONE", "SKILL")
+                read = await client.read_resource(listed[0]["uri"])
+                assert "Do it" in text_of(read)
+    assert seen == {
+        "alice": ["docs/guides/secret/SKILL.md", "docs/guides/setup/SKILL.md", "docs/intro/SKILL.md"],
+        "bob": ["docs/guides/setup/SKILL.md", "shop/guides/buy/SKILL.md"],
+    }
+
+
+async def test_a_token_is_needed_and_can_be_revoked_while_the_gateway_runs(tmp_path: Path) -> None:
+    file = tmp_path / "callers.toml"
+    tokens = write_callers(file, alice={}, bob={})
+    callers = CallerFile(file)
+    gateway = make_gateway(tmp_path, GatewayOptions(callers=callers), docs=server("intro"))
+    async with serving(gateway) as url, httpx.AsyncClient() as http:
+        assert (await http.post(url)).status_code == 401
+        assert (await http.post(url, headers={"Authorization": "Bearer wrong"})).status_code == 401
+        known = {"Authorization": f"Bearer {tokens['alice']}"}
+        async with http.stream("POST", url, json=LISTEN, headers={**known, **MODERN}) as stream:
+            lines = stream.aiter_lines()
+            assert stream.status_code == 200
+            assert "acknowledged" in "".join([await anext(lines) for _ in range(3)])
+            file.write_text("")
+            bob = write_callers(file, bob={})["bob"]
+            # The stream of who is revoked ends, and so does their token.
+            with anyio.fail_after(10):
+                assert [line async for line in lines if line.startswith("data")] == []
+        assert (await http.post(url, headers=known)).status_code == 401
+        async with connected_to(url, bob) as client:
+            assert len((await call(client, "skills/list"))["skills"]) == 1
+
+
+def test_tokens_are_not_in_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "callers.toml"
+    tokens = write_callers(file, alice={"labels": ["Docs"]})
+    text = file.read_text()
+    assert tokens["alice"] not in text
+    assert token_digest(tokens["alice"].encode()) in text
+    found = CallerFile(file).find(tokens["alice"].encode())
+    assert found == Caller(name="alice", labels=frozenset({"docs"}))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = 1", "there is no key x"),
+        ("[callers.a]", "token is not sha256:"),
+        ('[callers.a]\ntoken = "secret"', "a token itself is not kept"),
+        ('[callers."a b"]\ntoken = "sha256:' + "0" * 64 + '"', "is not a name"),
+        ('[callers.a]\ntoken = "sha256:' + "0" * 64 + '"\nlabels = "docs"', "labels is not a list"),
+        ('[callers.a]\ntoken = "sha256:' + "0" * 64 + '"\nlabel = []', "there is no key label"),
+        (
+            '[callers.a]\ntoken = "sha256:' + "0" * 64 + '"\n[callers.a.credentials.x]\nname = "A"',
+            "needs one of token_env and pass_header",
+        ),
+        (
+            '[callers.a]\ntoken = "sha256:' + "0" * 64 + '"\ncredentials.x.pass_header = "Authorization"',
+            "is not passed on",
+        ),
+        (
+            '[callers.a]\ntoken = "sha256:' + "0" * 64 + '"\n[callers.b]\ntoken = "sha256:' + "0" * 64 + '"',
+            "b has the token of a",
+        ),
+        ("[callers", "it is not TOML"),
+    ],
+)
+def test_a_mistake_in_the_file_is_named(text: str, said: str) -> None:
+    with pytest.raises(FormatError, match=said):
+        parse_callers(text, "callers.toml")
+
+
+async def test_callers_with_credentials_of_their_own_share_no_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server shows each token what it may see; nobody rides on another one's login."""
+    upstream = make_gateway(
+        tmp_path / "upstream",
+        GatewayOptions(approval="listed", callers=CallerFile(upstream_file(tmp_path))),
+        docs=server("public", "of-alice", "of-bob"),
+    )
+    tokens: dict[str, str] = json.loads((tmp_path / "tokens.json").read_text())
+    monkeypatch.setenv("ALICE_DOCS", tokens["alice"])
+    file = tmp_path / "callers.toml"
+    mine = write_callers(file, alice={}, bob={}, carol={}, dave={})
+    credentials = {
+        "alice": 'token_env = "ALICE_DOCS"',
+        "bob": 'pass_header = "x-docs"',
+        "dave": 'token_env = "NONE"',
+    }
+    file.write_text(
+        file.read_text()
+        + "".join(f"\n[callers.{name}.credentials.up]\n{line}\n" for name, line in credentials.items())
+    )
+    async with serving(upstream) as upstream_url:
+        from skillwire.host.config.server import ServerConfig
+
+        gateway = make_gateway(
+            tmp_path,
+            GatewayOptions(approval="listed", callers=CallerFile(file)),
+            up=ServerConfig(url=upstream_url, token=tokens["public"]),
+        )
+        seen: dict[str, list[str]] = {}
+        async with serving(gateway) as url:
+            for name, headers in {
+                "alice": {},
+                "bob": {"x-docs": tokens["bob"]},
+                "carol": {},
+                "dave": {},
+            }.items():
+                async with connected_to(url, mine[name], **headers) as client:
+                    listed = (await call(client, "skills/list"))["skills"]
+                    seen[name] = [entry["frontmatter"]["name"] for entry in listed]
+                    for entry in listed:
+                        await client.read_resource(entry["uri"])
+                    if name != "alice":
+                        uri = "skill://up/docs/of-alice/SKILL.md"
+                        assert (await refusal(client, "skills/get", uri=uri)).code == -32602
+            async with connected_to(url, mine["bob"]) as client:
+                assert (await call(client, "skills/list"))["skills"] == []
+    assert seen == {
+        "alice": ["of-alice", "public"],
+        "bob": ["of-bob", "public"],
+        "carol": ["public"],
+        "dave": [],
+    }
+
+
+def upstream_file(folder: Path) -> Path:
+    file = folder / "upstream.toml"
+    tokens = write_callers(
+        file,
+        public={"include": ["docs/public"]},
+        alice={"include": ["docs/public", "docs/of-alice"]},
+        bob={"include": ["docs/public", "docs/of-bob"]},
+    )
+    (folder / "tokens.json").write_text(json.dumps(tokens))
+    return file
+
+
+LABELS = ("docs", "shop")
+PATHS = ("intro", "guides/setup", "guides/secret", "internal/pay")
+PATTERNS = ("docs/*", "*/guides/*", "shop/intro", "*", "*/secret", "docs/internal/pay", "sh?p/*")
+callers = st.builds(
+    Caller,
+    name=st.sampled_from(["alice", "bob"]),
+    labels=st.none() | st.frozensets(st.sampled_from(LABELS)),
+    include=st.lists(st.sampled_from(PATTERNS), max_size=2).map(tuple),
+    exclude=st.lists(st.sampled_from(PATTERNS), max_size=2).map(tuple),
+)
+
+
+class TestTwoCallers:
+    """Random permissions, random requests: what one may not see is not there, in words and in kind."""
+
+    async def test_what_a_caller_may_not_see_is_not_there(self, tmp_path: Path) -> None:
+        gateway = make_gateway(
+            tmp_path, GatewayOptions(approval="listed"), docs=server(*PATHS), shop=server(*PATHS)
+        )
+        everything = [f"skill://{label}/{path}" for label in LABELS for path in PATHS]
+        examples: list[tuple[Caller, Caller, str]] = []
+
+        @settings(max_examples=60, database=None)
+        @given(callers, callers, st.sampled_from([*everything, "skill://docs/nothing", "skill://none/x"]))
+        def collect(one: Caller, other: Caller, root: str) -> None:
+            examples.append((one, other, root))
+
+        collect()
+        async with gateway:
+            for one, other, root in examples:
+                for caller in (one, other):
+                    await self.check(gateway, caller, root, everything)
+
+    async def check(self, gateway: Gateway, caller: Caller, root: str, everything: list[str]) -> None:
+        library = gateway.server(caller)
+        allowed = [uri for uri in everything if caller.allows(SkillUri(uri))]
+        async with library.open() as skills:
+            listed = [entry.uri.removesuffix("/SKILL.md") for entry in await skills.entries()]
+            assert listed == sorted(allowed)
+            outcomes = [await outcome(skills, f"{root}/{path}") for path in ("SKILL.md", "note.md")]
+            if root in allowed:
+                assert [kind for kind, _ in outcomes] == ["bytes", "bytes"]
+            else:
+                absent = await outcome(skills, "skill://docs/absent/SKILL.md")
+                said = absent[1].replace("skill://docs/absent/SKILL.md", "")
+                for path, (kind, words) in zip(("SKILL.md", "note.md"), outcomes, strict=True):
+                    assert (kind, words.replace(f"{root}/{path}", "")) == ("missing", said)
+            for directory in {uri.rpartition("/")[0] for uri in everything}:
+                try:
+                    children = (await skills.read_directory(SkillUri(directory), None)).items
+                except Exception:
+                    children = []
+                assert all(any(f"{uri}/".startswith(f"{c.uri}/") for uri in allowed) for c in children)
+
+
+async def outcome(skills: Any, uri: str) -> tuple[str, str]:
+    from skillwire.errors import SkillNotFound
+
+    try:
+        return "bytes", (await skills.read(SkillUri(uri))).data.decode()
+    except SkillNotFound as error:
+        return "missing", str(error)
+
+
+async def test_a_caller_who_floods_the_gateway_is_told_to_wait_and_others_are_not(tmp_path: Path) -> None:
+    file = tmp_path / "callers.toml"
+    tokens = write_callers(file, flood={}, calm={})
+    options = GatewayOptions(callers=CallerFile(file), requests_per_minute=60)
+    gateway = make_gateway(tmp_path, options, docs=server("intro"))
+    async with serving(gateway) as url, httpx.AsyncClient() as http:
+        statuses = [
+            (await http.get(url, headers={"Authorization": f"Bearer {tokens['flood']}"})).status_code
+            for _ in range(30)
+        ]
+        refused = await http.get(url, headers={"Authorization": f"Bearer {tokens['flood']}"})
+        async with connected_to(url, tokens["calm"]) as client:
+            assert len((await call(client, "skills/list"))["skills"]) == 1
+    assert statuses.count(429) >= 15
+    assert int(refused.headers["retry-after"]) >= 1
+
+
+def test_a_rate_recovers_with_time_and_open_requests_are_counted() -> None:
+    now = [0.0]
+    rates = RateLimit(60, 2, clock=lambda: now[0])
+    assert [rates.wait_seconds("a") for _ in range(10)] == [0.0] * 10
+    assert 0 < rates.wait_seconds("a") <= 1
+    assert rates.wait_seconds("b") == 0
+    now[0] += 1
+    assert rates.wait_seconds("a") == 0
+    with rates.serving("a") as first, rates.serving("a") as second, rates.serving("a") as third:
+        assert (first, second, third) == (True, True, False)
+    with rates.serving("a") as again:
+        assert again
+
+
+async def test_a_thousand_callers_who_list_at_once_ask_each_server_once(tmp_path: Path) -> None:
+    docs, shop = server("intro"), server("buy")
+    async with make_gateway(tmp_path, docs=docs, shop=shop) as gateway:
+
+        async def list_skills(number: int) -> None:
+            async with gateway.server(Caller(name=f"caller-{number}")).open() as skills:
+                assert len(await skills.entries()) == 2
+
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(1000):
+                tasks.create_task(list_skills(number))
+    assert (len(docs.asked("skills/list")), len(shop.asked("skills/list"))) == (1, 1)
+
+
+async def test_the_audit_log_has_a_line_for_each_act_and_no_content(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    audit = AuditLog(path)
+    user = User("decline", "accept")
+    gateway = make_gateway(tmp_path, GatewayOptions(audit=audit), docs=server("intro"))
+    async with gateway, joined(gateway, user=user, caller=Caller(name="alice")) as client:
+        await call(client, "skills/list")
+        with pytest.raises(MCPError):
+            await client.read_resource("skill://docs/intro/SKILL.md")
+        await client.read_resource("skill://docs/intro/SKILL.md")
+        await client.read_resource("skill://docs/intro/note.md")
+    audit.close()
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["act"] for line in lines] == ["list", "refuse", "approve", "load", "read"]
+    assert {line["caller"] for line in lines} == {"alice"}
+    assert lines[3]["set"].startswith("sha256:")
+    assert lines[3]["origin"] == "docs"
+    assert lines[4]["file"] == "skill://docs/intro/note.md"
+    assert "Do it" not in path.read_text()
+
+
+async def test_reads_that_are_answered_from_the_cache_are_in_the_audit_log_too(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    audit = AuditLog(path)
+    gateway = make_gateway(tmp_path, GatewayOptions(audit=audit, approval="listed"), docs=server("intro"))
+    uri = "skill://docs/intro/SKILL.md"
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    headers = {
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": "2026-07-28",
+        "Mcp-Method": "resources/read",
+        "Mcp-Name": uri,
+    }
+    async with serving(gateway) as url, httpx.AsyncClient() as http:
+        await anyio.sleep(2.1)  # Until then, a change of the approvals could go unseen.
+        for number in range(5):
+            body = {
+                "jsonrpc": "2.0",
+                "id": number,
+                "method": "resources/read",
+                "params": {"_meta": meta, "uri": uri},
+            }
+            answer = await http.post(url, json=body, headers=headers)
+            assert "Do it" in answer.text
+    audit.close()
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["act"] for line in lines] == ["load"] * 5
+    assert {line["client"] for line in lines} == {"127.0.0.1"}
+
+
+def test_a_renamed_audit_log_is_left_and_a_new_one_begun(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    audit = AuditLog(path)
+    audit.write("list", caller="a")
+    while not path.read_text():
+        pass
+    path.rename(tmp_path / "old.jsonl")
+    audit.write("list", caller="b")
+    while (tmp_path / "old.jsonl").read_text().count("\n") < 2:
+        pass
+    audit.reopen()
+    audit.write("list", caller="c")
+    audit.close()
+    assert '"caller": "b"' in (tmp_path / "old.jsonl").read_text()
+    assert '"caller": "c"' in path.read_text()
+
+
+async def test_health_in_detail_is_for_callers_and_names_what_they_may_see(tmp_path: Path) -> None:
+    file = tmp_path / "callers.toml"
+    tokens = write_callers(file, alice={"labels": ["docs"]}, bob={})
+    docs = server("intro")
+    docs.skill("liar").swap_body("Something else.")
+    shop = server("buy")
+    shop.refuse("skills/list")
+    options = GatewayOptions(callers=CallerFile(file), approval="listed")
+    gateway = make_gateway(tmp_path, options, docs=docs, shop=shop)
+    async with serving(gateway) as url, httpx.AsyncClient() as http:
+        health = url.replace("/mcp", "/healthz")
+        assert (await http.get(f"{health}?detail")).json() == {"status": "ok"}
+        async with connected_to(url, tokens["alice"]) as client:
+            await refusal(client, "resources/read", uri="skill://docs/liar/SKILL.md")
+        said: dict[str, dict[str, Any]] = {
+            name: (await http.get(f"{health}?detail", headers={"Authorization": f"Bearer {token}"})).json()
+            for name, token in tokens.items()
+        }
+    assert [one["label"] for one in said["alice"]["servers"]] == ["docs"]
+    assert [one["label"] for one in said["bob"]["servers"]] == ["docs", "shop"]
+    assert "skill://liar/SKILL.md" in said["alice"]["not_served"][0]["reason"]
+    assert said["alice"]["failures"] == []
+    assert "shop" in said["bob"]["failures"][0]

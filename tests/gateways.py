@@ -1,0 +1,149 @@
+"""Gateways for tests: in this process, over simulated servers, with clients that answer questions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2 as httpx
+import mcp_types as types
+from mcp import Client
+from mcp.client import ClientRequestContext
+from mcp.client.extension import advertise
+from mcp.client.streamable_http import streamable_http_client
+
+from clients import ERAS
+from simulator import Simulator
+from skillwire.gateway import Caller, Gateway, GatewayOptions
+from skillwire.gateway.callers import new_token, with_caller
+from skillwire.host.config.server import ServerConfig
+from skillwire.server.http.server import Address, HttpServer
+from skillwire.server.options import ServerOptions
+from skillwire.wire.v1 import EXTENSION_ID
+
+THOUGHT = 0.32
+"""Seconds. An answer that comes sooner was given by nobody."""
+
+
+def make_gateway(
+    folder: Path,
+    options: GatewayOptions | None = None,
+    server_options: ServerOptions | None = None,
+    host_options: dict[str, Any] | None = None,
+    **servers: Simulator | ServerConfig | str,
+) -> Gateway:
+    """A gateway that keeps its files below `folder`."""
+    made = {
+        label: ServerConfig(instance=given.server) if isinstance(given, Simulator) else given
+        for label, given in servers.items()
+    }
+    return Gateway(
+        {
+            "servers": made,
+            "cache_directory": folder / "cache",
+            "approvals_file": folder / "approvals.sqlite",
+            **(host_options or {}),
+        },
+        server_options or ServerOptions(),
+        options=options,
+    )
+
+
+class User:
+    """A person at a client, who is asked questions and answers them. `asked` are the questions."""
+
+    def __init__(
+        self, *answers: str, thinks: float = THOUGHT, before: Callable[[], None] = lambda: None
+    ) -> None:
+        self.asked: list[types.ElicitRequestParams] = []
+        self._answers = answers or ("accept",)
+        self._thinks = thinks
+        self._before = before
+
+    async def answer(
+        self, context: ClientRequestContext, params: types.ElicitRequestParams
+    ) -> types.ElicitResult | types.ErrorData:
+        action: Any = self._answers[min(len(self.asked), len(self._answers) - 1)]
+        self.asked.append(params)
+        self._before()
+        await anyio.sleep(self._thinks)
+        content: dict[str, Any] | None = {"approve": True} if action == "accept" else None
+        if action == "unticked":
+            action, content = "accept", {"approve": False}
+        if action == "error":
+            return types.ErrorData(code=types.INTERNAL_ERROR, message="no")
+        return types.ElicitResult(action=action, content=content)
+
+
+@asynccontextmanager
+async def joined(
+    gateway: Gateway,
+    version: str = "2026-07-28",
+    *,
+    user: User | None = None,
+    caller: Caller | None = None,
+    knows_skills: bool = True,
+) -> AsyncGenerator[Client]:
+    """A client of the SDK at a gateway that runs, for one caller."""
+    mode: Any = ERAS[version]
+    extensions = [advertise(EXTENSION_ID)] if knows_skills else []
+    answer = user.answer if user is not None else None
+    server = gateway.server(caller)
+    async with Client(
+        server.low_level, mode=mode, extensions=extensions, elicitation_callback=answer
+    ) as client:
+        assert client.protocol_version == version
+        yield client
+
+
+def text_of(result: Any) -> str:
+    """The text of a tool's result or of a resource."""
+    parts = getattr(result, "content", None) or result.contents
+    return parts[0].text
+
+
+@asynccontextmanager
+async def serving(gateway: Gateway) -> AsyncGenerator[str]:
+    """The URL of a gateway that is served over HTTP in this process."""
+    http = HttpServer(gateway.http_app(), Address("127.0.0.1", 0))
+    task = asyncio.ensure_future(http.serve())
+    try:
+        yield http.url
+    finally:
+        http.stop()
+        await task
+
+
+def write_callers(path: Path, **callers: dict[str, Any]) -> dict[str, str]:
+    """Write a file of callers, each with these permissions; their tokens."""
+    tokens: dict[str, str] = {}
+    text = path.read_text() if path.exists() else ""
+    for name, given in callers.items():
+        tokens[name] = new_token()
+        text = with_caller(text, name, tokens[name], **given)
+    path.write_text(text)
+    return tokens
+
+
+@asynccontextmanager
+async def connected_to(
+    url: str, token: str, version: str = "2026-07-28", *, user: User | None = None, **headers: str
+) -> AsyncGenerator[Client]:
+    """A client of the SDK at a gateway over HTTP."""
+    mode: Any = ERAS[version]
+    sent = {"Authorization": f"Bearer {token}", **headers} if token else headers
+    answer = user.answer if user is not None else None
+    async with (
+        httpx.AsyncClient(headers=sent, timeout=30) as http,
+        Client(
+            streamable_http_client(url, http_client=http),
+            mode=mode,
+            extensions=[advertise(EXTENSION_ID)],
+            elicitation_callback=answer,
+        ) as client,
+    ):
+        yield client
