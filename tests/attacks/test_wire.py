@@ -209,6 +209,16 @@ async def test_a_server_that_wants_a_token_says_so(tmp_path: Path, token: str, r
     }
 
 
+async def test_a_page_instead_of_an_answer_is_named_once(tmp_path: Path) -> None:
+    async def respond(request: Call) -> None:
+        await request.send("200 OK", b"<p>Welcome", content_type="text/html; charset=utf-8")
+
+    async with wild_http(respond) as (url, _), opened(tmp_path, evil=http(url)) as host:
+        assert state(host)[1] == (
+            "it answers with text/html, which is not MCP: check the path of the URL, often /mcp"
+        )
+
+
 @pytest.mark.parametrize(
     ("status", "reason"),
     [

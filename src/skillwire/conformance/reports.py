@@ -360,8 +360,8 @@ def _count(number: int, noun: str, plural: str = "") -> str:
 
 
 def _link(link: str, indent: str) -> list[str]:
-    """A link on a line of its own, broken where it is too long, so that nothing runs off the screen."""
-    return wrap(link, WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+    """A link on a line of its own, whole: one that is broken cannot be followed."""
+    return [f"{indent}{link}"]
 
 
 def _wrapped(text: str, first: str, rest: str | None = None) -> list[str]:

@@ -21,6 +21,7 @@ import anyio
 import httpx2
 
 from skillwire.errors import LimitExceeded
+from skillwire.issues import shown
 from skillwire.wire.structure import check_structure
 
 _TOO_LONG: Final = "an answer of more than {:,} bytes: it is cut off"
@@ -160,6 +161,10 @@ class CappedClient(httpx2.AsyncClient):
             return self._answer(request, Trouble.LIMIT, str(error))
         if response.status_code >= 400 and (problem := self._refusal(response, kind)):
             return self._answer(request, problem.trouble, problem.words)
+        if response.status_code == 200 and body and not kind.startswith("application/json"):
+            said = shown(kind.partition(";")[0], 60) or "something without a type"
+            words = f"it answers with {said}, which is not MCP: check the path of the URL, often /mcp"
+            return self._answer(request, Trouble.REFUSED, words)
         whole = httpx2.Response(
             response.status_code, headers=response.headers, content=bytes(body), request=request
         )
