@@ -5,26 +5,15 @@ import sys
 import tempfile
 from pathlib import Path
 
-from pydantic_ai import Agent, ModelRetry, Tool
+from pydantic_ai import Agent
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import FunctionModel
 
 from skillwire import SkillHost
+from skillwire.adapters.pydantic_ai import SkillToolset
 
 SKILLWIRE = Path(sys.executable).with_name("skillwire")
 SKILLS = Path(__file__).parent / "skills"
-
-
-def for_pydantic_ai(tool):
-    """A tool of the host as pydantic-ai takes it. An error goes back to the model, which can act on it."""
-
-    async def call(**arguments):
-        result = await tool.handler(arguments)
-        if result.is_error:
-            raise ModelRetry(result.text)
-        return result.text
-
-    return Tool.from_schema(call, tool.name, tool.description, tool.input_schema)
 
 
 async def ask_the_user(request):
@@ -59,8 +48,8 @@ async def main():
         ) as host:
             agent = Agent(
                 FunctionModel(play_the_model),  # A real one: "anthropic:claude-sonnet-4-5"
-                instructions=f"Help with code.\n\n{host.catalog()}",
-                tools=[for_pydantic_ai(tool) for tool in host.tools()],
+                instructions="Help with code.",
+                toolsets=[SkillToolset(host)],  # The catalog, anew for each request, and the tools.
             )
             print((await agent.run("Please review my change.")).output)
 

@@ -28,19 +28,33 @@ class ScriptedModel:
         results = _results(request["messages"])
         move = self.script[min(len(results), len(self.script) - 1)](results)
         if path.endswith("/messages"):
-            if isinstance(move, str):
-                return {"stop_reason": "end_turn", "content": [{"type": "text", "text": move}]}
-            name, arguments = move
-            block = {"type": "tool_use", "id": f"use-{len(results)}", "name": name, "input": arguments}
-            return {"stop_reason": "tool_use", "content": [block]}
-        if isinstance(move, str):
-            message: dict[str, Any] = {"role": "assistant", "content": move}
-        else:
-            name, arguments = move
-            function = {"name": name, "arguments": json.dumps(arguments)}
+            block = {"type": "text", "text": move}
+            if not isinstance(move, str):
+                block = {"type": "tool_use", "id": f"use-{len(results)}", "name": move[0], "input": move[1]}
+            return {
+                "id": f"msg-{len(self.requests)}",
+                "type": "message",
+                "role": "assistant",
+                "model": request.get("model", ""),
+                "stop_reason": "end_turn" if isinstance(move, str) else "tool_use",
+                "stop_sequence": None,
+                "content": [block],
+                "usage": {"input_tokens": 1, "output_tokens": 1},
+            }
+        message: dict[str, Any] = {"role": "assistant", "content": move}
+        if not isinstance(move, str):
+            function = {"name": move[0], "arguments": json.dumps(move[1])}
             calls = [{"id": f"call-{len(results)}", "type": "function", "function": function}]
             message = {"role": "assistant", "content": None, "tool_calls": calls}
-        return {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+        reason = "stop" if isinstance(move, str) else "tool_calls"
+        return {
+            "id": f"chat-{len(self.requests)}",
+            "object": "chat.completion",
+            "created": 1,
+            "model": request.get("model", ""),
+            "choices": [{"index": 0, "message": message, "finish_reason": reason}],
+            "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+        }
 
 
 def _results(messages: list[dict[str, Any]]) -> list[str]:
@@ -48,10 +62,16 @@ def _results(messages: list[dict[str, Any]]) -> list[str]:
     found: list[str] = []
     for message in messages:
         if message["role"] == "tool":
-            found.append(message["content"])
-        elif isinstance(message["content"], list):
-            found += [block["content"] for block in message["content"] if block["type"] == "tool_result"]
+            found.append(_text(message["content"]))
+        elif isinstance(message.get("content"), list):
+            blocks = [block for block in message["content"] if block["type"] == "tool_result"]
+            found += [_text(block["content"]) for block in blocks]
     return found
+
+
+def _text(content: str | list[dict[str, Any]]) -> str:
+    """A result, which some clients send in blocks."""
+    return content if isinstance(content, str) else "".join(block.get("text", "") for block in content)
 
 
 @contextmanager

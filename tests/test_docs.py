@@ -77,7 +77,10 @@ def test_a_page_names_no_option_of_skillwire_that_does_not_exist(page: Path) -> 
     assert {option for line in lines for option in OPTION.findall(line)} <= KNOWN_OPTIONS | OTHERS
 
 
-@pytest.mark.parametrize("code", [*blocks("python")])
+# The guides of frameworks run in an environment that has these: tests/adapters/test_guides.py.
+@pytest.mark.parametrize(
+    "code", [block for block in blocks("python") if not str(block.id).startswith("docs/frameworks/")]
+)
 def test_python_in_the_pages_runs(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(ROOT / "examples/skills", tmp_path / "skills")
     monkeypatch.chdir(tmp_path)

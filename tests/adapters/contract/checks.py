@@ -249,3 +249,23 @@ def test_a_synchronous_program_can_use_it(driver: Driver, tmp_path: Path) -> Non
     assert "<name>refunds</name>" in script.systems[0]
     assert "Ask for the receipt." in script.results[0]
     assert "At most 50 euros." in script.results[1]
+
+
+async def test_the_frameworks_own_provider_takes_the_skills_where_it_loads_them_late(
+    driver: Driver, tmp_path: Path
+) -> None:
+    run_native = getattr(driver, "run_native", None)
+    if run_native is None:
+        return
+    load = ("load_skill", {"skill_name": "refunds"})
+    read = ("read_skill_resource", {"skill_name": "refunds", "resource_name": "references/limits.md"})
+    script = Script([load, read, "done"])
+    async with opened(tmp_path, shop=shop(), host_options={"ask": agree}) as host:
+        assert await run_native(host, script) == "done"
+    assert "refunds" in script.systems[0]
+    assert "<untrusted_skill_" in script.results[0]
+    assert "At most 50 euros." in script.results[1]
+    refused = Script([load, "done"])
+    async with opened(tmp_path / "other", shop=shop()) as host:  # Nobody to ask: nothing is loaded.
+        assert await run_native(host, refused) == "done"
+    assert "receipt" not in refused.results[0]

@@ -15,10 +15,11 @@ from agent_framework import (
     Content,
     FunctionInvocationLayer,
     Message,
+    SkillsProvider,
 )
 from contract.driver import Answer, Script, agrees
 
-from skillwire.adapters.agent_framework import HostSkills
+from skillwire.adapters.agent_framework import HostSkills, HostSkillsSource
 from skillwire.host.host import SkillHost
 
 asks_natively = True
@@ -67,3 +68,12 @@ async def run(host: SkillHost, script: Script, user: Answer = agrees) -> str:
 def run_sync(host: SkillHost, script: Script, user: Answer = agrees) -> str:
     # The framework has no synchronous API: a synchronous program starts an event loop for a run.
     return asyncio.run(run(host, script, user))
+
+
+async def run_native(host: SkillHost, script: Script) -> str:
+    """The skills of a host in the framework's own provider, which has tools of its own."""
+    provider = SkillsProvider(
+        HostSkillsSource(host), disable_load_skill_approval=True, disable_read_skill_resource_approval=True
+    )
+    agent = Agent(ScriptClient(script), instructions="You help.", context_providers=[provider])
+    return (await agent.run("Go.")).text
