@@ -103,6 +103,11 @@ def test_commands_in_the_pages_are_understood(words: list[str]) -> None:
         assert line.command is None or read_words(line.command, line.words)
 
 
+@pytest.mark.parametrize("text", [*blocks("yaml")])
+def test_yaml_in_the_pages_is_yaml(text: str) -> None:
+    assert yaml.safe_load(text)
+
+
 @pytest.mark.parametrize("text", [*blocks("json")])
 def test_json_in_the_pages_is_json(text: str) -> None:
     assert json.loads(text)
