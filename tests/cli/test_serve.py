@@ -42,7 +42,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
         if stop is not None:
             asyncio.run(briefly())
 
-    monkeypatch.setattr(serve_module, "_run", run_and_stop)
+    monkeypatch.setattr(serve_module, "run_until_signal", run_and_stop)
 
     def run(*arguments: object) -> tuple[int, list[str]]:
         monkeypatch.setattr(sys, "argv", ["skillwire", "serve", *map(str, arguments)])
