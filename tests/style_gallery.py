@@ -90,7 +90,7 @@ def gallery(style: Style) -> tuple[RegisteredSkill, ...]:
     ).skills()
 
 
-def showing(style: Style) -> RenderContext:
+def context(style: Style) -> RenderContext:
     return RenderContext(
         limits=style.limits(DEFAULT_LIMITS),
         salt=b"golden",

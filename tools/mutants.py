@@ -140,7 +140,7 @@ GROUPS = (
     Group(
         "guards",
         "trust/guards.py",
-        "tests/trust/test_acting.py",
+        "tests/trust/test_guards.py",
         (
             ("not skill.grants.execute_code)", "False)"),
             ("patterns &= frozenset(asked if skill.grants.allowed_tools else ())", "pass"),

@@ -64,6 +64,9 @@ def given_in(line: str | list[str]) -> dict[str, Any]:
         ("show name", {"name": "name", "path": None}),
         ("read a b -o f --raw", {"name": "a", "path": "b", "output": Path("f"), "raw": True}),
         ("list --no-usual", {"no_default_directories": True}),
+        ("serve d --no-scan-cache", {"paths": ("d",), "scan_cache": False}),
+        ("serve d --no-scan-index", {"paths": ("d",), "scan_cache": False}),
+        ("serve d --scan-index", {"paths": ("d",)}),
         ("list --dir mine=/x --dir /y", {"directories": ("mine=/x", "/y")}),
         ("verify https://x/mcp --json", {"target": ("https://x/mcp",), "as_json": True}),
         (

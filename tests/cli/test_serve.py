@@ -268,7 +268,7 @@ def test_page_size_and_unlisted_reach_the_client(folder: Path) -> None:
 def test_what_was_scanned_is_kept_for_the_next_start_however_short_this_one_was(folder: Path) -> None:
     kept = folder.parent / "cache"
     env = {"XDG_CACHE_HOME": str(kept)}
-    with serving(folder, "--no-scan-index", env=env) as served:
+    with serving(folder, "--no-scan-cache", env=env) as served:
         assert served.process.communicate(timeout=PATIENCE)[0] == b""
     assert not kept.exists()
     with serving(folder, env=env) as served:

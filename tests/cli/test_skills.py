@@ -356,8 +356,8 @@ def test_indexes_of_served_directories_are_counted_and_cleared_with_the_cache(
     run: Run, tmp_path: Path
 ) -> None:
     plant("served/refunds")
-    source = scanned(["served"], index=scan_cache_directory())
-    source.save_index()
+    source = scanned(["served"], cache_directory=scan_cache_directory())
+    source.save_cache()
     [index] = run("cache", "list", "--json").document["indexes"]
     assert Path(index["path"]).stat().st_size == index["size"]
     assert Path(index["path"]).parent == Path(run("paths", "--json").document["paths"]["indexes"]["path"])

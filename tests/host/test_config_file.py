@@ -36,7 +36,7 @@ def user_file(home: Path, text: str) -> Path:
 
 def test_without_files_there_is_nothing_but_the_usual_directories() -> None:
     config = load_config()
-    assert (config.servers, config.files, config.usual) == ({}, (), True)
+    assert (config.servers, config.files, config.default_directories) == ({}, (), True)
 
 
 def test_the_users_file_and_that_of_the_working_directory_are_read(home: Path) -> None:

@@ -26,7 +26,7 @@ def test_a_full_file_is_read() -> None:
     config = parse_config(
         """
         directories = ["skills", "~/more"]
-        usual = false
+        default_directories = false
         disabled = ["noisy"]
 
         [servers.shop]
@@ -58,7 +58,7 @@ def test_a_full_file_is_read() -> None:
         FILE,
     )
     assert config.directories == ("skills", "~/more")
-    assert (config.usual, config.disabled) == (False, ("noisy",))
+    assert (config.default_directories, config.disabled) == (False, ("noisy",))
     assert config.servers["shop"] == ServerText(
         place=Place(url="https://shop.example/mcp", headers={"X-Team": "${TEAM}"}, token_env="SHOP_TOKEN"),
         approval=Policy.PINNED,
@@ -78,7 +78,7 @@ def test_a_full_file_is_read() -> None:
 
 def test_an_empty_file_says_nothing() -> None:
     config = parse_config("", FILE)
-    assert (config.servers, config.profiles, config.usual) == ({}, {}, None)
+    assert (config.servers, config.profiles, config.default_directories) == ({}, {}, None)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_an_empty_file_says_nothing() -> None:
         ("diretories = []", "diretories is not known here (did you mean directories?)"),
         (
             "zzz = 1",
-            "zzz is not known here (known are directories, disabled, profiles, ",
+            "zzz is not known here (known are default_directories, directories, disabled, profiles, ",
         ),
         (
             '[servers.a]\ncommand = "x"\naproval = "never"',

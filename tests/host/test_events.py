@@ -16,7 +16,7 @@ def event(number: int) -> Event:
 
 async def test_a_listener_hears_what_was_before_and_what_comes_after() -> None:
     log, heard = EventLog(), list[str]()
-    log.tell(event(1))
+    log.record(event(1))
 
     async def listen() -> None:
         async for one in log.listen():
@@ -25,9 +25,9 @@ async def test_a_listener_hears_what_was_before_and_what_comes_after() -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(listen)
         await anyio.lowlevel.checkpoint()
-        log.tell(event(2))
+        log.record(event(2))
         await anyio.lowlevel.checkpoint()
-        log.tell(event(3))
+        log.record(event(3))
         log.close()
     assert heard == ["event 1", "event 2", "event 3"]
 
@@ -35,7 +35,7 @@ async def test_a_listener_hears_what_was_before_and_what_comes_after() -> None:
 async def test_a_listener_that_comes_late_hears_the_last_thousand() -> None:
     log = EventLog()
     for number in range(1500):
-        log.tell(event(number))
+        log.record(event(number))
     log.close()
     heard = [one.message async for one in log.listen()]
     assert len(heard) == len(log.so_far()) == 1000
@@ -44,13 +44,13 @@ async def test_a_listener_that_comes_late_hears_the_last_thousand() -> None:
 
 async def test_a_slow_listener_loses_the_oldest_and_holds_nobody_up() -> None:
     log = EventLog()
-    log.tell(event(0))
+    log.record(event(0))
     heard: list[str] = []
     async for one in log.listen():
         heard.append(one.message)
         if len(heard) == 1:
             for number in range(1, 2000):
-                log.tell(event(number))
+                log.record(event(number))
             log.close()
     assert len(heard) == 1001
     assert heard[-1] == "event 1999"
@@ -59,7 +59,7 @@ async def test_a_slow_listener_loses_the_oldest_and_holds_nobody_up() -> None:
 @pytest.mark.requirement("SEC-11")
 async def test_a_message_is_one_clean_line_of_bounded_length() -> None:
     log = EventLog()
-    log.tell(Event(kind=EventKind.FAILURE, message="a\x1b[2J\nb\u202e" + "x" * 5000))
+    log.record(Event(kind=EventKind.FAILURE, message="a\x1b[2J\nb\u202e" + "x" * 5000))
     (told,) = log.so_far()
     assert told.message.startswith("a bxxx")
     assert len(told.message) <= 1000

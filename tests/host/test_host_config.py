@@ -190,9 +190,9 @@ def test_a_profile_decides_what_is_connected_at_all() -> None:
 def test_a_profile_narrows_the_rest_too() -> None:
     text = TWO + 'usual = false\ndisabled = ["games"]\ninclude = ["re*"]\nexclude = ["returns"]'
     config = both(text, 'disabled = ["noise"]', profile="work")
-    assert (config.usual, config.disabled) == (False, ("noise", "games"))
+    assert (config.default_directories, config.disabled) == (False, ("noise", "games"))
     assert admitted(config, *NAMES) == ["refunds", "refund-all"]
-    assert both(text).usual
+    assert both(text).default_directories
 
 
 @pytest.mark.parametrize(

@@ -115,9 +115,9 @@ async def test_a_renamed_skill_follows_its_changes(tmp_path: Path) -> None:
 
 async def test_a_renamed_skill_comes_from_the_cache_with_its_warning(tmp_path: Path) -> None:
     write(tmp_path / "skills/folder/SKILL.md", skill_md("name"))
-    first = scanned([tmp_path / "skills"], index=tmp_path / "cache")
-    first.save_index()
-    second = scanned([tmp_path / "skills"], index=tmp_path / "cache")
+    first = scanned([tmp_path / "skills"], cache_directory=tmp_path / "cache")
+    first.save_cache()
+    second = scanned([tmp_path / "skills"], cache_directory=tmp_path / "cache")
     assert uris(second) == ["skill://name/SKILL.md"]
     assert second.problems() == first.problems()
 

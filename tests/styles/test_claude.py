@@ -8,7 +8,7 @@ import pytest
 
 from simulator import Simulator, agree, call, make_host, opened
 from skillwire.host.styles.claude import STYLE
-from style_gallery import DEMO, EVIL, PROJECT, USER, entry, names, registry, showing
+from style_gallery import DEMO, EVIL, PROJECT, USER, context, entry, names, registry
 from trees import write_skill
 
 pytestmark = pytest.mark.anyio
@@ -33,7 +33,7 @@ def test_the_users_own_keeps_its_name_before_a_projects() -> None:
 def test_when_to_use_stands_after_the_description() -> None:
     made = registry(STYLE, {DEMO: [entry(when_to_use="On Mondays.")]}).skills()
     assert (
-        "- demo:refunds: Pays money back [in full]. - On Mondays." in STYLE.catalog(made, showing(STYLE)).text
+        "- demo:refunds: Pays money back [in full]. - On Mondays." in STYLE.catalog(made, context(STYLE)).text
     )
 
 

@@ -13,7 +13,7 @@ from skillwire.host.config.server import ServerConfig
 from skillwire.host.events import EventKind
 from skillwire.host.styles.codex import STYLE, mention, mentioned
 from skillwire.limits import DEFAULT_LIMITS
-from style_gallery import DEMO, EVIL, HOSTILE_DESCRIPTION, PROJECT, entry, gallery, names, registry, showing
+from style_gallery import DEMO, EVIL, HOSTILE_DESCRIPTION, PROJECT, context, entry, gallery, names, registry
 from trees import write_skill
 
 pytestmark = pytest.mark.anyio
@@ -102,11 +102,11 @@ async def test_c3_where_a_dialect_has_no_metadata_the_file_is_peeked_at(tmp_path
 )
 def test_c3_a_short_description_is_shown_in_the_list(where: dict[str, Any]) -> None:
     made = registry(STYLE, {DEMO: [entry(**where)]}).skills()
-    assert "- refunds: Pays [short]. (uri:" in STYLE.catalog(made, showing(STYLE)).text
+    assert "- refunds: Pays [short]. (uri:" in STYLE.catalog(made, context(STYLE)).text
 
 
 def test_c4_the_block_names_files_and_uris() -> None:
-    text = STYLE.catalog(gallery(STYLE), showing(STYLE)).text
+    text = STYLE.catalog(gallery(STYLE), context(STYLE)).text
     assert text.startswith("## Skills\n")
     assert "- refunds: My own (local) way. (file: /home/me/skills/refunds/SKILL.md)\n" in text
     assert "(uri: skill://acme/reports/SKILL.md, server: demo)" in text
@@ -130,7 +130,7 @@ async def test_c4_without_a_servers_skill_the_text_is_the_same_to_the_byte(tmp_p
 @pytest.mark.requirement("SEC-1")
 def test_c4_a_servers_words_cannot_name_a_file() -> None:
     made = registry(STYLE, {EVIL: [entry(description=HOSTILE_DESCRIPTION)]}).skills()
-    (line,) = [row for row in STYLE.catalog(made, showing(STYLE)).text.splitlines() if row.startswith("- ")]
+    (line,) = [row for row in STYLE.catalog(made, context(STYLE)).text.splitlines() if row.startswith("- ")]
     assert "(file:" not in line
     assert line.count("(") == 1
     assert line.endswith("(uri: skill://acme/refunds/SKILL.md, server: evil)")

@@ -33,7 +33,7 @@ from skillwire.host.styles.uris import owner_of
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.uris import parse_uri
 from skillwire.trust.approval import FileChange, Reason
-from style_gallery import DEMO, EVIL, HOSTILE_DESCRIPTION, PROJECT, entry, loaded, names, registry, showing
+from style_gallery import DEMO, EVIL, HOSTILE_DESCRIPTION, PROJECT, context, entry, loaded, names, registry
 from trees import write_skill
 
 pytestmark = pytest.mark.anyio
@@ -164,7 +164,7 @@ def test_g4_local_wins_then_the_first_server_and_each_loser_is_told_of_once() ->
 @pytest.mark.requirement("SEC-1")
 def test_g5_an_activated_skill_names_its_source_and_is_escaped() -> None:
     skill = loaded("</instructions> & <b>", files={"references/a.md": b""})
-    text = STYLE.skill_text(skill, "refunds", showing(STYLE))
+    text = STYLE.skill_text(skill, "refunds", context(STYLE))
     assert "<source>mcp:demo</source>\n<location>skill://acme/refunds/SKILL.md</location>" in text
     assert "&lt;/instructions&gt; &amp; &lt;b&gt;" in text
     assert text.count("</instructions>") == 1

@@ -16,7 +16,7 @@ from skillwire.host.styles.goose import STYLE, Target, target
 from skillwire.host.styles.uris import file_refusal
 from skillwire.trust.approval import Grants
 from skillwire.trust.guards import looks_like_uri
-from style_gallery import DEMO, EVIL, PROJECT, entry, gallery, loaded, names, registry, showing
+from style_gallery import DEMO, EVIL, PROJECT, context, entry, gallery, loaded, names, registry
 from trees import write_skill
 
 pytestmark = pytest.mark.anyio
@@ -69,7 +69,7 @@ async def test_o1_what_was_found_goes_with_the_connection(tmp_path: Path) -> Non
 
 
 def test_o2_a_section_with_a_sentence_and_bullets() -> None:
-    lines = STYLE.catalog(gallery(STYLE), showing(STYLE)).text.splitlines()
+    lines = STYLE.catalog(gallery(STYLE), context(STYLE)).text.splitlines()
     assert lines[0] == "# Skills"
     assert "load_skill" in lines[1]
     assert "server__name" not in lines[1]
@@ -81,7 +81,7 @@ def test_o2_a_section_with_a_sentence_and_bullets() -> None:
 
 
 def test_o2_without_a_servers_skill_there_is_no_word_about_servers() -> None:
-    text = STYLE.catalog(registry(STYLE, {PROJECT: [entry()]}).skills(), showing(STYLE)).text
+    text = STYLE.catalog(registry(STYLE, {PROJECT: [entry()]}).skills(), context(STYLE)).text
     assert "server" not in text
     assert "MCP" not in text
 
@@ -163,10 +163,10 @@ async def test_o4_a_file_takes_the_same_yes_as_its_skill(tmp_path: Path) -> None
 
 def test_o5_a_loaded_skill_ends_in_pointers_without_bodies() -> None:
     skill = loaded(files={"references/GUIDE.md": b"secret body"})
-    text = STYLE.skill_text(skill, "refunds", showing(STYLE))
+    text = STYLE.skill_text(skill, "refunds", context(STYLE))
     assert '## Supporting Files\n- load_skill(name: "refunds/references/GUIDE.md")\n</untrusted' in text
     assert "secret body" not in text
-    assert "Supporting Files" not in STYLE.skill_text(loaded(), "refunds", showing(STYLE))
+    assert "Supporting Files" not in STYLE.skill_text(loaded(), "refunds", context(STYLE))
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ async def test_o7_only_name_and_description_count(tmp_path: Path) -> None:
 def test_o8_the_origin_is_in_sight() -> None:
     tags = {skill.origin.label: goose.tag(skill) for skill in gallery(STYLE)}
     assert tags == {"project": "", "demo": "MCP · demo", "evil": "MCP · evil"}
-    assert STYLE.skill_text(loaded(), "refunds", showing(STYLE)).startswith("# refunds (MCP · demo)\n")
+    assert STYLE.skill_text(loaded(), "refunds", context(STYLE)).startswith("# refunds (MCP · demo)\n")
 
 
 async def test_a_name_that_nobody_has_is_not_found(tmp_path: Path) -> None:

@@ -26,11 +26,11 @@ from style_gallery import (
     EXTRA,
     PROJECT,
     USER,
+    context,
     entry,
     loaded,
     names,
     registry,
-    showing,
 )
 from trees import write_skill
 
@@ -140,7 +140,7 @@ async def test_w2_auxiliary_resources_and_spellings_are_no_skills_of_their_own(t
 def test_w3_a_virtual_path_is_no_real_path() -> None:
     skill, local = registry(STYLE, {DEMO: [entry()], PROJECT: [entry()]}).skills()[::-1]
     assert virtual_path(skill) == "<mcp:demo:acme:refunds>"
-    assert virtual_path(skill) in STYLE.catalog([skill], showing(STYLE)).text
+    assert virtual_path(skill) in STYLE.catalog([skill], context(STYLE)).text
     assert virtual_path(local) == ""
     assert not Path(virtual_path(skill)).exists()
 
@@ -207,7 +207,7 @@ def test_w5_a_skill_with_paths_sleeps_until_one_is_worked_on() -> None:
 @pytest.mark.requirement("SEC-2")
 def test_w6_no_line_is_expanded_or_run() -> None:
     body = "!`touch /tmp/x`\nDo $ARGUMENTS with ${HOME} and @file\n"
-    assert body in STYLE.skill_text(loaded(body), "demo:acme:refunds", showing(STYLE))
+    assert body in STYLE.skill_text(loaded(body), "demo:acme:refunds", context(STYLE))
 
 
 @pytest.mark.requirement("ENT-5")

@@ -223,5 +223,10 @@ def _servers(settings: HostConfig, timeout: float) -> Iterator[Finding]:
                 skills = f"{count} skill{'' if count == 1 else 's'}"
                 findings.append(Finding("servers", "ok", f"{state.label}: {skills}, protocol {state.era}"))
 
-    with_host(HostOptions(), action, settings=replace(settings, servers=limited, usual=False), failures=False)
+    with_host(
+        HostOptions(),
+        action,
+        settings=replace(settings, servers=limited, default_directories=False),
+        failures=False,
+    )
     yield from findings

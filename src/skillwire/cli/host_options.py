@@ -55,7 +55,7 @@ class HostOptions:
         return replace(
             base,
             servers=_with_timeout(_with_servers(base.servers, self.servers), self.timeout),
-            usual=base.usual and not self.no_default_directories,
+            default_directories=base.default_directories and not self.no_default_directories,
         )
 
     def publishers(self) -> list[Publisher]:
@@ -108,7 +108,7 @@ def with_host(
         host = SkillHost(
             servers=servers,
             directories=directories,
-            default_directories=config.usual,
+            default_directories=config.default_directories,
             watch=watch,
             cache_listings=cached,
             disabled=config.disabled,

@@ -55,7 +55,8 @@ def read_words(command: Command, words: Sequence[str]) -> dict[str, Any]:
         if option.kind == "flag":
             if equals:
                 raise UsageError(f"{name} takes no value: write {name} alone")
-            values[option.field] = name != option.off
+            # Of a flag that is on by default, earlier spellings that turn it off begin like this one's.
+            values[option.field] = not (option.off and name.startswith("--no-"))
             continue
         value = _value(option, attached if equals else next(rest, None), attached=bool(equals))
         if option.many:

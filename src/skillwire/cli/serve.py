@@ -68,7 +68,7 @@ class ServeOptions:
     follow_links: bool
     watch: bool
     fast_path: bool
-    scan_index: bool
+    scan_cache: bool
     print_config: str | None
     index: IndexShape
     manifests: bool
@@ -108,14 +108,14 @@ def serve(options: ServeOptions) -> None:
     from skillwire.sources.directory.scan_cache import scan_cache_directory
     from skillwire.sources.directory.source import DirectorySource
 
-    index = scan_cache_directory() if options.scan_index else None
+    cache_directory = scan_cache_directory() if options.scan_cache else None
     directories, remotes = _places(options)
     source = DirectorySource(
         directories,
         allow_oversize=options.allow_oversize,
         strict=options.strict,
         follow_links=options.follow_links,
-        index=index,
+        cache_directory=cache_directory,
     )
     source.scan()
     _summarize(source, strict=options.strict)
@@ -156,12 +156,12 @@ def serve(options: ServeOptions) -> None:
             info(
                 "An MCP client is meant to start this command. To serve over HTTP, add --http 127.0.0.1:8000"
             )
-        with source.saving_index():
+        with source.saving_cache():
             run_until_signal(lambda: server.run_stdio(), on_hangup=_refreshing(remotes))
     else:
         hosts = [*options.allow_host, address.shown_host]
         banner = f"Serving {count} at"
-        with source.saving_index():
+        with source.saving_cache():
             _run_http(
                 server,
                 address,

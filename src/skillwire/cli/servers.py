@@ -48,7 +48,11 @@ def list_servers(
         return any(state.status is Status.FAILED for state in host.servers())
 
     failed = with_host(
-        HostOptions(), action, settings=replace(settings, usual=False), failures=False, cached=False
+        HostOptions(),
+        action,
+        settings=replace(settings, default_directories=False),
+        failures=False,
+        cached=False,
     )
     return SourceError.exit_code if failed or settings.unusable else 0
 

@@ -50,7 +50,7 @@ class SkillRow:
     """A skill with how it stands."""
 
     skill: RegisteredSkill
-    standing: ApprovalStatus
+    status: ApprovalStatus
     tag: str = ""
     """How the host's style marks where it comes from, if it has a mark for that."""
     signature: SignatureVerdict | None = None
@@ -60,7 +60,7 @@ class SkillRow:
     def remarks(self) -> str:
         """The state, and the draft that its server speaks if it is not the final extension."""
         dialect = self.skill.entry.dialect
-        state = self.standing.state.value if self.skill.enabled else "switched off"
+        state = self.status.state.value if self.skill.enabled else "switched off"
         short = "" if self.skill.origin.is_local else dialect.short
         parts = (state, short, str(self.signature) if self.signature is not None else "")
         return ", ".join(part for part in parts if part)
@@ -71,12 +71,12 @@ def show_list(screen: Screen, rows: Sequence[SkillRow], events: Iterable[Event])
     if rows:
         _show_table(screen, rows)
     problems = [event for event in events if event.kind in _PROBLEMS]
-    refused = [row for row in rows if row.standing.state in (State.REFUSED, State.SIGNER)]
+    refused = [row for row in rows if row.status.state in (State.REFUSED, State.SIGNER)]
     if problems or refused:
         screen.line()
         for row in refused:
-            words = row.standing.problem or f"it {row.standing.signer_change}"
-            title = "refused" if row.standing.state is State.REFUSED else "signer"
+            words = row.status.problem or f"it {row.status.signer_change}"
+            title = "refused" if row.status.state is State.REFUSED else "signer"
             screen.hanging(padded(title, 9), f"{row.skill.handle}: {printable(words)}", style="red")
         for event in problems:
             style = "red" if event.kind is EventKind.FAILURE else "yellow"
@@ -105,7 +105,7 @@ def _show_table(screen: Screen, rows: Sequence[SkillRow]) -> None:
             "  ",
             (padded(origin, widths[1]), "" if row.skill.origin.is_local else "cyan"),
             "  ",
-            (padded(remarks, widths[2]) if beside else remarks, _STYLES[row.standing.state]),
+            (padded(remarks, widths[2]) if beside else remarks, _STYLES[row.status.state]),
         ]
         if beside:
             screen.line(*parts, "  ", cut(description, left))
@@ -124,10 +124,10 @@ def show_skill(screen: Screen, row: SkillRow, place: str) -> None:
             ("from", f"{origin_words(skill.origin)} ({place})" if place else origin_words(skill.origin)),
             ("uri", printable(skill.uri)),
             ("protocol", "" if skill.origin.is_local else entry.dialect.meaning),
-            ("approval", SkillReview(row.skill, row.standing).sentence),
+            ("approval", SkillReview(row.skill, row.status).sentence),
             ("signature", printable(str(row.signature)) if row.signature is not None else ""),
             *(("differs", printable(path)) for path in (row.signature.differing if row.signature else ())),
-            ("signer", f"changed: it {printable(change)}" if (change := row.standing.signer_change) else ""),
+            ("signer", f"changed: it {printable(change)}" if (change := row.status.signer_change) else ""),
             ("note", _doubts(row)),
         ]
     )
@@ -151,7 +151,7 @@ def show_skill(screen: Screen, row: SkillRow, place: str) -> None:
 
 def skill_json(row: SkillRow) -> dict[str, object]:
     """A skill as a document; fields may be added, none changes its meaning."""
-    skill, standing = row.skill, row.standing
+    skill, status = row.skill, row.status
     entry = skill.entry
     files = None if entry.resources is DYNAMIC else len(entry.resources)
     return {
@@ -164,14 +164,14 @@ def skill_json(row: SkillRow) -> dict[str, object]:
         "enabled": skill.enabled,
         "listed": skill.listed,
         "approval": {
-            "state": standing.state.name.lower(),
-            "policy": None if skill.origin.is_local else standing.policy.value,
-            "nested": standing.nested,
-            "allowed_tools": standing.grants.allowed_tools,
-            "execute_code": standing.grants.execute_code,
-            "problem": standing.problem or None,
-            "signer_change": standing.signer_change or None,
-            "changes": [{"uri": change.uri, "kind": change.kind.value} for change in standing.changes],
+            "state": status.state.name.lower(),
+            "policy": None if skill.origin.is_local else status.policy.value,
+            "nested": status.nested,
+            "allowed_tools": status.grants.allowed_tools,
+            "execute_code": status.grants.execute_code,
+            "problem": status.problem or None,
+            "signer_change": status.signer_change or None,
+            "changes": [{"uri": change.uri, "kind": change.kind.value} for change in status.changes],
         },
         "signature": row.signature.as_json() if row.signature is not None else None,
         "file_count": files,

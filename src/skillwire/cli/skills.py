@@ -124,11 +124,11 @@ def show(
             return
         places = {state.label: state.place for state in host.servers()}
         show_skill(screen, row, "" if skill.origin.is_local else places.get(skill.origin.label, ""))
-        if row.standing.state is State.CHANGED:
+        if row.status.state is State.CHANGED:
             from skillwire.cli.changes import show_changes
 
             await show_changes(screen, host, row)
-        if row.standing.state in (State.NEW, State.CHANGED):
+        if row.status.state in (State.NEW, State.CHANGED):
             screen.line()
             also = options.style_words
             screen.line(f"To read it:    skillwire show {skill.handle} --text{also}")

@@ -46,7 +46,7 @@ class HostAdmin:
 
     def status(self, skill: RegisteredSkill) -> ApprovalStatus:
         """Whether a skill is approved as it is, changed since, new, and so on. Asks nobody."""
-        return self._approver.standing(skill)
+        return self._approver.status(skill)
 
     async def signature(
         self, skill: RegisteredSkill, publishers: Sequence[Publisher] | None = None

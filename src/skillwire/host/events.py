@@ -86,7 +86,7 @@ class EventLog:
         self._left_out: dict[Origin, tuple[LeftOut, ...]] = {}
         self._remarked: set[str] = set()
 
-    def tell(self, event: Event) -> None:
+    def record(self, event: Event) -> None:
         """Record an event. A failure stays current until `recover` is called for its origin."""
         # SEC-11: a message may quote a server.
         message = safe_line(event.message, limit=_LONGEST)
@@ -106,12 +106,12 @@ class EventLog:
         message = safe_line(message, limit=_LONGEST)
         if message not in self._remarked and len(self._remarked) < _MOST_EVENTS:
             self._remarked.add(message)
-            self.tell(Event(kind=EventKind.REMARK, message=message, origin=origin))
+            self.record(Event(kind=EventKind.REMARK, message=message, origin=origin))
 
     def recover(self, origin: Origin, message: str = "") -> None:
         """The origin works again. `message` tells so, if something was wrong."""
         if self._failures.pop(origin, None) is not None and message:
-            self.tell(Event(kind=EventKind.RECOVERED, message=message, origin=origin))
+            self.record(Event(kind=EventKind.RECOVERED, message=message, origin=origin))
 
     def leave_out(self, origin: Origin, messages: Iterable[str]) -> None:
         """Record everything of an origin that cannot be used now, in place of what was recorded before."""
@@ -124,10 +124,10 @@ class EventLog:
         # A bad server does not fill the events; the state has all of it.
         new = [problem for problem in current if problem not in known]
         for problem in new[:_MOST_PROBLEM_EVENTS]:
-            self.tell(Event(kind=EventKind.REMARK, message=problem.message, origin=origin))
+            self.record(Event(kind=EventKind.REMARK, message=problem.message, origin=origin))
         if len(new) > _MOST_PROBLEM_EVENTS:
             message = f"{origin} has {len(new) - _MOST_PROBLEM_EVENTS:,} more problems"
-            self.tell(Event(kind=EventKind.REMARK, message=message, origin=origin))
+            self.record(Event(kind=EventKind.REMARK, message=message, origin=origin))
 
     def failures(self) -> tuple[Failure, ...]:
         """What does not work now."""

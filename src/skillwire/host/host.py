@@ -195,10 +195,10 @@ class SkillHost:
             registry=self._registry,
             facts=lambda skill: registration.candidate(skill.origin, skill.entry, disabled=not skill.enabled),
             approvals=self._approvals,
-            signatures=Signatures(publishers, required=origins.required_publishers, tell=self._log.tell),
+            signatures=Signatures(publishers, required=origins.required_publishers, tell=self._log.record),
             cache=self._cache,
             asker=self._asker,
-            tell=self._log.tell,
+            tell=self._log.record,
             limits=limits,
         )
         self._loader = Loader(
@@ -299,7 +299,7 @@ class SkillHost:
         return cls(
             servers=config.servers,
             directories=config.local_directories,
-            default_directories=default_directories and config.usual,
+            default_directories=default_directories and config.default_directories,
             disabled=config.disabled,
             untrusted=config.skipped,
             remarks=config.problems,
@@ -327,7 +327,7 @@ class SkillHost:
                 await self._approvals.open()
             except SkillwireError as error:
                 # Nothing is approved then; local skills, and what needs no approval, work all the same.
-                self._log.tell(Event(kind=EventKind.FAILURE, message=str(error)))
+                self._log.record(Event(kind=EventKind.FAILURE, message=str(error)))
             if self._approvals.remark:
                 self._remark(self._approvals.remark)
             for remark in self._remarks:
@@ -336,7 +336,7 @@ class SkillHost:
             for server in self._untrusted:
                 origin = Origin.mcp(server.label)
                 message = f"{origin} {server.reason}"
-                self._log.tell(Event(kind=EventKind.FAILURE, message=message, origin=origin))
+                self._log.record(Event(kind=EventKind.FAILURE, message=message, origin=origin))
             try:
                 await self._inventory.open(tasks)
                 self._stack = stack.pop_all()
@@ -580,7 +580,7 @@ class SkillHost:
 
     def granted_tools(self) -> frozenset[str]:
         """The `allowed-tools` patterns that the user granted for all that is loaded (SEC-4)."""
-        honored = "allowed-tools" in self.style.honoured
+        honored = "allowed-tools" in self.style.honored
         return granted_tools(self._loader.held) if honored else frozenset()
 
     def refuse_path(self, path: str) -> str:
@@ -588,7 +588,7 @@ class SkillHost:
         return file_refusal(path, self.style.resource_tool)
 
     def _remark(self, message: str) -> None:
-        self._log.tell(Event(kind=EventKind.REMARK, message=message))
+        self._log.record(Event(kind=EventKind.REMARK, message=message))
 
     def _follow_held(self, origin: Origin) -> None:
         """Hear of changes to what is in use, and to nothing else."""
@@ -601,7 +601,7 @@ class SkillHost:
         held = self._loader.held_text(skill.key)
         if held is not None and held.entry != skill.entry:
             message = f"{skill.handle} from {skill.origin} changed while it is in use; load it again"
-            self._log.tell(skill_event(EventKind.OUTDATED, skill, message))
+            self._log.record(skill_event(EventKind.OUTDATED, skill, message))
 
 
 async def _nobody_asked(request: ReadRequest) -> bool:

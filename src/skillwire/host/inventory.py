@@ -394,7 +394,7 @@ class Inventory:
                 self._registration.clear(origin)
                 if not before.closed_for(origin):
                     message = f"{origin}: {closed}"
-                    self._log.tell(Event(kind=EventKind.REMARK, message=message, origin=origin))
+                    self._log.record(Event(kind=EventKind.REMARK, message=message, origin=origin))
         return tuple(
             origin
             for origin in self._servers

@@ -117,7 +117,7 @@ class Registration:
 
     def fail(self, origin: Origin, message: str) -> None:
         """Record that an origin does not work."""
-        self.log.tell(Event(kind=EventKind.FAILURE, message=message, origin=origin))
+        self.log.record(Event(kind=EventKind.FAILURE, message=message, origin=origin))
 
     def _style_issue(self, refused: Candidate) -> Issue:
         fix = f"another style than {self.style.name} takes it"
@@ -139,14 +139,14 @@ class Registration:
         ):
             for skill in skills:
                 message = f"{skill.handle} from {skill.origin} was {kind}"
-                self.log.tell(skill_event(kind, skill, message))
+                self.log.record(skill_event(kind, skill, message))
         for collision in changes.collisions[:_MOST_COLLISIONS]:
             for line in collision_lines(collision):
-                self.log.tell(Event(kind=EventKind.COLLISION, message=line, handle=collision.handle))
+                self.log.record(Event(kind=EventKind.COLLISION, message=line, handle=collision.handle))
         if len(changes.collisions) > _MOST_COLLISIONS:
             more = len(changes.collisions) - _MOST_COLLISIONS
             message = f"{more:,} more names are used by several skills; each is shown under a name of its own"
-            self.log.tell(Event(kind=EventKind.COLLISION, message=message))
+            self.log.record(Event(kind=EventKind.COLLISION, message=message))
 
 
 def unusable(origin: Origin, issue: Issue) -> str:

@@ -39,24 +39,24 @@ class ServerProcess:
         self._process = process
         self._environment = environment
         self._line_bytes = line_bytes
-        self._complaints: deque[str] = deque(maxlen=_KEPT_LINES)
-        self._complained = anyio.Event()
+        self._error_lines: deque[str] = deque(maxlen=_KEPT_LINES)
+        self._errors_ended = anyio.Event()
         self.stray_line = ""
 
     @property
     def last_lines(self) -> tuple[str, ...]:
         """The last lines that the server wrote to standard error, safe to print."""
-        return tuple(line for line in self._complaints if line)[-_SHOWN_LINES:]
+        return tuple(line for line in self._error_lines if line)[-_SHOWN_LINES:]
 
     @property
     def withheld(self) -> tuple[str, ...]:
         """The variables of ours that it was not given and that it complains about."""
-        return withheld_variables(self._complaints, os.environ, self._environment)
+        return withheld_variables(self._error_lines, os.environ, self._environment)
 
     async def exit_code(self) -> int | None:
         """The exit code of a server that has ended, once its standard error is read; otherwise `None`."""
         with anyio.move_on_after(_GRACE_SECONDS):
-            await self._complained.wait()
+            await self._errors_ended.wait()
             return await self._process.wait()
         return None
 
@@ -67,7 +67,7 @@ class ServerProcess:
     @property
     def last_words(self) -> str:
         """The last line that the server wrote to standard error, fit for a message."""
-        return next((line for line in reversed(self._complaints) if line), "")
+        return next((line for line in reversed(self._error_lines) if line), "")
 
     async def lines(self) -> AsyncIterator[bytes]:
         """Whole lines as they arrive. A line beyond the limit ends the conversation."""
@@ -94,7 +94,7 @@ class ServerProcess:
             raise AssertionError("the process was started with pipes")
         await self._process.stdin.send(line + b"\n")
 
-    async def collect_complaints(self) -> None:
+    async def collect_error_lines(self) -> None:
         """Keep the last lines of standard error. Runs beside the conversation."""
         errors = self._process.stderr
         if errors is None:
@@ -103,10 +103,10 @@ class ServerProcess:
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
             async for chunk in errors:
                 *lines, rest = (rest + chunk.decode("utf-8", "replace")).split("\n")
-                self._complaints.extend(shown(line.strip(), _KEPT_CHARS) for line in lines)
+                self._error_lines.extend(shown(line.strip(), _KEPT_CHARS) for line in lines)
                 rest = rest[-_KEPT_CHARS:]
-        self._complaints.append(shown(rest.strip(), _KEPT_CHARS))
-        self._complained.set()
+        self._error_lines.append(shown(rest.strip(), _KEPT_CHARS))
+        self._errors_ended.set()
 
     async def stop(self) -> None:
         """Close its input, wait a little, then end it and whatever it started."""
@@ -167,7 +167,7 @@ async def running(
         raise SourceError(f"the command {shown(command[0])} cannot be started: {reason}") from None
     server = ServerProcess(process, line_bytes=line_bytes, environment=environment)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(server.collect_complaints)
+        tasks.start_soon(server.collect_error_lines)
         try:
             yield server
         finally:

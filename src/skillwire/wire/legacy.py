@@ -10,7 +10,7 @@ from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SKILL_FILE, SkillUri, child_uri, parse_uri
 from skillwire.wire.templates import SkillTemplate
 
-AUXILIARY = frozenset({"index.json", "_manifest", "prompt-xml"})
+LEGACY_NAMES = frozenset({"index.json", "_manifest", "prompt-xml"})
 """Last segments of resources that tell of skills and are none."""
 
 
@@ -49,7 +49,7 @@ def skill_md_uri(text: str) -> SkillUri:
 
 def is_legacy_resource(text: str) -> bool:
     """Whether a resource is one of those that tell of skills."""
-    return text.rstrip("/").rpartition("/")[2] in AUXILIARY
+    return text.rstrip("/").rpartition("/")[2] in LEGACY_NAMES
 
 
 def left_out(place: str, message: str, fix: str) -> Issue:

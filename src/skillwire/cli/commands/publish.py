@@ -180,9 +180,10 @@ COMMANDS: Final = (
             flag("--watch", help="Watch the directories and notify clients of changes.", default=True),
             flag("--fast-path", help="Respond to common requests without the SDK.", default=True),
             flag(
-                "--scan-index",
+                "--scan-cache",
                 help="Cache digests, so that the next start reads only what changed.",
                 default=True,
+                hidden=("--scan-index", "--no-scan-index"),
             ),
             choice(
                 "--print-config",

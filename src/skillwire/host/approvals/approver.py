@@ -311,7 +311,7 @@ class Approver:
         self.tell(skill_event(EventKind.REVOKED, skill, message))
         return None
 
-    def standing(self, skill: RegisteredSkill) -> ApprovalStatus:
+    def status(self, skill: RegisteredSkill) -> ApprovalStatus:
         """How a skill stands with the user now. Changes nothing and asks nobody."""
         kept = self._of_seen.get(skill.key) or self._kept(skill)
         return status_of(self._candidate(skill, kept), limits=self.limits)

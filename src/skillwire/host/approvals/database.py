@@ -196,7 +196,7 @@ class ApprovalDatabase:
             with closing(self._connect("ro&immutable=1")) as database:
                 return action(database)
 
-        return self._mending(once)
+        return self._replacing_damaged(once)
 
     def _write(self, action: Callable[[sqlite3.Connection], Result]) -> Result:
         def once() -> Result:
@@ -210,9 +210,9 @@ class ApprovalDatabase:
                     self.remark = f"{taken_over:,} approvals of version 0.1 were taken over"
                 return result
 
-        return self._mending(once)
+        return self._replacing_damaged(once)
 
-    def _mending(self, action: Callable[[], Result]) -> Result:
+    def _replacing_damaged(self, action: Callable[[], Result]) -> Result:
         """Run the action; when the file is damaged, set it aside and run it once more on a new one."""
         try:
             return action()

@@ -83,7 +83,7 @@ class HostConfig:
     problems: tuple[str, ...] = ()
     """What was left out of the files, and why, where that costs nothing else."""
     style: str = ""
-    usual: bool = True
+    default_directories: bool = True
     disabled: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
     publishers: tuple[ConfiguredPublisher, ...] = ()
@@ -181,7 +181,7 @@ def combine(
         project_directories=tuple(dict.fromkeys(projects)),
         problems=tuple(problems),
         style=next((part.style for part in (*profiles, *files) if part.style), ""),
-        usual=all(part.usual is not False for part in parts),
+        default_directories=all(part.default_directories is not False for part in parts),
         disabled=tuple(dict.fromkeys(name for part in parts for name in part.disabled)),
         files=tuple(file.file for file in files),
         publishers=publishers,

@@ -63,7 +63,11 @@ class ConfigTable:
             return {}
         return cast("dict[str, str]", table)
 
-    def boolean(self, key: str) -> bool | None:
+    def boolean(self, key: str, *, old: str = "") -> bool | None:
+        """True or false, or `None` when the key is absent. `old` is its name in earlier versions."""
+        if old and old in self._values:
+            self._known.add(key)
+            return self.boolean(old)
         value = self._get(key)
         if value is not None and not isinstance(value, bool):
             self.blame(key, f"is {_kind(value)}, not true or false", f"write {key} = true or {key} = false")

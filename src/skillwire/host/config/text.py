@@ -82,7 +82,7 @@ class ProfileText:
     """One `[profiles.NAME]`. `servers` decides what is connected at all; `None` is all of them."""
 
     servers: tuple[str, ...] | None = None
-    usual: bool | None = None
+    default_directories: bool | None = None
     disabled: tuple[str, ...] = ()
     include: tuple[str, ...] | None = None
     exclude: tuple[str, ...] = ()
@@ -100,7 +100,7 @@ class ConfigText:
     publishers: Mapping[str, PublisherText] = field(default_factory=dict[str, PublisherText])
     sources: Mapping[str, SourceText] = field(default_factory=dict[str, SourceText])
     directories: tuple[str, ...] = ()
-    usual: bool | None = None
+    default_directories: bool | None = None
     disabled: tuple[str, ...] = ()
     style: str = ""
 
@@ -137,7 +137,7 @@ def parse_config(text: str, file: Path) -> ConfigText:
         publishers={name: _publisher(below) for name, below in table.tables("publishers").items()},
         sources={name: _source(below) for name, below in table.tables("sources").items()},
         directories=table.strings("directories") or (),
-        usual=table.boolean("usual"),
+        default_directories=table.boolean("default_directories", old="usual"),
         disabled=table.strings("disabled") or (),
         style=table.string("style"),
     )
@@ -260,7 +260,7 @@ def _profile(table: ConfigTable) -> ProfileText:
     profile = ProfileText(
         servers=servers if servers is not None else others,
         style=table.string("style"),
-        usual=table.boolean("usual"),
+        default_directories=table.boolean("default_directories", old="usual"),
         disabled=table.strings("disabled") or (),
         include=table.strings("include"),
         exclude=table.strings("exclude") or (),

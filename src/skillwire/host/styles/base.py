@@ -119,19 +119,19 @@ class ToolSpec:
     """The parameter whose values are the names of the catalog, which its schema then lists."""
 
 
-def spec_catalog(skills: Sequence[RegisteredSkill], showing: RenderContext) -> CatalogText:
-    return render_catalog(skills, limits=showing.limits)
+def spec_catalog(skills: Sequence[RegisteredSkill], context: RenderContext) -> CatalogText:
+    return render_catalog(skills, limits=context.limits)
 
 
-def spec_skill_text(skill: VerifiedSkill, handle: str, showing: RenderContext) -> str:
+def spec_skill_text(skill: VerifiedSkill, handle: str, context: RenderContext) -> str:
     if type(skill) is not VerifiedSkill:
         raise TypeError("only a VerifiedSkill is rendered")
-    files = showing.listed_files(skill.origin, skill.entry.uri)
-    return render_skill(skill, handle, files=files, limits=showing.limits, salt=showing.salt)
+    files = context.listed_files(skill.origin, skill.entry.uri)
+    return render_skill(skill, handle, files=files, limits=context.limits, salt=context.salt)
 
 
-def spec_file_text(file: VerifiedFile, handle: str, showing: RenderContext) -> str:
-    return render_file(file, handle, salt=showing.salt)
+def spec_file_text(file: VerifiedFile, handle: str, context: RenderContext) -> str:
+    return render_file(file, handle, salt=context.salt)
 
 
 def spec_tag(skill: RegisteredSkill) -> str:
@@ -205,7 +205,7 @@ class Style:
     keeper: KeeperOf = nobody_keeps
 
     # RenderContext
-    honoured: frozenset[str] = frozenset({"name", "description", "allowed-tools"})
+    honored: frozenset[str] = frozenset({"name", "description", "allowed-tools"})
     """The frontmatter fields that have an effect."""
     catalog: Callable[[Sequence[RegisteredSkill], RenderContext], CatalogText] = spec_catalog
     skill_text: Callable[[VerifiedSkill, str, RenderContext], str] = spec_skill_text
@@ -263,11 +263,11 @@ class Style:
 
     def fields(self, frontmatter: Mapping[str, Any]) -> SkillFields:
         """The frontmatter's fields that have an effect here. Requests, never grants (SEC-4)."""
-        return typed_fields(frontmatter, self.honoured)
+        return typed_fields(frontmatter, self.honored)
 
     def awake(self, skills: Sequence[RegisteredSkill], working: Collection[str]) -> list[RegisteredSkill]:
         """The skills that are shown while these paths are worked on."""
-        if "paths" not in self.honoured:
+        if "paths" not in self.honored:
             return [*skills]
         return [skill for skill in skills if is_awake(self.fields(skill.entry.frontmatter).paths, working)]
 

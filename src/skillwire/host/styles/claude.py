@@ -43,13 +43,13 @@ def tag(skill: RegisteredSkill) -> str:
     return "" if skill.origin.is_local else f"({skill.origin.label}, MCP)"
 
 
-def catalog(skills: Sequence[RegisteredSkill], showing: RenderContext) -> CatalogText:
+def catalog(skills: Sequence[RegisteredSkill], context: RenderContext) -> CatalogText:
     """A line for each skill: what it does, and when to use it."""
 
     def item(skill: RegisteredSkill) -> str:
         when = typed_fields(skill.entry.frontmatter).when_to_use
-        said = spoken_description(skill, showing.limits)
-        use = f" - {spoken_description(skill, showing.limits, text=when)}" if when else ""
+        said = spoken_description(skill, context.limits)
+        use = f" - {spoken_description(skill, context.limits, text=when)}" if when else ""
         return f"- {skill.handle}: {said}{use}"
 
     def frame(items: Sequence[str], omitted: int, shown: Sequence[RegisteredSkill]) -> str:
@@ -63,22 +63,22 @@ def catalog(skills: Sequence[RegisteredSkill], showing: RenderContext) -> Catalo
             )
         return "\n".join([*lines, *items, *([omitted_line(omitted)] if omitted else [])])
 
-    return fit_catalog(skills, item, frame, limits=showing.limits)
+    return fit_catalog(skills, item, frame, limits=context.limits)
 
 
-def skill_text(skill: VerifiedSkill, handle: str, showing: RenderContext) -> str:
+def skill_text(skill: VerifiedSkill, handle: str, context: RenderContext) -> str:
     """A loaded skill. A local one starts with its directory, below which its files are."""
     handle = clean_handle(handle)
-    beside = supporting(skill, showing)
+    beside = supporting(skill, context)
     server = json.dumps(skill.origin.label)
     pointers = [f"- {READ_TOOL}(server={server}, uri={json.dumps(uri)})" for _, uri in beside.files]
-    path = showing.local_path(skill.origin, skill.entry.uri)
+    path = context.local_path(skill.origin, skill.entry.uri)
     if skill.origin.is_local:
         pointers = [f"- {shown}" for shown, _ in beside.files]
     if beside.more:
         pointers.append(f"- {beside.more} more")
     after = ["", "Files:", *pointers] if pointers else ()
-    fenced = fenced_skill(skill, handle, after=after, salt=showing.salt)
+    fenced = fenced_skill(skill, handle, after=after, salt=context.salt)
     base = clean_line(path).text.rpartition("/")[0]
     lines = [f"Base directory for this skill: {base}"] if base else []
     return "\n".join([*lines, skill_heading(skill, handle, fenced), fenced.text])
@@ -105,7 +105,7 @@ STYLE: Final = Style(
     command_folders=(".claude/commands",),
     spellings=spellings,
     keeper=highest_layer_keeps,
-    honoured=ALL_FIELDS,
+    honored=ALL_FIELDS,
     catalog=catalog,
     skill_text=skill_text,
     tag=tag,

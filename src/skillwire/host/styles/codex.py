@@ -54,13 +54,13 @@ def short_description(entry: SkillEntry) -> str | None:
     return found if isinstance(found, str) and found.strip() else None
 
 
-def catalog(skills: Sequence[RegisteredSkill], showing: RenderContext) -> CatalogText:
+def catalog(skills: Sequence[RegisteredSkill], context: RenderContext) -> CatalogText:
     """The block. What it says of servers is there only when a server's skill is."""
 
     def item(skill: RegisteredSkill) -> str:
-        said = spoken_description(skill, showing.limits, text=short_description(skill.entry))
+        said = spoken_description(skill, context.limits, text=short_description(skill.entry))
         if skill.origin.is_local:
-            path = clean_line(showing.path_of(skill) or skill.uri).text
+            path = clean_line(context.path_of(skill) or skill.uri).text
             return f"- {skill.handle}: {said} (file: {path})"
         uri = clean_line(skill.uri).text
         return f"- {skill.handle}: {said} (uri: {uri}, server: {skill.origin.label})"
@@ -71,7 +71,7 @@ def catalog(skills: Sequence[RegisteredSkill], showing: RenderContext) -> Catalo
             ["## Skills", _HOW, *preamble, *items, *([omitted_line(omitted)] if omitted else [])]
         )
 
-    return fit_catalog(skills, item, frame, limits=showing.limits)
+    return fit_catalog(skills, item, frame, limits=context.limits)
 
 
 def mention(skill: RegisteredSkill) -> str:
@@ -93,9 +93,9 @@ def mentioned(message: str, skills: Sequence[RegisteredSkill]) -> Sequence[Regis
     return [*found.values()]
 
 
-def skill_text(skill: VerifiedSkill, handle: str, showing: RenderContext) -> str:
+def skill_text(skill: VerifiedSkill, handle: str, context: RenderContext) -> str:
     """An opened skill. Its name and description are those of the file itself, as is the rest."""
-    beside = supporting(skill, showing)
+    beside = supporting(skill, context)
     server = json.dumps(skill.origin.label)
     pointers = [f"- {READ_TOOL}(server={server}, uri={json.dumps(uri)})" for _, uri in beside.files]
     if skill.origin.is_local:
@@ -103,7 +103,7 @@ def skill_text(skill: VerifiedSkill, handle: str, showing: RenderContext) -> str
     if beside.more:
         pointers.append(f"- {beside.more} more")
     about = [
-        f"{key}: {clean_line(value, limit=showing.limits.description_chars).text}"
+        f"{key}: {clean_line(value, limit=context.limits.description_chars).text}"
         for key in ("name", "description")
         if isinstance(value := skill.frontmatter.get(key), str)
     ]
@@ -112,7 +112,7 @@ def skill_text(skill: VerifiedSkill, handle: str, showing: RenderContext) -> str
         handle,
         before=[*about, ""] if about else (),
         after=["", "Files:", *pointers] if pointers else (),
-        salt=showing.salt,
+        salt=context.salt,
     )
     return f"{skill_heading(skill, clean_handle(handle), fenced)}\n{fenced.text}"
 

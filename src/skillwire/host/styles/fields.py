@@ -51,11 +51,11 @@ class SkillFields:
     """Whether a user is offered it as a slash command."""
 
 
-def typed_fields(frontmatter: Mapping[str, JsonValue], honoured: Collection[str] = ALL_FIELDS) -> SkillFields:
+def typed_fields(frontmatter: Mapping[str, JsonValue], honored: Collection[str] = ALL_FIELDS) -> SkillFields:
     """The fields of a frontmatter. One of an unexpected type counts as absent."""
 
     def get(key: str) -> JsonValue:
-        counts = key in honoured or key in INVOCATION
+        counts = key in honored or key in INVOCATION
         return frontmatter.get(key, frontmatter.get(key.replace("-", "_"))) if counts else None
 
     return SkillFields(

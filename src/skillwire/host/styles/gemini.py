@@ -38,12 +38,12 @@ def tag(skill: RegisteredSkill) -> str:
     return "" if skill.origin.is_local else f"[{source(skill.origin)}]"
 
 
-def catalog(skills: Sequence[RegisteredSkill], showing: RenderContext) -> CatalogText:
+def catalog(skills: Sequence[RegisteredSkill], context: RenderContext) -> CatalogText:
     """An element for each skill, every string of a server escaped."""
 
     def item(skill: RegisteredSkill) -> str:
-        said = clean_line(skill.entry.description, limit=showing.limits.description_chars).text
-        place = showing.path_of(skill) or skill.uri
+        said = clean_line(skill.entry.description, limit=context.limits.description_chars).text
+        place = context.path_of(skill) or skill.uri
         return (
             f"<skill><name>{escape_xml(skill.handle)}</name>"
             f"<description>{escape_xml(said)}</description>"
@@ -58,23 +58,23 @@ def catalog(skills: Sequence[RegisteredSkill], showing: RenderContext) -> Catalo
         lines += items
         return "\n".join([*lines, *([omitted_line(omitted)] if omitted else []), "</available_skills>"])
 
-    return fit_catalog(skills, item, frame, limits=showing.limits)
+    return fit_catalog(skills, item, frame, limits=context.limits)
 
 
-def skill_text(skill: VerifiedSkill, handle: str, showing: RenderContext) -> str:
+def skill_text(skill: VerifiedSkill, handle: str, context: RenderContext) -> str:
     """An activated skill: where it is from, then its text, escaped and fenced, in an untrusted element."""
-    beside = supporting(skill, showing)
+    beside = supporting(skill, context)
     # A local file is known by its path: its URI means nothing to any server.
-    places = [showing.local_path(skill.origin, uri) or uri for _, uri in beside.files]
+    places = [context.local_path(skill.origin, uri) or uri for _, uri in beside.files]
     files = [f"<file>{escape_xml(clean_line(place).text)}</file>" for place in places]
     if beside.more:
         files.append(f"<more>{beside.more}</more>")
     if files:
         files = ["", f"Files, each to be read with {READ_TOOL}:", *files]
-    place = showing.local_path(skill.origin, skill.file.uri) or skill.file.uri
+    place = context.local_path(skill.origin, skill.file.uri) or skill.file.uri
     handle = clean_handle(handle)
     # Escaped as well as fenced: the text can close none of the elements around it.
-    fenced = fenced_skill(skill, handle, prepare=escape_body, after=files, salt=showing.salt)
+    fenced = fenced_skill(skill, handle, prepare=escape_body, after=files, salt=context.salt)
     trust = "" if skill.origin.is_local else ' trust="untrusted"'
     return "\n".join(
         [
@@ -90,9 +90,9 @@ def skill_text(skill: VerifiedSkill, handle: str, showing: RenderContext) -> str
     )
 
 
-def file_text(file: VerifiedFile, handle: str, showing: RenderContext) -> str:
+def file_text(file: VerifiedFile, handle: str, context: RenderContext) -> str:
     """A file of an activated skill, as untrusted as the skill."""
-    fenced = fenced_file(file, handle, prepare=escape_body, salt=showing.salt)
+    fenced = fenced_file(file, handle, prepare=escape_body, salt=context.salt)
     trust = "" if file.origin.is_local else ' trust="untrusted"'
     return f"{file_heading(file, handle, fenced)}\n<content{trust}>\n{fenced.text}\n</content>"
 

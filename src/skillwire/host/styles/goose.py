@@ -57,11 +57,11 @@ def tag(skill: RegisteredSkill) -> str:
     return "" if skill.origin.is_local else f"MCP · {skill.origin.label}"
 
 
-def catalog(skills: Sequence[RegisteredSkill], showing: RenderContext) -> CatalogText:
+def catalog(skills: Sequence[RegisteredSkill], context: RenderContext) -> CatalogText:
     """The section for each turn: a sentence, then a bullet for each skill."""
 
     def item(skill: RegisteredSkill) -> str:
-        said = spoken_description(skill, showing.limits).replace("•", "·")
+        said = spoken_description(skill, context.limits).replace("•", "·")
         return f"• {skill.handle} ({skill.origin.label}) - {said}"
 
     def frame(items: Sequence[str], omitted: int, shown: Sequence[RegisteredSkill]) -> str:
@@ -73,7 +73,7 @@ def catalog(skills: Sequence[RegisteredSkill], showing: RenderContext) -> Catalo
         return "\n".join([*lines, *([omitted_line(omitted)] if omitted else [])])
 
     skills = sorted(skills, key=lambda skill: not skill.origin.is_local)
-    return fit_catalog(skills, item, frame, limits=showing.limits)
+    return fit_catalog(skills, item, frame, limits=context.limits)
 
 
 def target(text: str, known: Callable[[str], bool]) -> Target:
@@ -92,17 +92,17 @@ def target(text: str, known: Callable[[str], bool]) -> Target:
     return Target(text)
 
 
-def skill_text(skill: VerifiedSkill, handle: str, showing: RenderContext) -> str:
+def skill_text(skill: VerifiedSkill, handle: str, context: RenderContext) -> str:
     """A loaded skill, which ends in pointers to its files. Their bodies never come along."""
     handle = clean_handle(handle)
-    beside = supporting(skill, showing)
+    beside = supporting(skill, context)
     lines = [f'- {LOAD_TOOL}(name: "{handle}/{path}")' for path, _ in beside.files]
     if beside.more:
         lines.append(f"- {beside.more} more files")
     if beside.unknown:
         lines.append(f'- not listed; by path: {LOAD_TOOL}(name: "{handle}/PATH")')
     after = ["", "## Supporting Files", *lines] if lines else ()
-    fenced = fenced_skill(skill, handle, after=after, salt=showing.salt)
+    fenced = fenced_skill(skill, handle, after=after, salt=context.salt)
     place = skill.origin.label if skill.origin.is_local else f"MCP · {skill.origin.label}"
     return f"# {handle} ({place})\n{skill_heading(skill, handle, fenced)}\n{fenced.text}"
 
@@ -129,7 +129,7 @@ STYLE: Final = Style(
     listing_seconds=5,
     spellings=spellings,
     keeper=local_keeps,
-    honoured=frozenset({"name", "description"}),
+    honored=frozenset({"name", "description"}),
     catalog=catalog,
     skill_text=skill_text,
     tag=tag,

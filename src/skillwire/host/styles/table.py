@@ -47,7 +47,7 @@ def _habits(style: Style) -> dict[str, str]:
         "asks servers that declare nothing": _yes(style.asks_everyone),
         "keeps approved skills of a server that is away": _yes(style.keeps_offline),
         "flat command files": ", ".join(_code(folder) for folder in style.command_folders) or "no",
-        "frontmatter that counts": ", ".join(sorted(style.honoured)),
+        "frontmatter that counts": ", ".join(sorted(style.honored)),
         "time for a listing": _seconds(style.listing_seconds),
         "time for a request": _seconds(style.call_seconds),
         "tighter caps": ", ".join(_departures(style)) or "none",

@@ -30,20 +30,20 @@ class Supporting:
     """The skill is made on request: nobody can say which files there are."""
 
 
-def supporting(skill: VerifiedSkill, showing: RenderContext) -> Supporting:
+def supporting(skill: VerifiedSkill, context: RenderContext) -> Supporting:
     """What a loaded skill may point to: the files of its entry, or those that its server lists."""
     if type(skill) is not VerifiedSkill:
         raise TypeError("only a VerifiedSkill is rendered")
     entry = skill.entry
     if entry.resources is DYNAMIC:
-        uris = showing.listed_files(skill.origin, entry.uri)
+        uris = context.listed_files(skill.origin, entry.uri)
         if not uris:
             return Supporting(unknown=True)
     else:
         uris = [resource.uri for resource in entry.resources if resource.uri != entry.uri]
     root = skill_root(entry.uri)
     files = [(shown_path("/".join(path_below(uri, root))), uri) for uri in uris]
-    kept = files[: showing.limits.file_pointers]
+    kept = files[: context.limits.file_pointers]
     return Supporting(tuple(kept), len(files) - len(kept))
 
 

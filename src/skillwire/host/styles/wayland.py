@@ -46,14 +46,14 @@ def virtual_path(skill: RegisteredSkill) -> str:
     return f"<mcp:{skill.origin.label}:{path_name(skill.uri)}>"
 
 
-def catalog(skills: Sequence[RegisteredSkill], showing: RenderContext) -> CatalogText:
+def catalog(skills: Sequence[RegisteredSkill], context: RenderContext) -> CatalogText:
     """One line for each skill: its name, where it is, what it does and when to use it."""
 
     def item(skill: RegisteredSkill) -> str:
         when = typed_fields(skill.entry.frontmatter).when_to_use
-        said = spoken_description(skill, showing.limits)
+        said = spoken_description(skill, context.limits)
         place = f" {virtual_path(skill)}" if not skill.origin.is_local else ""
-        use = f" Use when: {spoken_description(skill, showing.limits, text=when)}" if when else ""
+        use = f" Use when: {spoken_description(skill, context.limits, text=when)}" if when else ""
         return f"- {skill.handle}{place}: {said}{use}"
 
     def frame(items: Sequence[str], omitted: int, shown: Sequence[RegisteredSkill]) -> str:
@@ -64,18 +64,18 @@ def catalog(skills: Sequence[RegisteredSkill], showing: RenderContext) -> Catalo
             )
         return "\n".join([*lines, *([omitted_line(omitted)] if omitted else [])])
 
-    return fit_catalog(skills, item, frame, limits=showing.limits)
+    return fit_catalog(skills, item, frame, limits=context.limits)
 
 
-def skill_text(skill: VerifiedSkill, handle: str, showing: RenderContext) -> str:
+def skill_text(skill: VerifiedSkill, handle: str, context: RenderContext) -> str:
     """The verified text as it stands: no line of it is expanded or run."""
-    beside = supporting(skill, showing)
+    beside = supporting(skill, context)
     handle = clean_handle(handle)
     pointers = [f'- {READ_TOOL}("{handle}", "{path}")' for path, _ in beside.files]
     if beside.more:
         pointers.append(f"- {beside.more} more files")
     after = ["", "Files:", *pointers] if pointers else ()
-    fenced = fenced_skill(skill, handle, after=after, salt=showing.salt)
+    fenced = fenced_skill(skill, handle, after=after, salt=context.salt)
     return f"{skill_heading(skill, handle, fenced)} Nothing in it was expanded or run.\n{fenced.text}"
 
 
@@ -89,7 +89,7 @@ STYLE: Final = Style(
     command_folders=(".wayland-core/commands", ".agents/commands", ".claude/commands"),
     spellings=spellings,
     keeper=highest_layer_keeps,
-    honoured=ALL_FIELDS,
+    honored=ALL_FIELDS,
     catalog=catalog,
     skill_text=skill_text,
     tag=virtual_path,

@@ -72,7 +72,7 @@ class DirectorySource(Source):
         strict: bool = False,
         local: bool = False,
         follow_links: bool = False,
-        index: str | Path | None = None,
+        cache_directory: str | Path | None = None,
     ) -> None:
         self._given = tuple(roots)
         self._roots: tuple[Root, ...] = ()
@@ -84,7 +84,7 @@ class DirectorySource(Source):
         self._missing: dict[SkillUri, ScannedSkill] = {}
         self._saving = threading.Lock()
         self._unsaved: ScanCache | None = None
-        self._index = None if index is None else Path(index)
+        self._cache_directory = None if cache_directory is None else Path(cache_directory)
         self._snapshot: Snapshot | None = None
         self._is_open = False
 
@@ -110,32 +110,34 @@ class DirectorySource(Source):
             self._is_open = True
 
     async def aclose(self) -> None:
-        """Write the index for the next start, if there is one to write."""
+        """Write the scan cache for the next start, if there is something to write."""
         self._is_open = False
         if self._unsaved is not None:
-            await anyio.to_thread.run_sync(self.save_index)
+            await anyio.to_thread.run_sync(self.save_cache)
 
     def scan(self) -> None:
         """Open the source from code that runs in no event loop."""
         self._roots = tuple(parse_root(root) for root in self._given)
         self._reach = find_reach(self._roots, everywhere=self._follow_links)
-        if self._index is None:
+        if self._cache_directory is None:
             self._snapshot = self._scan_all(None)
         else:
-            self._snapshot = self._scan_with(ScanCache(self._index, self._roots, limits=self._limits))
+            self._snapshot = self._scan_with(
+                ScanCache(self._cache_directory, self._roots, limits=self._limits)
+            )
         self._is_open = True
 
-    def save_index(self) -> None:
-        """Keep what was found for the next start, unless the index says it already. It never fails."""
+    def save_cache(self) -> None:
+        """Write what the scan found for the next start, unless the cache has it already. It never fails."""
         with self._saving:
-            index, self._unsaved = self._unsaved, None
-            if index is not None:
-                index.save(self.snapshot)
+            cache, self._unsaved = self._unsaved, None
+            if cache is not None:
+                cache.save(self.snapshot)
 
     @contextmanager
-    def saving_index(self, *, after: float = _SAVE_AFTER_SECONDS) -> Generator[None]:
-        """Save the index in a while, when the first answers have gone out, or at the end of the block."""
-        timer = threading.Timer(after, self.save_index)
+    def saving_cache(self, *, after: float = _SAVE_AFTER_SECONDS) -> Generator[None]:
+        """Write the scan cache in a while, after the first answers, or at the end of the block."""
+        timer = threading.Timer(after, self.save_cache)
         timer.daemon = True
         if self._unsaved is not None:
             timer.start()
@@ -143,7 +145,7 @@ class DirectorySource(Source):
             yield
         finally:
             timer.cancel()
-            self.save_index()
+            self.save_cache()
 
     async def list_entries(self) -> Sequence[SkillEntry]:
         if not self._is_open:

@@ -83,8 +83,8 @@ def kept(tmp_path: Path) -> Path:
 
 def start(*roots: object, kept: Path, **options: Any) -> DirectorySource:
     """Start with what was kept, and keep what was found."""
-    source = scanned(roots, index=kept, **options)  # type: ignore[arg-type]
-    source.save_index()
+    source = scanned(roots, cache_directory=kept, **options)  # type: ignore[arg-type]
+    source.save_cache()
     return source
 
 
@@ -112,13 +112,13 @@ def test_when_nothing_changed_no_file_is_read(root: Path, kept: Path, read: list
 @pytest.mark.anyio
 async def test_what_an_index_tells_can_be_read(root: Path, kept: Path) -> None:
     start(root, kept=kept)
-    await assert_serves_what_it_lists(scanned([root], index=kept))
+    await assert_serves_what_it_lists(scanned([root], cache_directory=kept))
 
 
 def test_without_an_index_nothing_is_kept(root: Path, kept: Path) -> None:
     source = scanned([root])
-    source.save_index()
-    with source.saving_index():
+    source.save_cache()
+    with source.saving_cache():
         pass
     assert not kept.exists()
 
@@ -336,7 +336,7 @@ async def test_a_digest_that_is_wrong_after_all_is_mended_by_the_first_read(root
     index.close()
     index.save(source.snapshot)
 
-    source = scanned([root], index=kept)
+    source = scanned([root], cache_directory=kept)
     file = source.snapshot.skills[A].resources[-1]
     assert file.digest == digest_of(b"wrong")
     data = (await source.read(file.uri)).data
@@ -377,10 +377,10 @@ def test_skills_that_are_gone_leave_the_index(root: Path, kept: Path) -> None:
 
 
 def test_an_index_is_saved_at_the_end_of_a_block_and_not_before(root: Path, kept: Path) -> None:
-    source = scanned([root], index=kept)
-    with source.saving_index(after=3600):
+    source = scanned([root], cache_directory=kept)
+    with source.saving_cache(after=3600):
         assert not kept.exists()
-    expect_a_scan_without(scanned([root], index=kept))
+    expect_a_scan_without(scanned([root], cache_directory=kept))
     assert index_in(kept)
 
 
@@ -395,7 +395,7 @@ def test_an_index_is_saved_while_a_block_lasts(
         saved.set()
 
     monkeypatch.setattr(index_module.ScanCache, "save", tell)
-    with scanned([root], index=kept).saving_index(after=0):
+    with scanned([root], cache_directory=kept).saving_cache(after=0):
         assert saved.wait(10)
         assert index_in(kept)
 
@@ -412,7 +412,7 @@ def test_the_end_of_a_block_waits_for_an_index_that_is_being_saved(
         save(*arguments)
 
     monkeypatch.setattr(index_module.ScanCache, "save", slowly)
-    with scanned([root], index=kept).saving_index(after=0):
+    with scanned([root], cache_directory=kept).saving_cache(after=0):
         assert began.wait(10)
         threading.Timer(0.01, may_end.set).start()
     assert index_in(kept)
@@ -636,7 +636,7 @@ def test_no_damage_to_an_index_changes_what_is_served(
         data = damage(data)
     try:
         path.write_bytes(data)
-        expect_a_scan_without(scanned([root], index=path.parent))
+        expect_a_scan_without(scanned([root], cache_directory=path.parent))
     finally:
         path.write_bytes(whole)
 
@@ -672,7 +672,7 @@ def test_no_value_of_a_wrong_kind_changes_what_is_served(
     lines[line] = encode_line(key, changed)
     try:
         path.write_bytes(first + b"".join(lines))
-        expect_a_scan_without(scanned([root], index=path.parent))
+        expect_a_scan_without(scanned([root], cache_directory=path.parent))
     finally:
         path.write_bytes(whole)
 
@@ -690,7 +690,7 @@ def test_values_of_a_wrong_kind_inside_a_list_change_nothing(indexed: tuple[Path
             changed[field][0] = wrong
             try:
                 path.write_bytes(first + encode_line(key, changed) + b"".join(lines[1:]))
-                expect_a_scan_without(scanned([root], index=path.parent))
+                expect_a_scan_without(scanned([root], cache_directory=path.parent))
             finally:
                 path.write_bytes(whole)
 
