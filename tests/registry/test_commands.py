@@ -1,0 +1,161 @@
+"""`skillwire publish` and `skillwire registry`, as an operator uses them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command_line import Ended, Run
+from registry.test_app import folder
+from skillwire.cli import main
+from skillwire.registry.schema import blobs
+from skillwire.registry.store import Store
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*words: str) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["skillwire", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = capsys.readouterr()
+        return Ended(ended.value.code, printed.out, printed.err)
+
+    return run
+
+
+@pytest.fixture
+def place(tmp_path: Path, run: Run) -> str:
+    """The URL of a new registry with the namespace `acme`."""
+    url = f"sqlite:///{tmp_path / 'registry.db'}"
+    assert run("registry", "init", "--store", url).code == 0
+    assert run("registry", "namespace", "acme", "--store", url).code == 0
+    return url
+
+
+def test_a_day_with_a_registry(run: Run, place: str, tmp_path: Path):
+    first = folder(tmp_path / "1", "pdf", {"a.md": b"one"}, "1.0.0")
+    second = folder(tmp_path / "2", "pdf", {"a.md": b"two"}, "1.1.0")
+    published = run("publish", str(first), "--store", place, "--namespace", "acme")
+    assert published.out.startswith("Published acme/pdf 1.0.0  sha256:")
+    assert run("publish", str(first), "--store", place, "--namespace", "acme").out.startswith("Already there")
+    assert run("publish", str(second), "--store", place, "--namespace", "acme").code == 0
+    conflict = folder(tmp_path / "3", "pdf", {"a.md": b"three"}, "1.1.0")
+    refused = run("publish", str(conflict), "--store", place, "--namespace", "acme")
+    assert refused.code == 13
+    assert "publish under a new one" in refused.err
+
+    assert run("registry", "yank", "acme/pdf", "1.1.0", "--reason", "leaks-a-key", "--store", place).code == 0
+    assert run("registry", "promote", "acme/pdf", "1.0.0", "--store", place).code == 0
+    rows = run("registry", "versions", "acme/pdf", "--json", "--store", place).document["versions"]
+    assert [(row["version"], row["yanked"], row["channels"]) for row in rows] == [
+        ("1.1.0", "leaks-a-key", []),
+        ("1.0.0", None, ["stable"]),
+    ]
+    assert "withdrawn: leaks-a-key" in run("registry", "versions", "acme/pdf", "--store", place).out
+
+    assert run("registry", "audit", "--verify", "--store", place).out.startswith("Whole: 5 lines")
+    actions = [
+        line["action"] for line in run("registry", "audit", "--json", "--store", place).document["lines"]
+    ]
+    assert actions == ["namespace", "publish", "publish", "yank", "promote"]
+    assert run("registry", "prune", "--keep", "1", "--store", place).out.startswith("Deleted 0 versions")
+    assert run("registry", "check", "--store", place).out.startswith("Whole")
+
+
+def test_a_token_is_shown_once_and_revoked_by_name(run: Run, place: str):
+    added = run(
+        "registry", "tokens", "add", "ci", "--role", "publish", "--namespace", "acme", "--store", place
+    )
+    secret = added.out.strip()
+    assert secret.startswith("skr_")
+    listed = run("registry", "tokens", "--store", place)
+    assert "publish in acme" in listed.out
+    assert secret not in listed.out
+    assert run("registry", "tokens", "add", "ci", "--store", place).code == 3
+    assert run("registry", "tokens", "revoke", "ci", "--store", place).code == 0
+    assert "revoked" in run("registry", "tokens", "list", "--store", place).out
+    assert run("registry", "tokens", "revoke", "ci", "--store", place).code == 8
+
+
+def test_a_backup_is_restored_by_command(run: Run, place: str, tmp_path: Path):
+    skill = folder(tmp_path / "1", "pdf", {"a.md": b"one"})
+    run("publish", str(skill), "--store", place, "--namespace", "acme")
+    file = tmp_path / "all.backup"
+    assert run("registry", "backup", str(file), "--store", place).code == 0
+    assert file.stat().st_mode & 0o077 == 0
+    assert run("registry", "backup", str(file), "--store", place).code == 4
+
+    other = f"sqlite:///{tmp_path / 'other.db'}"
+    assert run("registry", "restore", str(file), "--store", other).code == 0
+    assert run("registry", "versions", "acme/pdf", "--json", "--store", other).document["versions"]
+
+
+def test_damage_has_an_exit_code_of_its_own(run: Run, place: str, tmp_path: Path):
+    skill = folder(tmp_path / "1", "pdf", {"a.md": b"one"})
+    run("publish", str(skill), "--store", place, "--namespace", "acme")
+    store = Store(place)
+    with store.writing() as connection:
+        connection.execute(blobs.update().values(data=b"wrong"))
+    store.close()
+
+    ended = run("registry", "check", "--store", place)
+
+    assert ended.code == 6
+    assert ended.out.startswith("Damaged: the file sha256:")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["publish", "SKILL"], 2, "--to URL"),
+        (["publish", "SKILL", "--store", "STORE"], 2, "--namespace"),
+        (["publish", "SKILL", "--store", "STORE", "--namespace", "nothing"], 8, "registry namespace nothing"),
+        (["publish", "SKILL", "--to", "ftp://x"], 4, "https://HOST"),
+        (["publish", "SKILL", "--to", "http://127.0.0.1:9"], 4, "cannot be reached"),
+        (["publish", "NOTHING", "--store", "STORE", "--namespace", "acme"], 4, "NOTHING"),
+        (["publish", "SKILL", "--store", "mysql://x", "--namespace", "acme"], 4, "postgresql://"),
+        (["registry", "versions", "pdf", "--store", "STORE"], 2, "NAMESPACE/NAME"),
+        (["registry", "versions", "acme/none", "--store", "STORE"], 8, "no skill acme/none"),
+        (["registry", "grant", "nobody", "read", "--store", "STORE"], 3, "token:NAME"),
+        (["registry", "grant", "anyone", "admin", "--store", "STORE"], 3, "anyone"),
+        (["registry", "tokens", "add", "--store", "STORE"], 2, "NAME"),
+        (["registry", "namespace", "Bad Name", "--store", "STORE"], 3, "lowercase"),
+        (["registry", "namespace", "acme", "--signer", "x", "--store", "STORE"], 2, "belong together"),
+        (["registry", "check", "--store", "sqlite:////nowhere/registry.db"], 4, "cannot be used"),
+        (["registry", "promote", "acme/pdf", "9", "--store", "STORE"], 8, "no acme/pdf 9"),
+        (["registry", "push-oci", "acme/pdf", "1", "not a reference", "--store", "STORE"], 8, "acme"),
+        (["serve", "SKILL", "--store", "STORE"], 2, "alone"),
+        (
+            ["serve", "--store", "STORE", "--http", "127.0.0.1:0", "--oauth-issuer", "https://x"],
+            2,
+            "together",
+        ),
+    ],
+)
+def test_bad_input_gets_one_line_and_its_exit_code(
+    run: Run, place: str, tmp_path: Path, words: list[str], code: int, says: str
+):
+    skill = folder(tmp_path, "pdf", {})
+    known = {"STORE": place, "SKILL": str(skill)}
+    ended = run(*(known.get(word, word) for word in words))
+    assert ended.code == code, ended.err
+    assert says in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_a_version_comes_from_the_option_or_the_frontmatter(run: Run, place: str, tmp_path: Path):
+    skill = tmp_path / "plain"
+    skill.mkdir()
+    (skill / "SKILL.md").write_text("---\nname: plain\ndescription: Does one thing.\n---\nx\n")
+    refused = run("publish", str(skill), "--store", place, "--namespace", "acme")
+    assert refused.code == 3
+    assert "--release" in refused.err
+    done: Any = json.loads(
+        run("publish", str(skill), "--store", place, "--namespace", "acme", "--release", "3", "--json").out
+    )
+    assert done["published"][0]["version"] == "3"
