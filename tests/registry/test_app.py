@@ -492,3 +492,15 @@ async def test_three_replicas_serve_a_publication_at_once(postgres: Any, version
                     pass
         assert time.monotonic() - started < 5
     store.close()
+
+
+async def test_a_registry_conforms_to_the_extension(store: Store, publish: Publish):
+    from skillwire import verify
+
+    for number in range(5):
+        publish(f"skill-{number}", files={"references/a b.md": b"more", "data.bin": b"\x00\xff"})
+    Access(store).grant("anyone", "*", Role.READ, by="test")
+    async with running(store) as url:
+        report = await verify(url)
+
+    assert [str(finding) for finding in report.violations] == []

@@ -6,19 +6,20 @@ Nothing here depends on the number of skills: a page is one query over an index,
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from skillwire.catalog.search import Document, SearchIndex, similar_terms
-from skillwire.catalog.tokenize import Query, terms_of
+from skillwire.catalog.search import Document, SearchIndex
+from skillwire.catalog.tokenize import Query
 from skillwire.errors import SkillNotFound
 from skillwire.json_types import JsonValue
 from skillwire.registry.places import Place, parse_place, root_uri
-from skillwire.registry.schema import blobs, changes, channels, files, skills, term_trigrams, terms, versions
+from skillwire.registry.schema import blobs, changes, channels, files, skills, versions
+from skillwire.registry.search import StoreSearch
 from skillwire.registry.store import Store
 from skillwire.skill.digests import Digest
 from skillwire.skill.entries import SkillEntry, SkillResource
@@ -32,10 +33,6 @@ VERSION_META: Final = "io.skillwire/version"
 """In the `_meta` of an entry: the version that the channel points to."""
 
 Row: TypeAlias = Mapping[Any, Any]
-
-_CANDIDATES: Final = 300
-_SIMILAR: Final = 200
-_EXPANSIONS: Final = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +73,7 @@ class StoreCatalog:
     def __init__(self, store: Store, view: View) -> None:
         self._store = store
         self._view = view
+        self._search = StoreSearch(store, view.channel, self._seen)
 
     def page(self, after: str | None, size: int) -> list[SkillEntry]:
         """The next skills in the order of their URIs. `after` is the path of the last one before."""
@@ -189,31 +187,17 @@ class StoreCatalog:
             return [_entry(row) for row in connection.execute(query).mappings()]
 
     def search(self, query: Query, limit: int) -> list[SkillEntry]:
-        """The skills that fit best, best first.
-
-        The database finds candidates by the rarest words; `SearchIndex` ranks them, with the true rarity of
-        each word. So both databases give the same answer.
-        """
+        """The skills that fit best, best first."""
         with self._store.reading() as connection:
-            groups = [
-                _Group(tuple(counted), sum(counted.values()))
-                for counted in self._expanded(connection, query)
-                if counted
-            ]
-            rows = self._candidates(connection, groups)
-            total = connection.execute(
-                sa.select(sa.func.count())
-                .select_from(channels)
-                .where(channels.c.channel == self._view.channel)
-            ).scalar_one()
-        entries = {row["path"]: _entry(row) for row in rows}
-        known = {term: group.skills for group in groups for term in group.terms}
+            paths, rarity = self._search.candidates(connection, query)
+            rows = connection.execute(_LISTED.where(*self._seen(), channels.c.path.in_(paths))).mappings()
+            entries = {row["path"]: _entry(row) for row in rows}
         index = SearchIndex(
             (
                 Document(path, entry.name, clean_line(entry.description).text, path.rstrip("/"))
                 for path, entry in sorted(entries.items())
             ),
-            rarity=(known, total),
+            rarity=rarity,
         )
         return [entries[match.key] for match in index.search(query, limit=limit)]
 
@@ -257,66 +241,6 @@ class StoreCatalog:
                 )
             )
         return found.scalar_subquery()
-
-    def _expanded(self, connection: Connection, query: Query) -> list[dict[str, int]]:
-        """Each word of a query as the terms that stand for it, with how many skills have each."""
-        wanted = {term for alternatives in query.terms for term in alternatives}
-        known = _counts(connection, terms.c.term.in_(sorted(wanted)))
-        groups: list[dict[str, int]] = []
-        for place, alternatives in enumerate(query.terms):
-            group = {term: known[term] for term in alternatives if term in known}
-            if place == len(query.terms) - 1 and len(query.prefix) >= 2:
-                pattern = query.prefix.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
-                group |= _counts(connection, terms.c.term.like(pattern, escape="\\"), _EXPANSIONS)
-            groups.append(group or self._similar(connection, alternatives[0]))
-        return groups
-
-    def _similar(self, connection: Connection, term: str) -> dict[str, int]:
-        """Terms that may be what was meant. The database narrows them down by trigrams."""
-        shared = sa.func.count().label("shared")
-        near = (
-            sa.select(term_trigrams.c.term, shared)
-            .where(term_trigrams.c.trigram.in_(trigrams_of(term)))
-            .group_by(term_trigrams.c.term)
-            .order_by(shared.desc(), term_trigrams.c.term)
-            .limit(_SIMILAR)
-        )
-        found = sorted(connection.execute(near).scalars())
-        return _counts(connection, terms.c.term.in_(similar_terms(term, found)))
-
-    def _candidates(self, connection: Connection, groups: Sequence[_Group]) -> list[Row]:
-        found: dict[str, Row] = {}
-        if len(groups) > 1:
-            found = self._matching(connection, groups)
-        for group in sorted(groups, key=lambda group: group.skills):
-            if len(found) >= _CANDIDATES:
-                break
-            found |= self._matching(connection, [group])
-        return list(found.values())
-
-    def _matching(self, connection: Connection, groups: Sequence[_Group]) -> dict[str, Row]:
-        """Skills that have a term of every group."""
-        query = _LISTED.where(*self._seen()).order_by(channels.c.path).limit(_CANDIDATES)
-        if self._store.is_postgresql:
-            match = " & ".join(f"({' | '.join(map(_quoted, group.terms))})" for group in groups)
-            query = query.where(
-                sa.text("array_to_tsvector(string_to_array(terms, ' ')) @@ CAST(:match AS tsquery)")
-            )
-        else:
-            match = " AND ".join(f"({' OR '.join(map(_fts_quoted, group.terms))})" for group in groups)
-            query = query.where(
-                sa.text("channels.id IN (SELECT rowid FROM channel_terms WHERE terms MATCH :match)")
-            )
-        rows = connection.execute(query, {"match": match}).mappings()
-        return {row["path"]: row for row in rows}
-
-
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """The terms that stand for one word of a query, and how many skills have one of them."""
-
-    terms: tuple[str, ...]
-    skills: int
 
 
 _FIELDS: Final = (
@@ -369,35 +293,6 @@ def _change(row: Row) -> ChangeRow:
         row["name"],
         None if paths is None else tuple(json.loads(paths)),
     )
-
-
-def _counts(
-    connection: Connection, condition: sa.ColumnElement[bool], most: int | None = None
-) -> dict[str, int]:
-    query = sa.select(terms.c.term, terms.c.skills).where(condition, terms.c.skills > 0)
-    if most is not None:
-        query = query.order_by(terms.c.term).limit(most)
-    return {row.term: row.skills for row in connection.execute(query)}
-
-
-def terms_for(name: str, path: str, description: str) -> list[str]:
-    """Everything by which a skill is found, each term once."""
-    fields: Iterable[str] = (name, path, clean_line(description).text)
-    return sorted({term for field in fields for term in terms_of(field) if " " not in term})
-
-
-def trigrams_of(term: str) -> list[str]:
-    """Every three letters in a row, with a space before and behind the term."""
-    padded = f" {term} "
-    return sorted({padded[at : at + 3] for at in range(len(padded) - 2)})
-
-
-def _quoted(term: str) -> str:
-    return "'" + term.replace("\\", "\\\\").replace("'", "''") + "'"
-
-
-def _fts_quoted(term: str) -> str:
-    return '"' + term.replace('"', '""') + '"'
 
 
 def _not_found(what: str, uri: SkillUri) -> SkillNotFound:

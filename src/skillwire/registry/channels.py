@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from skillwire.registry.catalog import terms_for, trigrams_of
 from skillwire.registry.schema import changes, channels, term_trigrams, terms, versions
+from skillwire.registry.search import terms_for, trigrams_of
 from skillwire.registry.store import Store, new_id, now
 
 
