@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from skillwire.text import redact, redact_url, secrets_in_arguments, secrets_in_urls
@@ -96,3 +98,15 @@ def test_the_secrets_among_the_arguments_of_a_command_are_found(
 
 def test_every_url_in_a_text_is_searched_for_secrets() -> None:
     assert secrets_in_urls(f"a://u:{SECRET}@h and 'b://{SECRET}2@h'") == [SECRET, f"{SECRET}2"]
+
+
+@pytest.mark.requirement("SEC-9")
+@pytest.mark.parametrize(
+    "unit", ["x", "?", "?key", "&token", "a://", "a:", "://", "Bearer ", "http://a@", "x.+-", "?sig;", "@"]
+)
+def test_a_long_text_takes_no_more_time_to_redact_than_its_length(unit: str) -> None:
+    text = unit * (200_000 // len(unit))
+    start = time.process_time()
+    redact(text, ["s3cr3t"])
+    secrets_in_urls(text)
+    assert time.process_time() - start < 5

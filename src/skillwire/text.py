@@ -67,12 +67,14 @@ _MARKDOWN: Final = re.compile(r"([\\`*_{}\[\]()#+\-.!|~=:@$^])")
 _STARS: Final = "***"
 _SHORTEST_SECRET: Final = 6  # Shorter values occur in honest text too often to be replaced everywhere.
 _SECRET_NAME: Final = re.compile("key|token|secret|pass|pwd|auth|credential|signature", re.IGNORECASE)
-_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>]+")
+# Repetitions before a fixed part are bounded: a server can send a long text of what almost matches.
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s\"'<>]+")
 _AUTHORITY: Final = re.compile(r"(?:[^\s:@/\[\]]+|\[[0-9A-Fa-f:.%]+\])(?::[0-9]{1,5})?")
 _AFTER_AUTHORITY: Final = re.compile(r"[/?#\\]")
-_USERINFO: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^\s\"'<>/?#]*@")
+_USERINFO: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,30}://)[^\s\"'<>/?#]*@")
 _SECRET_PAIR: Final = re.compile(
-    r"([?&;][^=&#\s]*(?:key|token|secret|pass|pwd|auth|credential|signature|sig|code)[^=&#\s]*=)[^&#\s\"'<>]+",
+    r"([?&;][^=&#\s]{0,40}(?:key|token|secret|pass|pwd|auth|credential|signature|sig|code)[^=&#\s]{0,40}=)"
+    r"[^&#\s\"'<>]+",
     re.IGNORECASE,
 )
 _BEARER: Final = re.compile(r"\b(Bearer|Basic)(\s+)[A-Za-z0-9._~+/=-]{6,}", re.IGNORECASE)

@@ -462,3 +462,36 @@ async def test_a_standing_stream_outlasts_the_time_of_a_call(tmp_path: Path) -> 
 def _event(method: str, params: Mapping[str, object]) -> bytes:
     message = json.dumps({"jsonrpc": "2.0", "method": method, "params": params})
     return f"event: message\r\ndata: {message}\r\n\r\n".encode()
+
+
+@pytest.mark.requirement("SEC-9")
+@pytest.mark.parametrize("kind", ["notifications", "requests"])
+async def test_unasked_messages_over_http_are_counted_and_cut_off(tmp_path: Path, kind: str) -> None:
+    """S7: over HTTP they come on the stream of an answer, and on the one that stays open."""
+    sent = 0
+    message = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}}
+    if kind == "requests":
+        message = {"jsonrpc": "2.0", "id": "a", "method": "sampling/createMessage", "params": {}}
+
+    async def respond(request: Call) -> None:
+        nonlocal sent
+        if request.method != "skills/list":
+            await request.behave()
+            return
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+        await request.stream.send(head)
+        block = b"event: message\ndata: " + json.dumps(message).encode() + b"\n\n"
+        while True:
+            await request.stream.send(b"%x\r\n%s\r\n" % (len(block), block))
+            sent += 1
+
+    limits = {"limits": Limits(unasked_messages=50, unasked_messages_per_second=1)}
+    async with (
+        wild_http(respond) as (url, _),
+        opened(tmp_path, evil=http(url), host_options=limits) as host,
+    ):
+        with anyio.fail_after(20):
+            async for event in host.events():
+                if "more than 50 messages that nobody asked for" in event.message:
+                    break
+    assert sent < 20_000

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -168,3 +170,39 @@ async def test_a_file_that_came_from_the_cache_is_not_written_again(tmp_path: Pa
         first = await use()
         assert len(first) == 2
         assert await use() == first
+
+
+@pytest.mark.requirement("SEC-8", "SEC-9")
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes in this file system")
+@pytest.mark.parametrize("kind", ["pipe", "directory", "socket link", "endless device"])
+@pytest.mark.anyio
+async def test_what_is_no_file_in_the_cache_is_never_waited_for(tmp_path: Path, kind: str) -> None:
+    """S14: a pipe that nobody writes to must not hold a host."""
+    sim = Simulator()
+    sim.skill("refunds", files={"a.md": b"text"})
+    async with opened(tmp_path, shop=sim, host_options={"ask": agree}) as host:
+        await host.load("refunds")
+        await host.read("refunds", "a.md")
+        cache = host.admin.cache
+        planted = [file.path for file in cache.files()]
+        assert len(planted) == 2
+    for path in planted:
+        path.unlink()
+        match kind:
+            case "pipe":
+                os.mkfifo(path)
+            case "directory":
+                path.mkdir()
+            case "socket link":
+                path.symlink_to(tmp_path / "nowhere")
+            case _:
+                path.symlink_to("/dev/zero")
+    start = time.monotonic()
+    async with opened(tmp_path, shop=sim, host_options={"ask": agree}) as host:
+        loaded = await host.load("refunds")
+        assert "with care" in loaded.text
+        assert "text" in await host.read("refunds", "a.md")
+        assert (await host.search("refund"))[0].skill.handle == "refunds"
+        assert await host.admin.approved_text(loaded.skill, "skill://refunds/a.md") in (None, b"text")
+        list(host.admin.cache.files())
+    assert time.monotonic() - start < 10

@@ -45,6 +45,7 @@ _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
 _CLOSED: Final = (types.CONNECTION_CLOSED, "Connection closed")  # The SDK's own words for it.
 _REASON_CHARS: Final = 800
+_SAID_CHARS: Final = 10_000
 _OUTPUT_LINES: Final = 8
 _MOST_CHANGES: Final = 100
 
@@ -200,7 +201,7 @@ class Connection:
             if self._fault is not None:
                 return self._fault
             return SourceError(f"{self.label} went away during {method}")
-        said = redact(said, self._secrets)
+        said = redact(said[:_SAID_CHARS], self._secrets)
         return RequestRefused(f"{self.label} refused {method}", code=code, said=said)
 
     async def _converse(self) -> None:

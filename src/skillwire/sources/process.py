@@ -81,8 +81,8 @@ class ServerProcess:
             held += first
             for part in rest:
                 self._check_length(held)
-                yield bytes(held)
-                held = bytearray(part)
+                line, held = bytes(held), bytearray(part)  # One copy of a long line, not two.
+                yield line
             self._check_length(held)
 
     def _check_length(self, line: bytearray) -> None:
