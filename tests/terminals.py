@@ -32,9 +32,10 @@ class Terminal:
         """What was printed, without colours and the like."""
         return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self._shown)
 
-    def wait_for(self, text: str, count: int = 1) -> None:
+    def wait_for(self, text: str, count: int = 1, *, after: str = "") -> None:
+        """Wait until something is printed so many times, below the first place of `after` if given."""
         end = time.monotonic() + SECONDS
-        while self.screen.count(text) < count:
+        while (self.screen.partition(after)[2] if after else self.screen).count(text) < count:
             assert self._take(end), self.screen
 
     def type(self, text: str) -> None:

@@ -177,3 +177,18 @@ def test_nothing_is_installed_from_an_index_that_does_not_have_it(page: Path) ->
 
 def test_what_a_command_says_to_install_is_where_it_says() -> None:
     assert pip_command("ui") == "pip install 'skillwire[ui] @ git+https://github.com/skillwire/skillwire'"
+
+
+def test_every_test_that_the_security_page_names_is_there() -> None:
+    page = (ROOT / "docs/security.md").read_text("utf-8")
+    there = {
+        name
+        for file in (ROOT / "tests").rglob("test_*.py")
+        for name in re.findall(r"def (test_\w+)", file.read_text("utf-8"))
+    }
+    assert set(re.findall(r"`(test_\w+)`", page)) <= there
+    assert all((ROOT / path).exists() for path in re.findall(r"\btests/[\w/.]*\w", page))
+    rows = {row.split(" ")[1]: row for row in page.splitlines() if row.startswith("| T")}
+    threats = [f"T{number}" for number in range(1, 10)]
+    assert [name for name in rows if name in threats] == threats
+    assert all(rows[name].count("`test_") >= 2 for name in threats)
