@@ -283,7 +283,9 @@ def test_a_port_that_is_taken_is_said_on_one_line(folder: Path) -> None:
         port = taken.getsockname()[1]
         with serving(folder, "--http", f"127.0.0.1:{port}") as served:
             assert served.process.wait(PATIENCE) == SourceError.exit_code
-            served.wait_until_it_says(f"skillwire: cannot listen on 127.0.0.1:{port}: Address already in use")
+            served.wait_until_it_says(
+                f"skillwire: cannot listen on 127.0.0.1:{port}: Address already in use; choose another port"
+            )
             assert "Traceback" not in "".join(served.said)
 
 

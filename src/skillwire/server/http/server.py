@@ -134,5 +134,8 @@ def listen(address: Address) -> socket.socket:
     except (OSError, UnicodeError, TypeError) as error:
         listening.close()
         reason = (error.strerror if isinstance(error, OSError) else "no such host") or error
-        raise SourceError(f"cannot listen on {address.shown_host}:{address.port}: {reason}") from None
+        raise SourceError(
+            f"cannot listen on {address.shown_host}:{address.port}: {reason}; choose another port, or 0 for "
+            "any that is free"
+        ) from None
     return listening
