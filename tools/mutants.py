@@ -261,7 +261,7 @@ GROUPS = (
         (
             ("            if hmac.compare_digest(token, known):", "            if True:"),
             ("if hmac.compare_digest(token, known):", "if known.startswith(token):"),
-            ('if scheme.lower() != b"bearer":', "if False:"),
+            ('if scheme.lower() == b"bearer" else None', ""),
             ("if len(given) == 1 else", "if given else"),
             ("if not tokens or not all(tokens.values()):", "if not tokens:"),
         ),
@@ -275,6 +275,49 @@ GROUPS = (
             ("follow_redirects=False", "follow_redirects=True"),
             ("                if len(body) > self._limit:", "                if False:"),
             ("            if taken > self._limit:", "            if False:"),
+        ),
+    ),
+    Group(
+        "login",
+        "host/login/flow.py",
+        "tests/host/test_login.py",
+        (
+            ("    if is_loopback(url) and not is_loopback(server):", "    if False:"),
+            ('    if scheme != "https" and not', "    if False and not"),
+            ("            if taken > _MOST_BYTES:", "            if False:"),
+        ),
+    ),
+    Group(
+        "callback",
+        "host/login/callback.py",
+        "tests/cli/test_login.py",
+        (
+            (
+                "        if not self._state or not secrets.compare_digest(",
+                "        if False and not secrets.compare_digest(",
+            ),
+        ),
+    ),
+    Group(
+        "started",
+        "sources/command_line.py",
+        "tests/sources/test_command_line.py",
+        (
+            (""".replace("%", "%%cd:~,%")""", ""),
+            (""".replace('"', '""')""", ""),
+            (' or "@" not in value', ""),
+            ("if kind(entry).is_absolute()", ""),
+        ),
+    ),
+    Group(
+        "importers",
+        "host/importers/base.py",
+        "tests/host/test_client_configs.py",
+        (
+            ("skills=one.skills and other.skills", "skills=one.skills"),
+            ("if _fits(name, other.include)", ""),
+            ("(*one.exclude, *other.exclude)", "one.exclude"),
+            ("server.name in said.off or", "False or"),
         ),
     ),
     Group(
@@ -297,7 +340,7 @@ GROUPS = (
             ("or b'\"id\"' in key", ""),
             ('or b"\\\\" in key', ""),
             ("cached.validator is None or cached.validator.is_fresh()", "True"),
-            ("cached.catalog is self._results.library.current_catalog()", "True"),
+            ("cached.catalog is library.current_catalog()", "True"),
         ),
     ),
     Group(

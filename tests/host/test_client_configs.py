@@ -632,3 +632,40 @@ def test_oauth_that_is_not_ours_to_do_is_skipped(project: Path, home: Path) -> N
     servers = found(project, home)
     assert skipped(servers) == {"google": "it signs in with credentials of Google"}
     assert servers["plain"].login == "skillwire servers login plain"
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        (".gemini/settings.json", '{"skills": {"enabled": false}, "mcpServers": {"x": {"command": "x"}}}'),
+        (
+            ".gemini/settings.json",
+            '{"admin": {"skills": {"enabled": false}}, "mcpServers": {"x": {"command": "x"}}}',
+        ),
+        (
+            ".config/opencode/opencode.json",
+            '{"permission": {"skill": "deny"}, "mcp": {"x": {"type": "local", "command": ["x"]}}}',
+        ),
+        (".claude.json", '{"mcpServers": {"x": {"command": "x"}}}'),
+    ],
+)
+def test_a_client_that_uses_no_skills_at_all_stays_so(
+    project: Path, home: Path, file: str, text: str
+) -> None:
+    write(home / file, text)
+    write(home / ".claude/settings.json", '{"permissions": {"deny": ["Skill"]}}')
+    # Another client that has the same server does not switch them on again.
+    write(home / ".codeium/windsurf/mcp_config.json", '{"mcpServers": {"y": {"command": "x"}}}')
+    [server] = found(project, home).values()
+    assert server.switches == ("its skills stay switched off",)
+    assert server.also == ("y",)
+
+
+def test_a_wildcard_that_is_denied_leaves_what_is_allowed(project: Path, home: Path) -> None:
+    write(
+        home / ".config/opencode/opencode.json",
+        """{"permission": {"skill": {"*": "deny", "a-*": "allow", "b": "ask", "a-x": "deny"}},
+            "mcp": {"x": {"type": "local", "command": ["x"]}}}""",
+    )
+    [server] = found(project, home).values()
+    assert server.switches == ("only the skills a-*, b", "not the skills a-x")
