@@ -96,10 +96,8 @@ async def grants_for(
     from skillwire.install.powers import Powers
 
     powers = candidate.skill.powers
-    # What was granted to the version before is granted to the same again, and to nothing more.
-    new = powers.beyond(before) if before is not None else powers
-    tools = given.allowed_tools or (before is not None and not new.allowed_tools)
-    scripts = given.execute_code or (before is not None and not new.scripts)
+    granted = powers.grants_after(before, given)
+    tools, scripts = granted.allowed_tools, granted.execute_code
     if asking and powers.allowed_tools and not tools:
         wanted = powers_words(Powers(powers.allowed_tools, ()))
         tools = await ask_yes(screen, f"{candidate.name} asks for {wanted}. Grant that?")

@@ -32,15 +32,7 @@ NO_FENCE: Final = (
 
 def source_words(skill: LockedSkill) -> str:
     """Where a skill comes from, for a person: what was given, and what that turned out to be."""
-    pin = skill.pin
-    more = {
-        "mcp": pin.get("url") or "an MCP server",
-        "git": f"commit {pin.get('commit')[:12]}",
-        "site": pin.get("artifact"),
-        "package": f"{pin.get('package')} {pin.get('version')}",
-    }.get(pin.kind, pin.get("path"))
-    given = printable(skill.source)
-    return given if not more or more == skill.source else f"{given} ({printable(more)})"
+    return printable(skill.source_words)
 
 
 def show_candidate(screen: Screen, candidate: Candidate, before: LockedSkill | None = None) -> None:
@@ -128,20 +120,13 @@ def _text(data: bytes | None) -> str | None:
         return None
 
 
-_ACTS: Final = {
-    Act.CURRENT: ("as pinned", "green"),
-    Act.INSTALL: ("missing", "yellow"),
-    Act.REPLACE: ("another version", "yellow"),
-    Act.REMOVE: ("no longer in the lock", "yellow"),
-    Act.EDITED: ("edited by hand", "bold yellow"),
-    Act.FOREIGN: ("not installed by skillwire", "bold yellow"),
-}
+_ACT_STYLES: Final = {Act.CURRENT: "green", Act.EDITED: "bold yellow", Act.FOREIGN: "bold yellow"}
 
 
 def show_step(screen: Screen, step: Step) -> None:
     """One place that is not as the lock says."""
-    words, style = _ACTS[step.act]
-    screen.line((step.name, "bold"), "  ", (words, style), f"  {printable(str(step.path))}")
+    style = _ACT_STYLES.get(step.act, "yellow")
+    screen.line((step.name, "bold"), "  ", (step.act.words, style), f"  {printable(str(step.path))}")
     for row in step.differences()[:_LISTED]:
         screen.line("    ", (row.kind.value, "yellow"), f"  {shown_path(row.path)}")
 

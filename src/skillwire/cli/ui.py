@@ -44,14 +44,23 @@ def ui(
         )
 
     async def action(host: SkillHost) -> None:
-        await _serve(host, address, names=allow_host, tokens=tokens, open_browser=open_browser)
+        await _serve(
+            host, address, names=allow_host, tokens=tokens, open_browser=open_browser, options=options
+        )
 
     with_host(options, action, watch=True, cached=False)
 
 
 async def _serve(
-    host: SkillHost, address: Address, *, names: Iterable[str], tokens: Tokens | None, open_browser: bool
+    host: SkillHost,
+    address: Address,
+    *,
+    names: Iterable[str],
+    tokens: Tokens | None,
+    open_browser: bool,
+    options: HostOptions,
 ) -> None:
+    from skillwire.cli.install_setup import installer, workspace
     from skillwire.server.http.server import HttpServer, listen
     from skillwire.ui.app import ReviewApp
 
@@ -62,7 +71,16 @@ async def _serve(
     known = tuple(
         dict.fromkeys((*own, *names, *loopback) if address.is_loopback else (*names, *own, *loopback))
     )
-    app = ReviewApp(host, names=known, port=port, tokens=tokens)
+    app = ReviewApp(
+        host,
+        names=known,
+        port=port,
+        tokens=tokens,
+        installers={
+            "project": lambda: installer(workspace(user=False), options),
+            "user": lambda: installer(workspace(user=True), options),
+        },
+    )
     server = HttpServer(app, address, listening=listening, path="/")
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

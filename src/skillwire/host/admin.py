@@ -57,6 +57,10 @@ class HostAdmin:
         """
         return await self._approver.signatures.check(skill, self._loader.preview, publishers)
 
+    def known_signature(self, skill: RegisteredSkill) -> SignatureVerdict | None:
+        """What is known of a skill's signature without fetching it; `None` when it has not been checked."""
+        return self._approver.signatures.known(skill)
+
     async def check_signatures(self, skills: Iterable[RegisteredSkill] | None = None) -> None:
         """Check the signatures of these skills side by side, or of all whose origin requires a publisher.
 
@@ -173,6 +177,10 @@ class HostAdmin:
         """
         for origin in self._inventory.set_switches(switches):
             await self._inventory.refresh(origin.label)
+
+    async def reconnect(self, label: str) -> None:
+        """Connect to a server again now, if its connection was lost; otherwise list it again."""
+        await self._inventory.reconnect(label)
 
     async def forget_server(self, label: str) -> tuple[int, int]:
         """Remove what is cached and approved of a server; how many files and approvals that were."""

@@ -184,6 +184,14 @@ class Inventory:
             await place.source.refresh()
             await self._list(place.origin, place.source)
 
+    async def reconnect(self, label: str) -> None:
+        """Connect to a server again now, if it is not connected; otherwise list it again."""
+        server = self._servers.get(self.server(label))
+        if server is not None and server.connection.status is Status.FAILED:
+            server.connection.retry()
+        else:
+            await self.refresh(label)
+
     async def _connection_changed(self, connection: Connection) -> None:
         """Runs in the connection's own task, whenever it is made or lost."""
         server = self._servers[connection.origin]

@@ -103,6 +103,7 @@ class Connection:
         if not is_lazy:
             self._needed.set()
         self._settled = anyio.Event()
+        self._retry = anyio.Event()
         self._lost = anyio.Event()
         self._fault: SkillwireError | None = None
         self._calls: set[anyio.CancelScope] = set()
@@ -147,11 +148,28 @@ class Connection:
                 if anyio.current_time() - started > _LONGEST_PAUSE:
                     # It worked for a while; one that dies at once is tried less often.
                     pause = _FIRST_PAUSE
-                await self._sleep(pause)
+                await self._pause(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
         finally:
             self._hang_up()
             self.status = Status.CLOSED
+
+    def retry(self) -> None:
+        """Connect again now if the connection was lost, and not only after the pause."""
+        self._needed.set()
+        self._retry.set()
+
+    async def _pause(self, seconds: float) -> None:
+        self._retry = anyio.Event()
+        async with anyio.create_task_group() as tasks:
+
+            async def end_early() -> None:
+                await self._retry.wait()
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(end_early)
+            await self._sleep(seconds)
+            tasks.cancel_scope.cancel()
 
     async def request(self, method: str, params: Mapping[str, object]) -> object:
         """The result of one request, within the time and size limits."""

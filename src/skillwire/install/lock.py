@@ -92,6 +92,18 @@ class LockedSkill:
     extra: Extra = ()
 
     @property
+    def source_words(self) -> str:
+        """Where it comes from, for a person: what was given, and what that turned out to be."""
+        pin = self.pin
+        more = {
+            "mcp": pin.get("url") or "an MCP server",
+            "git": f"commit {pin.get('commit')[:12]}",
+            "site": pin.get("artifact"),
+            "package": f"{pin.get('package')} {pin.get('version')}",
+        }.get(pin.kind, pin.get("path"))
+        return self.source if not more or more == self.source else f"{self.source} ({more})"
+
+    @property
     def size(self) -> int:
         return sum(file.size for file in self.files)
 

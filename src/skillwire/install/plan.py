@@ -35,6 +35,21 @@ class Act(StrEnum):
     FOREIGN = "foreign"
     """Stopped: Skillwire did not put it there."""
 
+    @property
+    def words(self) -> str:
+        """How a place stands to the lock, for a person."""
+        return _WORDS[self]
+
+
+_WORDS: Final = {
+    Act.CURRENT: "as pinned",
+    Act.INSTALL: "missing",
+    Act.REPLACE: "another version",
+    Act.REMOVE: "no longer in the lock",
+    Act.EDITED: "edited by hand",
+    Act.FOREIGN: "not installed by skillwire",
+}
+
 
 STOPPED: Final = frozenset({Act.EDITED, Act.FOREIGN})
 

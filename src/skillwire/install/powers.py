@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from skillwire.json_types import JsonValue
-from skillwire.trust.approval import Grants
+from skillwire.trust.approval import NO_GRANTS, Grants
 from skillwire.trust.guards import requested_tools
 
 _FOLDERS: Final = frozenset({"scripts", "bin", "hooks"})
@@ -39,6 +39,17 @@ class Powers:
         """What is asked for and not granted."""
         return Powers(
             () if grants.allowed_tools else self.allowed_tools, () if grants.execute_code else self.scripts
+        )
+
+    def grants_after(self, before: Powers | None, given: Grants = NO_GRANTS) -> Grants:
+        """What is granted to this version: what is given now, and what the version before had as well.
+
+        What was granted to the version before is granted to the same again, and to nothing more.
+        """
+        new = self.beyond(before) if before is not None else self
+        return Grants(
+            allowed_tools=given.allowed_tools or (before is not None and not new.allowed_tools),
+            execute_code=given.execute_code or (before is not None and not new.scripts),
         )
 
     def beyond(self, other: Powers) -> Powers:

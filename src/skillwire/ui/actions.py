@@ -11,9 +11,12 @@ from skillwire.errors import SkillNotFound
 from skillwire.trust.approval import Grants
 from skillwire.ui.access import Notice
 from skillwire.ui.visit import local_path
+from skillwire.words import counted
 
 if TYPE_CHECKING:
     from skillwire.host.host import SkillHost
+    from skillwire.install.installer import Report
+    from skillwire.ui.installed import InstalledSkills
     from skillwire.ui.live import Live
     from skillwire.ui.visit import Visit
 
@@ -23,24 +26,31 @@ HOW: Final = "on the review page"
 class Actions:
     """The decisions of a person about the skills of one host."""
 
-    def __init__(self, host: SkillHost, live: Live) -> None:
+    def __init__(self, host: SkillHost, live: Live, installed: InstalledSkills) -> None:
         self._host = host
         self._live = live
+        self._installed = installed
 
     def routes(self) -> Mapping[str, Callable[[Visit], Awaitable[Response]]]:
-        return {"/approve": self.approve, "/decline": self.decline, "/revoke": self.revoke}
+        return {
+            "/approve": self.approve,
+            "/decline": self.decline,
+            "/revoke": self.revoke,
+            "/servers/reconnect": self.reconnect,
+            "/installed/check": self.check,
+            "/installed/update": self.update,
+            "/installed/rollback": self.roll_back,
+            "/installed/sync": self.sync,
+        }
 
     async def approve(self, visit: Visit) -> Response:
         """Approve exactly the files that the form was shown with (SEC-6)."""
         label, uri = _named(visit)
-        grants = Grants(
-            allowed_tools=bool(visit.form.get("allow_tools")), execute_code=bool(visit.form.get("allow_code"))
-        )
         skill = await self._host.find(uri, server=label)
         await self._host.admin.approve(
             uri,
             digest=visit.form.get("digest", ""),
-            grants=grants,
+            grants=_grants(visit),
             server=label,
             how=f"approved {HOW}",
             keep_files=True,
@@ -63,6 +73,40 @@ class Actions:
         await self._host.admin.revoke(uri, server=label)
         return self._done(visit, Notice(f"The decision about {skill.handle} is taken back."))
 
+    async def reconnect(self, visit: Visit) -> Response:
+        """Connect to a server again, or list it again."""
+        label = visit.form.get("label", "")
+        await self._host.admin.reconnect(label)
+        return self._done(visit, Notice(f"{label} was asked again."))
+
+    async def check(self, visit: Visit) -> Response:
+        """Ask the sources of installed skills whether they have something else."""
+        outdated = await self._installed.check(visit.form.get("scope", ""))
+        words = f"{counted(outdated, 'skill')} outdated." if outdated else "Everything is up to date."
+        return self._done(visit, Notice(words))
+
+    async def update(self, visit: Visit) -> Response:
+        """Install the version that the form was shown with."""
+        form = visit.form
+        report = await self._installed.update(
+            form.get("scope", ""), form.get("name", ""), form.get("digest", ""), _grants(visit)
+        )
+        return self._done(visit, _report_notice(report))
+
+    async def roll_back(self, visit: Visit) -> Response:
+        """Put an earlier version of an installed skill back."""
+        form = visit.form
+        report = await self._installed.roll_back(
+            form.get("scope", ""), form.get("name", ""), form.get("to", "")
+        )
+        return self._done(visit, _report_notice(report))
+
+    async def sync(self, visit: Visit) -> Response:
+        """Make the folders equal to the lock, with what the form was shown with."""
+        accepted = visit.form.get("accepted", "").split()
+        report = await self._installed.sync(visit.form.get("scope", ""), accepted)
+        return self._done(visit, _report_notice(report))
+
     def _done(self, visit: Visit, notice: Notice) -> Response:
         self._live.changed()
         visit.session.notice = notice
@@ -75,3 +119,27 @@ def _named(visit: Visit) -> tuple[str, str]:
     if not label or not uri:
         raise SkillNotFound("the form names no skill: open the page again")
     return label, uri
+
+
+def _grants(visit: Visit) -> Grants:
+    """What the boxes of a form grant."""
+    return Grants(
+        allowed_tools=bool(visit.form.get("allow_tools")), execute_code=bool(visit.form.get("allow_code"))
+    )
+
+
+def _report_notice(report: Report) -> Notice:
+    """What became of installed skills, in one line."""
+    parts = [
+        f"{words}: {', '.join(names)}."
+        for words, names in (
+            ("Installed", report.installed),
+            ("Updated", report.updated),
+            ("Removed", report.removed),
+            ("As pinned", report.current if not (report.installed or report.updated) else ()),
+        )
+        if names
+    ]
+    parts += [f"{step.name}: {step.act.words}, left alone." for step in report.stopped]
+    parts += [f"Not installed: {failure.error}" for failure in (*report.refused, *report.failures)]
+    return Notice(" ".join(parts) or "Nothing was to be done.", is_problem=not report.is_whole)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, MutableMapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -27,10 +27,12 @@ from starlette.routing import Route
 from skillwire.errors import ApprovalRequired, SkillNotFound, SkillwireError
 from skillwire.ui.access import Access, Notice, content_policy, is_form_token
 from skillwire.ui.actions import Actions
+from skillwire.ui.installed import InstalledSkills, Installers
 from skillwire.ui.live import MOST_STREAMS, Live
 from skillwire.ui.overview import Overview
 from skillwire.ui.pages import Pages
 from skillwire.ui.rendering import Templates
+from skillwire.ui.status import StatusPages
 from skillwire.ui.visit import Visit, local_path
 
 if TYPE_CHECKING:
@@ -69,27 +71,35 @@ class ReviewApp:
         names: Iterable[str],
         port: int,
         tokens: Tokens | None = None,
+        installers: Installers | None = None,
+        audit_log: Path | None = None,
     ) -> None:
         """`host` is open for as long as this is served, at these host names and this port.
 
         `tokens` let people in who have no link, for a page that can be reached from other machines.
+        `installers` make what works with the installed skills of each scope. `audit_log` is a file of JSON
+        lines that a gateway writes.
         """
         self._names = tuple(names)
         self._port = port
         self._access = Access.for_server(self._names, port, clock=time.monotonic, tokens=tokens)
         self._cookie = f"skillwire-{port}"
         self._live = Live(host)
-        overview = Overview(host)
+        self._overview = Overview(host)
         self._templates = Templates(asset_version=_asset_version())
-        pages = Pages(host, overview, self._live, self._templates)
-        actions = Actions(host, self._live)
-        self._pages = pages
+        installed = InstalledSkills(installers or {})
+        pages = Pages(
+            host, self._overview, self._live, self._templates, installed, has_audit=audit_log is not None
+        )
+        status = StatusPages(host, self._overview, installed, pages.render, audit_log=audit_log)
+        actions = Actions(host, self._live, installed)
+        routes = {**pages.routes(), **status.routes()}
         self._starlette = Starlette(
             routes=[
                 Route("/static/{name}", self._static),
                 Route("/open", self._open, methods=["GET", "POST"]),
                 Route("/events", self._for_session(self._events)),
-                *(Route(path, self._for_session(page)) for path, page in pages.routes().items()),
+                *(Route(path, self._for_session(page)) for path, page in routes.items()),
                 *(
                     Route(path, self._for_session(action), methods=["POST"])
                     for path, action in actions.routes().items()
@@ -120,8 +130,19 @@ class ReviewApp:
     async def _lifespan(self, app: Starlette) -> AsyncGenerator[None]:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._live.run)
+            tasks.start_soon(self._check_signatures)
             yield
             tasks.cancel_scope.cancel()
+
+    async def _check_signatures(self) -> None:
+        """Know who signed the skills before somebody looks, again after every change."""
+        while True:
+            checked = self._overview.checked
+            with suppress(SkillwireError):
+                await self._overview.check_signatures()
+            if self._overview.checked != checked:
+                self._live.changed()
+            await self._live.next_change()
 
     # Who gets in
 

@@ -17,6 +17,7 @@ from skillwire.skill.uris import path_below, skill_root
 from skillwire.text import safe_line
 from skillwire.trust.origin import OriginKind
 from skillwire.trust.paths import shown_path
+from skillwire.trust.signatures import SignatureState, SignatureVerdict
 from skillwire.words import human_size
 
 _DESCRIPTION_CHARS: Final = 1024
@@ -48,6 +49,7 @@ class ListedFile:
     path: str
     real_path: str
     size: str
+    bytes: int
     digest: str
 
 
@@ -56,7 +58,23 @@ class SkillItem:
     """One skill on a page."""
 
     review: SkillReview
-    signer: str = ""
+    verdict: SignatureVerdict | None = None
+    """Who signed it; `None` when that was not checked yet."""
+
+    @property
+    def signer(self) -> str:
+        """Who signed it, in words."""
+        return "signature not checked yet" if self.verdict is None else str(self.verdict)
+
+    @property
+    def signer_tone(self) -> str:
+        if self.verdict is None or self.verdict.state is SignatureState.UNSIGNED:
+            return ""
+        return "added" if self.verdict.is_signed else "removed"
+
+    @property
+    def signer_change(self) -> str:
+        return self.review.status.signer_change
 
     @property
     def handle(self) -> str:
@@ -159,7 +177,7 @@ class SkillItem:
         for resource in entry.resources:
             path = "/".join(path_below(resource.uri, root))
             size = "" if resource.size == NO_SIZE else human_size(resource.size)
-            listed.append(ListedFile(shown_path(path), path, size, resource.digest))
+            listed.append(ListedFile(shown_path(path), path, size, max(resource.size, 0), resource.digest))
         return tuple(sorted(listed, key=lambda file: (file.real_path != "SKILL.md", file.real_path)))
 
     @property
@@ -202,12 +220,12 @@ def address(path: str, query: Mapping[str, str | int]) -> str:
 
 
 class Address:
-    """The addresses of one page that differ in one number."""
+    """The addresses of one page that differ in one value."""
 
     def __init__(self, path: str, query: Mapping[str, str | int], name: str = "page") -> None:
         self._path = path
         self._query = query
         self._name = name
 
-    def __call__(self, number: int) -> str:
-        return address(self._path, {**self._query, self._name: number})
+    def __call__(self, value: str | int) -> str:
+        return address(self._path, {**self._query, self._name: value})

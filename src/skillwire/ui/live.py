@@ -50,6 +50,11 @@ class Live:
             tasks.start_soon(self._follow_host)
             tasks.start_soon(self._follow_approvals)
 
+    async def next_change(self) -> None:
+        """Wait until something changes, and until the changes that come with it are over."""
+        await self._event.wait()
+        await anyio.sleep(_PAUSE_SECONDS)
+
     async def stream(self, after: int) -> AsyncGenerator[bytes]:
         """The events of one page, from the first that it has not seen."""
         self.streams += 1

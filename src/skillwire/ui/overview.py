@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from skillwire.host.approvals.status import State
 from skillwire.host.review import SkillReview
+from skillwire.trust.signatures import SignatureState
+from skillwire.ui.items import SkillItem
 
 if TYPE_CHECKING:
     from skillwire.catalog.registry import RegisteredSkill
@@ -16,6 +18,13 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 _SEARCHED: Final = 500
+_MOST_SIGNATURES: Final = 2_000
+NOT_SIGNED: Final = "not signed"
+_SIGNER_WORDS: Final = {
+    SignatureState.UNSIGNED: NOT_SIGNED,
+    SignatureState.UNKNOWN: "unknown publisher",
+    SignatureState.DIFFERS: "files differ from the signature",
+}
 _ORDER: Final = {State.SIGNER: 0, State.CHANGED: 1, State.NEW: 2}
 
 
@@ -46,6 +55,7 @@ class Filter:
     signer: str = ""
 
     def admits(self, review: SkillReview) -> bool:
+        """Whether a skill is of the origin and in the state that is wanted."""
         return self.origin in ("", review.skill.origin.label) and self.state in (
             "",
             review.status.state.name.lower(),
@@ -60,6 +70,9 @@ class Overview:
         self._skills: tuple[RegisteredSkill, ...] | None = None
         self._approvals = -1
         self._reviews: tuple[SkillReview, ...] = ()
+        self._signers: tuple[object, int, list[str]] = (None, 0, [])
+        self.checked = 0
+        """How often signatures were checked."""
 
     def reviews(self) -> tuple[SkillReview, ...]:
         """Every skill with how it stands now, local ones first."""
@@ -78,6 +91,30 @@ class Overview:
         """How many skills of each origin wait."""
         return sorted(Counter(review.skill.origin.label for review in self.waiting()).items())
 
+    def item(self, review: SkillReview) -> SkillItem:
+        """A skill as a page shows it."""
+        return SkillItem(review, self._host.admin.known_signature(review.skill))
+
+    def signers(self) -> list[str]:
+        """The signers that occur: publishers, and the words for skills without a good signature."""
+        if self._signers[0] is not self.reviews() or self._signers[1] != self.checked:
+            found = {self.signer_of(review) for review in self.reviews()}
+            self._signers = (self.reviews(), self.checked, sorted(found))
+        return self._signers[2] if self._signers[2] != [NOT_SIGNED] else []
+
+    def signer_of(self, review: SkillReview) -> str:
+        verdict = self._host.admin.known_signature(review.skill)
+        if verdict is None:
+            return "not checked"
+        return verdict.publisher if verdict.is_signed else _SIGNER_WORDS.get(verdict.state, "not valid")
+
+    async def check_signatures(self) -> None:
+        """Check the signatures that have not been checked yet; one small file each."""
+        admin = self._host.admin
+        unknown = [one.skill for one in self.reviews() if admin.known_signature(one.skill) is None]
+        await admin.check_signatures(unknown[:_MOST_SIGNATURES])
+        self.checked += bool(unknown)
+
     def origins(self) -> list[str]:
         return sorted({review.skill.origin.label for review in self.reviews()})
 
@@ -90,7 +127,7 @@ class Overview:
         """The skills that fit, the best first where words are searched for."""
         reviews = self.reviews()
         if not wanted.query.strip():
-            return [review for review in reviews if wanted.admits(review)]
+            return self._signed_by(wanted.signer, [review for review in reviews if wanted.admits(review)])
         by_key = {review.skill.key: review for review in reviews}
         by_handle = {review.skill.handle: review for review in reviews}
         found: list[SkillReview] = []
@@ -98,4 +135,7 @@ class Overview:
             # A page lists each skill; only a model is spared those with the same text.
             named = (by_key.get(match.skill.key), *(by_handle.get(handle) for handle in match.copies))
             found += [review for review in named if review is not None and wanted.admits(review)]
-        return found
+        return self._signed_by(wanted.signer, found)
+
+    def _signed_by(self, signer: str, reviews: list[SkillReview]) -> list[SkillReview]:
+        return [review for review in reviews if self.signer_of(review) == signer] if signer else reviews

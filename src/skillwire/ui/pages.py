@@ -11,9 +11,12 @@ from starlette.responses import HTMLResponse, Response
 
 from skillwire.errors import SkillNotFound, SkillwireError
 from skillwire.host.approvals.status import State
+from skillwire.install.lock import LockedFile
+from skillwire.skill.digests import parse_digest
 from skillwire.skill.uris import SKILL_FILE
 from skillwire.text import safe_line
 from skillwire.ui.code import LINE_CHARS, Part, show_text
+from skillwire.ui.comparing import show_comparison
 from skillwire.ui.items import Address, SkillItem, address
 from skillwire.ui.markdown import MOST_CHARS, render_markdown
 from skillwire.ui.overview import Filter, paged
@@ -25,7 +28,9 @@ if TYPE_CHECKING:
 
     from skillwire.host.approvals.schema import Decision
     from skillwire.host.host import SkillHost
+    from skillwire.host.review import FileComparison
     from skillwire.trust.verify import VerifiedFile
+    from skillwire.ui.installed import InstalledSkill, InstalledSkills
     from skillwire.ui.live import Live
     from skillwire.ui.overview import Overview
     from skillwire.ui.rendering import Templates
@@ -46,23 +51,35 @@ _GROUPS: Final = (
 class Pages:
     """The pages of one host."""
 
-    def __init__(self, host: SkillHost, overview: Overview, live: Live, templates: Templates) -> None:
+    def __init__(
+        self,
+        host: SkillHost,
+        overview: Overview,
+        live: Live,
+        templates: Templates,
+        installed: InstalledSkills,
+        *,
+        has_audit: bool = False,
+    ) -> None:
         self._host = host
         self._overview = overview
         self._live = live
         self._templates = templates
+        self._installed = installed
+        self._has_audit = has_audit
 
     def routes(self) -> Mapping[str, Callable[[Visit], Awaitable[Response]]]:
         return {
             "/": self.inbox,
             "/skills": self.skills,
             "/skill": self.skill,
+            "/diff": self.diff,
         }
 
-    def render(self, visit: Visit, name: str, section: str, **values: Any) -> Response:
+    def render(self, visit: Visit, template: str, section: str, /, **values: Any) -> Response:
         """A page with its navigation."""
         body = self._templates.render(
-            name,
+            template,
             section=section,
             nonce=visit.nonce,
             form_token=visit.session.form_token,
@@ -72,7 +89,7 @@ class Pages:
             waiting=len(self._overview.waiting()),
             skill_count=len(self._overview.reviews()),
             version=VERSION,
-            has_audit=False,
+            has_audit=self._has_audit,
             **values,
         )
         return HTMLResponse(body)
@@ -81,7 +98,7 @@ class Pages:
         """What waits for a decision."""
         chosen = visit.query("from")
         page = paged(self._overview.waiting(chosen), visit.number("page"), _INBOX_ROWS)
-        rows = [SkillItem(review) for review in page.rows]
+        rows = [self._overview.item(review) for review in page.rows]
         groups = [
             {
                 "title": title,
@@ -114,13 +131,13 @@ class Pages:
             "Skills",
             filter=wanted,
             page=page,
-            rows=[SkillItem(review) for review in page.rows],
+            rows=[self._overview.item(review) for review in page.rows],
             origins=self._overview.origins(),
             states=[
                 (state.name.lower(), _STATE_WORDS.get(state, state.value))
                 for state in self._overview.states()
             ],
-            signers=(),
+            signers=self._overview.signers(),
             page_href=Address(
                 "/skills",
                 {
@@ -174,18 +191,75 @@ class Pages:
             place="" if item.review.skill.origin.is_local else place,
             dialect="" if item.review.skill.origin.is_local else entry.dialect.meaning,
             history=[_decision_view(decision) for decision in history],
-            installed=(),
+            installed=[
+                _installed_view(scope, one, item) for scope, one in await self._installed.of(item.review)
+            ],
             **view,
         )
+
+    async def diff(self, visit: Visit) -> Response:
+        """What changed in a skill since it was approved, or since a version that is kept."""
+        item = await self.item(visit)
+        split = visit.query("view") != "unified"
+        chosen = visit.query("with")
+        kept = [
+            (version.digest, f"installed {version.at[:16].replace('T', ' ')} · {version.digest[7:15]}")
+            for _, one in await self._installed.of(item.review)
+            for version in reversed(one.versions)
+        ]
+        has_approval = item.review.status.approved is not None
+        versions = [*([("", "what you approved")] if has_approval else []), *kept]
+        if not chosen and not has_approval and kept:
+            chosen = kept[0][0]
+        if chosen:
+            comparison = await self._compare_with_kept(item, chosen)
+        elif has_approval:
+            comparison = await self._host.admin.compare(item.review.skill)
+        else:
+            raise SkillNotFound(f"{item.handle} was never approved: there is nothing to compare with")
+        files = await to_thread.run_sync(lambda: show_comparison(comparison, split=split))
+        query: dict[str, str | int] = {**item.key, "with": chosen}
+        return self.render(
+            visit,
+            "diff.html",
+            "Inbox" if item.review.waits else "Skills",
+            item=item,
+            split=split,
+            files=files,
+            versions=versions,
+            chosen=chosen,
+            compared_words=dict(versions).get(chosen, "that version"),
+            view_href=Address("/diff", query, "view"),
+        )
+
+    async def _compare_with_kept(self, item: SkillItem, digest: str) -> tuple[FileComparison, ...]:
+        """Compare with a kept version. Only what differs is read of the skill."""
+        kept = {
+            file.path: file.digest
+            for _, one in await self._installed.of(item.review)
+            for version in one.versions
+            if version.digest == digest
+            for file in version.skill.files
+        }
+        current: dict[str, bytes] = {}
+        for file in item.files:
+            if kept.get(file.real_path) != file.digest:
+                read, _ = await self._read(item, file.real_path)
+                current |= {file.real_path: read.data} if read else {}
+        listed = [
+            LockedFile(path=file.real_path, digest=parse_digest(file.digest), size=file.bytes)
+            for file in item.files
+        ]
+        return await self._installed.compare_with(item.review, digest, current, listed)
 
     async def item(self, visit: Visit) -> SkillItem:
         """The skill that an address names, as it is now."""
         label, uri = visit.query("on"), visit.query("uri")
         for review in self._overview.reviews():
             if review.skill.uri == uri and review.skill.origin.label == label:
-                return SkillItem(review)
+                return SkillItem(review, await self._host.admin.signature(review.skill))
         skill = await self._host.find(uri, server=label or None)
-        return SkillItem(self._host.admin.review(skill))
+        return SkillItem(self._host.admin.review(skill), await self._host.admin.signature(skill))
 
     async def _read(self, item: SkillItem, path: str) -> tuple[VerifiedFile | None, str]:
         """A file for the person's eyes, verified; or why it cannot be shown."""
@@ -217,6 +291,15 @@ def _file_view(item: SkillItem, file: VerifiedFile | None, *, first: int, column
 def _field(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return safe_line(text, limit=_FIELD_CHARS) or "(empty)"
+
+
+def _installed_view(scope: str, one: InstalledSkill, item: SkillItem) -> dict[str, object]:
+    same = (
+        "this very version"
+        if one.skill.digest == item.digest
+        else f"another version, {one.skill.digest[:19]}…"
+    )
+    return {"scope": scope, "words": f"{same}, {one.act.words}", "places": [str(path) for path in one.places]}
 
 
 def _decision_view(decision: Decision) -> dict[str, str]:

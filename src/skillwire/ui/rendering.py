@@ -28,7 +28,7 @@ class Templates:
         )
         self._shared = shared
 
-    def render(self, name: str, **values: Any) -> str:
+    def render(self, name: str, /, **values: Any) -> str:
         return self._environment.get_template(name).render({**self._shared, **values})
 
 
