@@ -41,7 +41,13 @@ const acts = {
   count: ({ page }, [selector]) => page.locator(selector).count(),
   attribute: ({ page }, [selector, name]) => page.getAttribute(selector, name),
   wait: ({ page }, [selector, state]) => page.waitForSelector(selector, { state: state ?? "visible" }).then(() => null),
-  wait_for: ({ page }, [expression]) => page.waitForFunction(expression).then(() => null),
+  wait_for: async ({ page }, [expression]) => {
+    // Not `waitForFunction`: it evaluates text in the page, whose policy forbids that.
+    for (const end = Date.now() + 15000; Date.now() < end; await new Promise((done) => setTimeout(done, 50))) {
+      if (await page.evaluate(expression)) return;
+    }
+    throw new Error(`${expression} did not become true`);
+  },
   evaluate: ({ page }, [expression]) => page.evaluate(expression),
   url: ({ page }) => page.url(),
   reload: ({ page }) => page.reload().then(() => null),
@@ -50,14 +56,14 @@ const acts = {
   size: ({ page }, [width, height]) => page.setViewportSize({ width, height }),
   cookies: ({ context }) => context.cookies(),
   seen: ({ seen }) => seen,
-  axe: async ({ page }) => {
+  axe: async ({ page }, rules) => {
     // In a world of its own: the page's policy stays as it is.
     const session = await page.context().newCDPSession(page);
     const { frameTree } = await session.send("Page.getFrameTree");
     const { executionContextId: contextId } = await session.send("Page.createIsolatedWorld", { frameId: frameTree.frame.id, worldName: "axe" });
     await session.send("Runtime.evaluate", { expression: axe, contextId });
     const { result } = await session.send("Runtime.evaluate", {
-      expression: "axe.run(document, { resultTypes: ['violations'] }).then((found) => JSON.stringify(found.violations.map((one) => ({ id: one.id, impact: one.impact, nodes: one.nodes.map((node) => node.html.slice(0, 200) + ' :: ' + node.failureSummary) }))))",
+      expression: `axe.run(document, ${JSON.stringify({ resultTypes: ["violations"], ...(rules.length ? { runOnly: rules } : {}) })}).then((found) => JSON.stringify(found.violations.map((one) => ({ id: one.id, impact: one.impact, nodes: one.nodes.map((node) => node.html.slice(0, 200) + ' :: ' + node.failureSummary) }))))`,
       contextId, awaitPromise: true, returnByValue: true,
     });
     return JSON.parse(result.value);

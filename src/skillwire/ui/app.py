@@ -87,7 +87,7 @@ class ReviewApp:
         self._live = Live(host)
         self._overview = Overview(host)
         self._templates = Templates(asset_version=_asset_version())
-        installed = InstalledSkills(installers or {})
+        self._installed = installed = InstalledSkills(installers or {})
         pages = Pages(
             host, self._overview, self._live, self._templates, installed, has_audit=audit_log is not None
         )

@@ -432,7 +432,8 @@ def _decision(
     key: tuple[str, str], decided: Decided, digest: str = "", *, grants: str = "", how: str = ""
 ) -> Decision:
     now = datetime.now(UTC).isoformat(timespec="microseconds")
-    return Decision(*key, decided, digest, grants, now, _user(), how)
+    # Nobody decides that a skill changes.
+    return Decision(*key, decided, digest, grants, now, "" if decided is Decided.CHANGED else _user(), how)
 
 
 def _grants_words(grants: Grants) -> str:
