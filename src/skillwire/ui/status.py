@@ -104,7 +104,7 @@ class StatusPages:
                     "problem": scope.problem,
                     "in_sync": scope.in_sync,
                     "unaccepted": scope.unaccepted,
-                    "keys": " ".join(acceptance_key(skill) for skill in scope.unaccepted),
+                    "accepted": " ".join(acceptance_key(skill) for skill in scope.unaccepted),
                     "skills": scope.skills,
                 }
                 for scope in scopes
