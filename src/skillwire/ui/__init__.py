@@ -8,5 +8,6 @@ from skillwire.lazy import export
 
 if TYPE_CHECKING:
     from skillwire.ui.app import ReviewApp as ReviewApp
+    from skillwire.ui.installed import Installers as Installers
 
-export(__name__, {"app": "ReviewApp"})
+export(__name__, {"app": "ReviewApp", "installed": "Installers"})
