@@ -8,6 +8,5 @@ from skillwire.lazy import export
 
 if TYPE_CHECKING:
     from skillwire.ui.app import ReviewApp as ReviewApp
-    from skillwire.ui.installed import Installers as Installers
 
-export(__name__, {"app": "ReviewApp", "installed": "Installers"})
+export(__name__, {"app": "ReviewApp"})

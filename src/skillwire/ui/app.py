@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, MutableMapping
 from contextlib import asynccontextmanager, suppress
 from functools import cache
 from hashlib import sha256
@@ -27,7 +27,7 @@ from starlette.routing import Route
 from skillwire.errors import ApprovalRequired, SkillNotFound, SkillwireError
 from skillwire.ui.access import Access, Notice, content_policy, is_form_token
 from skillwire.ui.actions import Actions
-from skillwire.ui.installed import InstalledSkills, Installers
+from skillwire.ui.installed import InstalledSkills
 from skillwire.ui.live import MOST_STREAMS, Live
 from skillwire.ui.overview import Overview
 from skillwire.ui.pages import Pages
@@ -71,13 +71,13 @@ class ReviewApp:
         names: Iterable[str],
         port: int,
         tokens: Tokens | None = None,
-        installers: Installers | None = None,
+        installers: Mapping[str, Callable[[], Any]] | None = None,
         audit_log: Path | None = None,
     ) -> None:
         """`host` is open for as long as this is served, at these host names and this port.
 
         `tokens` let people in who have no link, for a page that can be reached from other machines.
-        `installers` make what works with the installed skills of each scope. `audit_log` is a file of JSON
+        `installers` make the installer of each scope, `project` and `user`. `audit_log` is a file of JSON
         lines that a gateway writes.
         """
         self._names = tuple(names)
