@@ -48,9 +48,13 @@ def with_switch(text: str, label: str, *, on: bool, file: Path) -> str:
 
 
 def without_server(text: str, label: str, *, file: Path) -> str:
-    """The text without one server; its comments go with it, all others stay."""
+    """The text without one server, also not in a profile; its comments go with it, all others stay."""
     document = cast("dict[str, Any]", tomlkit.parse(text))
     del document["servers"][label]
+    for profile in document.get("profiles", {}).values():
+        for names in (profile.get(key) for key in ("servers", "mcp_servers")):
+            for name in [name for name in names or () if str(name).casefold() == label.casefold()]:
+                names.remove(name)
     if not document["servers"]:
         del document["servers"]
     return _checked(document, file, label, None)
