@@ -182,16 +182,17 @@ def _show(label: str, config: ServerConfig, url: str, address: str, *, by_hand: 
     from urllib.parse import urlsplit
 
     from skillwire.cli.output import print_stderr
+    from skillwire.issues import shown
 
     host = urlsplit(url).netloc.rpartition("@")[2]
     print_stderr(f"{label} ({config.place}) signs in at {printable(host)}.")
     if not by_hand:
         print_stderr("Your browser opens this address; if it does not, open it yourself:")
-        print_stderr(f"  {printable(url)}")
+        print_stderr(f"  {shown(url, len(url))}")
         print_stderr("Waiting until you are done there. Ctrl-C stops.")
         return
     print_stderr("1. Open this address in a browser, on any machine, and sign in:")
-    print_stderr(f"   {printable(url)}")
+    print_stderr(f"   {shown(url, len(url))}")
     print_stderr(f"2. The browser ends at an address that starts with {address}")
     print_stderr("   and cannot be opened there. That is expected.")
     print_stderr("3. Copy that whole address, paste it here, and press Enter:")
