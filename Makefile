@@ -94,7 +94,15 @@ $(DEMO_STAMP): pyproject.toml constraints.txt | $(BIN)/python
 # tests/environments/NAME/package.json, with packages of npm that run no install scripts. A test finds it with
 # `environment("NAME")` or `node_environment("NAME")` of tests/environments.py, which skip when it is not there.
 environments:
-	@$(MAKE) --no-print-directory -j 2 $(ENVIRONMENTS)
+	@$(MAKE) --no-print-directory -j 2 $(ENVIRONMENTS) .envs/shells
+
+# zsh and fish for the tests of completion, unpacked from their Debian packages: no root is needed. Where there are none,
+# those tests are skipped and say so.
+.envs/shells:
+	@rm -rf .envs/shells.new && mkdir -p .envs/shells.new && cd .envs/shells.new && { apt-get download zsh zsh-common fish fish-common libpcre2-32-0 && \
+		for package in *.deb; do dpkg-deb -x $$package . ; done && mkdir -p usr/etc && ln -s ../../etc/fish usr/etc/fish && \
+		rm *.deb && mv ../shells.new ../shells; } > ../shells.log 2>&1 \
+		|| echo "No zsh and fish from Debian packages here: see .envs/shells.log" >&2
 
 # A list that says that it is complete needs no resolution, and what is imported once needs no compilation.
 .envs/%/installed: tests/environments/%.txt

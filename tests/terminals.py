@@ -9,6 +9,7 @@ import select
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
@@ -18,12 +19,19 @@ SECONDS = 60
 class Terminal:
     """A command on a terminal of eighty columns, and a person who types."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        program: str = SKILLWIRE,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> None:
+        """`program` is Skillwire by default; `env` is added to the environment."""
         self._shown = ""
         self._mine, theirs = pty.openpty()
-        environment = {**os.environ, "COLUMNS": "80", "TERM": "xterm", "NO_COLOR": "1"}
+        environment = {**os.environ, "COLUMNS": "80", "TERM": "xterm", "NO_COLOR": "1", **(env or {})}
         self._process = subprocess.Popen(
-            [SKILLWIRE, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=environment
+            [program, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=environment, cwd=cwd
         )
         os.close(theirs)
 

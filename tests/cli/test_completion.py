@@ -1,4 +1,4 @@
-"""Shell completion: what is offered, and that a real bash takes it."""
+"""Shell completion: what is offered, and that real shells take it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from skillwire.cli.completion import SCRIPTS, Provider, candidates
+from skillwire.cli.completion import Provider, candidates
+from terminals import Terminal
 
 BIN = Path(sys.executable).parent
 PROVIDERS: dict[str, Provider] = {
@@ -55,41 +56,101 @@ def test_the_last_word_is_completed(words: list[str], offered: list[str] | None)
         assert found == offered
 
 
-@pytest.mark.process
-@pytest.mark.parametrize("shell", sorted(SCRIPTS))
-def test_a_script_is_one_that_its_shell_can_read(shell: str, tmp_path: Path) -> None:
-    program = shutil.which(shell)
-    if program is None:
-        pytest.skip(f"{shell} is not installed")
-    file = tmp_path / "script"
-    file.write_text(SCRIPTS[shell], "utf-8")
-    assert subprocess.run([program, "-n", str(file)], capture_output=True, check=False).returncode == 0
+SHELLS = Path(__file__).parent.parent.parent / ".envs/shells"
+LINES = {
+    "skillwire cat": "catalog",
+    "skillwire show ti": "tidy",
+    "skillwire servers remove s": "shop",
+    "skillwire list --no-c": "--no-config",
+}
 
 
-@pytest.mark.process
-def test_bash_completes_commands_options_and_names(tmp_path: Path) -> None:
-    bash = shutil.which("bash")
-    if bash is None:
-        pytest.skip("bash is not installed")
-    (tmp_path / ".agents/skills/tidy").mkdir(parents=True)
-    (tmp_path / ".agents/skills/tidy/SKILL.md").write_text(
-        "---\nname: tidy\ndescription: Tidies.\n---\n", "utf-8"
-    )
+def shell_program(name: str) -> str:
+    """A shell of this machine, or of the packages that `make environments` unpacks; skips without either."""
+    unpacked = [SHELLS / "bin" / name, SHELLS / "usr/bin" / name]
+    found = shutil.which(name) or next((str(file) for file in unpacked if file.exists()), None)
+    if found is None:
+        pytest.skip(f"{name} is not installed, and there are no Debian packages here to take it from")
+    return found
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home with a skill and a server to complete."""
+    skill = tmp_path / ".agents/skills/tidy"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nname: tidy\ndescription: Tidies.\n---\n", "utf-8")
     (tmp_path / "skillwire.toml").write_text('[servers.shop]\nurl = "https://shop.example/mcp"\n', "utf-8")
+    return tmp_path
+
+
+def environment_in(home: Path) -> dict[str, str]:
+    variables = {
+        name: str(home / name.lower()) for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME")
+    }
+    path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
+    libraries = next((str(folder) for folder in SHELLS.glob("usr/lib/*-linux-gnu")), "")
+    return {**os.environ, **variables, "HOME": str(home), "PATH": path, "LD_LIBRARY_PATH": libraries}
+
+
+@pytest.mark.process
+def test_bash_completes_commands_options_and_names(home: Path) -> None:
     script = """
         source <(skillwire completion bash)
-        lines=("skillwire cat" "skillwire show ti" "skillwire servers remove s" "skillwire list --no-c")
-        for line in "${lines[@]}"; do
+        for line in "$@"; do
             COMP_WORDS=($line); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); COMP_LINE="$line"; COMP_POINT=${#line}
             _skillwire
             echo "${COMPREPLY[*]}"
         done
     """
-    env = {**os.environ, "HOME": str(tmp_path), "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
-    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
-        env[name] = str(tmp_path / name.lower())
     ran = subprocess.run(
-        [bash, "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
+        [shell_program("bash"), "-c", script, "bash", *LINES],
+        cwd=home,
+        env=environment_in(home),
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    assert ran.stdout.splitlines() == ["catalog", "tidy", "shop", "--no-config"]
+    assert ran.stdout.splitlines() == list(LINES.values())
     assert ran.stderr == ""
+
+
+@pytest.mark.process
+def test_fish_completes_commands_options_and_names(home: Path) -> None:
+    script = "skillwire completion fish | source; for line in $argv; complete -C $line; end"
+    ran = subprocess.run(
+        [shell_program("fish"), "--no-config", "-c", script, *LINES],
+        cwd=home,
+        env=environment_in(home),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout.splitlines() == list(LINES.values())
+    assert ran.stderr == ""
+
+
+@pytest.mark.process
+def test_zsh_completes_commands_options_and_names(home: Path) -> None:
+    """In a real interactive zsh on a terminal: only its line editor completes."""
+    program = shell_program("zsh")
+    rc = home / "zsh"
+    rc.mkdir()
+    if program.startswith(str(SHELLS)):  # What was unpacked elsewhere does not find its own modules.
+        (rc / ".zshenv").write_text(
+            f"module_path=({SHELLS}/usr/lib/*-linux-gnu/zsh/*)\nfpath=({SHELLS}/usr/share/zsh/functions/**/*(/))\n"
+        )
+    (rc / ".zshrc").write_text(
+        "autoload -U compinit; compinit -u -D\n"
+        "source <(skillwire completion zsh)\n"
+        'show() { zle complete-word; print -r -- "<$BUFFER>"; zle kill-whole-line }\n'
+        "zle -N show; bindkey '^T' show; print ready\n"
+    )
+    env = {**environment_in(home), "ZDOTDIR": str(rc), "TERM": "dumb"}
+    terminal = Terminal("-i", program=program, env=env, cwd=home)
+    terminal.wait_for("ready")
+    for line, word in LINES.items():
+        terminal.type(f"{line}\x14")
+        terminal.wait_for(f"<{line.rpartition(' ')[0]} {word} >")
+    terminal.type("exit\r")
+    terminal.end()
