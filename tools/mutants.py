@@ -72,6 +72,38 @@ class Mutant:
 
 GROUPS = (
     Group(
+        "adapters",
+        "adapters/calls.py",
+        "tests/adapters/test_calls.py",
+        (
+            (
+                "        return questions[-1].digest in given\n\n    async def ask_read",
+                "        return True\n\n    async def ask_read",
+            ),
+            (
+                "        return questions[-1].digest in given\n\n    with host",
+                "        return True\n\n    with host",
+            ),
+            ("    if host.asks:\n", "    if False:\n"),
+            (
+                'self._shown.pop(_call_key(tool.name, arguments), "")',
+                'self._shown.get(_call_key(tool.name, arguments), "")',
+            ),
+            ("return json.dumps([name, dict(arguments)], sort_keys=True, default=str)", "return name"),
+            ("    if not unanswered:\n", "    if True:\n"),
+        ),
+    ),
+    Group(
+        "replay",
+        "host/loader.py",
+        "tests/host/test_compaction.py",
+        (
+            ('            return "has changed since it was loaded"\n', "            pass\n"),
+            ('                return "is no longer approved"\n', "                pass\n"),
+            ('            return "is no longer served"\n', "            return held.verified\n"),
+        ),
+    ),
+    Group(
         "verify",
         "trust/verify.py",
         "tests/attacks/test_weakened_lines.py tests/trust/test_verify.py",

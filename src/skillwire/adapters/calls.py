@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from skillwire.catalog.render import LIST_TOOL, READ_TOOL, SEARCH_TOOL
@@ -69,18 +69,24 @@ async def _ask_or_call(
         return await tool.handler(arguments)
     questions: list[Question] = []
 
+    given = yes.split()
+
     async def ask(request: ApprovalRequest) -> bool:
-        questions.append(await _about_skill(host, request))
-        return questions[-1].digest == yes
+        questions.append(_about_skill(host, request))
+        return questions[-1].digest in given
 
     async def ask_read(request: ReadRequest) -> bool:
         questions.append(_about_read(request))
-        return questions[-1].digest == yes
+        return questions[-1].digest in given
 
     with host.asking(ask, ask_read):
         result = await tool.handler(arguments)
-    unanswered = [question for question in questions if question.digest != yes]
-    return unanswered[0] if unanswered else result
+    unanswered = [question for question in questions if question.digest not in given]
+    if not unanswered:
+        return result
+    # One call can need two answers: the next yes is for both, as one text.
+    before = [question.digest for question in questions if question.digest in given]
+    return replace(unanswered[0], digest=" ".join(dict.fromkeys([*before, unanswered[0].digest])))
 
 
 class ShownQuestions:
@@ -122,7 +128,7 @@ def refused(question: Question) -> ToolResult:
     )
 
 
-async def _about_skill(host: SkillHost, request: ApprovalRequest) -> Question:
+def _about_skill(host: SkillHost, request: ApprovalRequest) -> Question:
     return Question(
         text=host.style.confirmation(request),
         digest=str(request.digest or request.seen_digest),
