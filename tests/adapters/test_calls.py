@@ -101,6 +101,7 @@ async def test_a_read_from_another_server_is_asked_about_by_itself(tmp_path: Pat
             "Read data://prices from MCP server other, while a skill from MCP server shop is in use?"
         )
         await asked(host, "read_resource", read, question.digest)
+        assert other.read_uris() == []  # Nothing goes out before the yes.
         assert "Ten euros." in (await answered(host, "read_resource", read, about.digest)).text
         await asked(host, "read_resource", {**read, "uri": "data://costs"}, about.digest)
 
