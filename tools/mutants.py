@@ -146,6 +146,14 @@ GROUPS = (
             ("if skill.policy is Policy.NEVER:", "if False:"),
             ("covered is Coverage.EQUAL:", "covered is not Coverage.NONE:"),
             ("Policy.ALWAYS and not skill.nested and not", "Policy.ALWAYS and not"),
+            ("not skill.nested and not skill.signer_change:", "not skill.nested:"),
+            ("if missing := missing_publisher(skill):", "if False:"),
+            (
+                "if verdict is None or not verdict.is_signed or",
+                "if verdict is not None and not verdict.is_signed or",
+            ),
+            ("not verdict.is_signed or verdict.publisher != name:", "not verdict.is_signed:"),
+            ("or not verdict.is_signed or verdict.publisher != name:", "or verdict.publisher != name:"),
             ("if skill.declined:", "if False:"),
             ("if skill.policy is Policy.PINNED:", "if False:"),
             ("        return Allowed(NO_GRANTS)\n", "        return Allowed(ALL_GRANTS)\n"),
@@ -167,6 +175,195 @@ GROUPS = (
             ("bool(seen) and seen <= approval.resources", "seen <= approval.resources"),
             ("is_covered = approval.bound and", "is_covered ="),
             ("bound=not entry.is_dynamic,", "bound=True,"),
+        ),
+    ),
+    Group(
+        "signatures",
+        "trust/signatures.py",
+        "tests/trust/test_signatures.py tests/trust/test_keyless_signatures.py",
+        (
+            ("if bundle.hint and bundle.hint != hint:", "if False:"),
+            ("if _is_signed_by(bundle, key):", "if True:"),
+            ("if not _is_signed_by(bundle, allowed):", "if False:"),
+            ("        if kind != PAYLOAD_TYPE:\n", "        if False:\n"),
+            ("issuer=publisher.issuer or None", "issuer=None"),
+            (
+                "if ours.get(path) != theirs.get(path) and",
+                "if path in ours and ours[path] != theirs.get(path) and",
+            ),
+            (
+                "if ours.get(path) != theirs.get(path) and",
+                "if path in theirs and ours.get(path) != theirs[path] and",
+            ),
+            ("not (path in _GIT_FILES and path not in theirs)", "path not in _GIT_FILES"),
+        ),
+    ),
+    Group(
+        "certificates",
+        "trust/certificates.py",
+        "tests/trust/test_signatures.py tests/trust/test_signature_timestamps.py",
+        (
+            ("if any(certificate not in used for certificate in others):", "if False:"),
+            ("    if not _may_sign(leaf):\n        raise", "    if False:\n        raise"),
+            ("if not extension.ca:", "if False:"),
+            ("return bool(stated) and all(stated)", "return all(stated)"),
+            ("return bool(stated) and all(stated)", "return any(stated)"),
+        ),
+    ),
+    Group(
+        "oms",
+        "trust/oms.py",
+        "tests/trust/test_signatures.py",
+        (
+            ('if bundle["mediaType"] != BUNDLE_TYPE:', "if False:"),
+            ('if envelope["payloadType"] != PAYLOAD_TYPE:', "if False:"),
+            ('if made.get("keyid", "") not in ("", hint):', "if False:"),
+            ("        if name in signed:\n", "        if False:\n"),
+            ("if hasher.hexdigest() != whole:", "if False:"),
+            ('if any(segment in ("", ".", "..") for segment in name.split("/")):', "if False:"),
+            ("if len(digest) != 64 or digest.strip", "if digest.strip"),
+            ("if len(data) > MAX_BUNDLE_BYTES:", "if False:"),
+            ("if _depth(data) > _MAX_DEPTH:", "if False:"),
+            ("if len(made) != len(pairs):", "if False:"),
+            ("if unknown := sorted(value.keys() - required - optional):", "if False:"),
+            ("if _encode(data) != value:", "if False:"),
+            ("if len(rows) > _MAX_FILES:", "if False:"),
+        ),
+    ),
+    Group(
+        "signers",
+        "trust/signers.py",
+        "tests/trust/test_signers.py",
+        (
+            (
+                "is_same = is_known_signer(after) and (fingerprint == now or renewed)",
+                "is_same = fingerprint == now or renewed",
+            ),
+            ("(fingerprint == now or renewed)", "True"),
+            ("renewed = name == other and fingerprint", "renewed = fingerprint"),
+            ("is_same = fingerprint == now\n", "is_same = True\n"),
+            ("return actual not in (NO_SIGNER, _BAD_SIGNER) and", "return"),
+            ('pinned.rpartition(" ")[2] == actual.rpartition(" ")[2]', "True"),
+        ),
+    ),
+    Group(
+        "approver",
+        "host/approvals/approver.py",
+        "tests/host/test_publishers.py tests/host/test_approving.py",
+        (
+            ("if missing := missing_publisher(candidate):", "if False:"),
+            ("if now != (before or NO_SIGNER):", "if False:"),
+            (
+                "        if once is None:\n            await self._note_signer(skill)",
+                "        await self._note_signer(skill)",
+            ),
+            ("signer=self.approvals.signer(skill.origin, skill.uri),", ""),
+            ("require=self.signatures.required(skill.origin),", ""),
+            ("if digest == shown_digest(entry):", "if True:"),
+        ),
+    ),
+    Group(
+        "install-signers",
+        "install/installer.py",
+        "tests/install/test_signers.py",
+        (("if not confirms_signer(skill.signer, actual):", "if False:"),),
+    ),
+    Group(
+        "proposal",
+        "install/proposal.py",
+        "tests/install/test_signers.py",
+        (("and not signer_change(pinned.signer, candidate.signer)", ""),),
+    ),
+    Group(
+        "upstream",
+        "install/upstream.py",
+        "tests/install/test_signers.py",
+        (
+            (
+                'signed_by = candidate.signature.publisher if candidate.signature.is_signed else ""',
+                "signed_by = candidate.signature.publisher",
+            ),
+            ("            if not missing:\n", "            if True:\n"),
+        ),
+    ),
+    Group(
+        "trust",
+        "host/config/trust.py",
+        "tests/cli/test_project_trust.py tests/host/test_project_trust.py tests/host/test_version_0_1.py",
+        (
+            ("or self._digest(file.path) == file.digest", "or self._digest(file.path) is not None"),
+            ('return values["digest"] if values["path"] == str(path) else None', 'return values["digest"]'),
+        ),
+    ),
+    Group(
+        "project-trust",
+        "cli/project_trust.py",
+        "tests/cli/test_project_trust.py",
+        (
+            (
+                "not before.needs_trust or is_trusted(before)",
+                "not before.names_servers or is_trusted(before)",
+            ),
+            ("if not path.resolve().is_relative_to(root.resolve()):", "if False:"),
+        ),
+    ),
+    Group(
+        "trust-command",
+        "cli/trust.py",
+        "tests/cli/test_project_trust.py",
+        (
+            (
+                "agreed = yes or not waiting or digest == project.digest",
+                "agreed = yes or not waiting or digest is not None",
+            ),
+            (
+                'return f"sha256:{hashlib.sha256(json.dumps([files, skills])',
+                'return f"sha256:{hashlib.sha256(json.dumps([files])',
+            ),
+            (
+                'return f"sha256:{hashlib.sha256(json.dumps([files, skills])',
+                'return f"sha256:{hashlib.sha256(json.dumps([skills])',
+            ),
+        ),
+    ),
+    Group(
+        "merge",
+        "host/config/merge.py",
+        "tests/host/test_host_config.py tests/cli/test_project_trust.py tests/host/test_config_text.py",
+        (
+            ("if directory.resolve().is_relative_to(root):", "if True:"),
+            ("trusted=trusted or file is user,", "trusted=True,"),
+            ("for name in project.publishers:", "for name in ():"),
+        ),
+    ),
+    Group(
+        "structure",
+        "wire/structure.py",
+        "tests/host/test_robust.py",
+        (("    if values > most:\n        raise", "    if False:\n        raise"),),
+    ),
+    Group(
+        "sdk",
+        "host/sdk.py",
+        "tests/attacks/test_wire.py tests/host/test_robust.py",
+        (
+            ("        if self._left < 0:\n", "        if False:\n"),
+            (
+                "                        if not isinstance(message, Exception):\n"
+                "                            budget",
+                "                        if False:\n                            budget",
+            ),
+        ),
+    ),
+    Group(
+        "command-line",
+        "sources/command_line.py",
+        "tests/sources/test_command_line.py",
+        (
+            (
+                "for entry in path.split(separator) if kind(entry).is_absolute())",
+                "for entry in path.split(separator))",
+            ),
         ),
     ),
     Group(

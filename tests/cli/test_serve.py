@@ -18,6 +18,7 @@ from served import INITIALIZE, PATIENCE, serving, serving_http, serving_stdio
 from skillwire.cli import main
 from skillwire.cli import serve as serve_module
 from skillwire.errors import FormatError, SourceError
+from skillwire.limits import DEFAULT_LIMITS, Limits
 from trees import skill_md, write, write_skill
 
 Run = Callable[..., tuple[int, list[str]]]
@@ -301,3 +302,39 @@ def test_an_interrupt_while_it_scans_ends_it_without_a_traceback(tmp_path: Path)
             os.close(descriptor)
         assert "Traceback" not in "".join(served.said)
         assert served.process.wait(PATIENCE) == 130
+
+
+LIMIT_OPTIONS = {
+    "--max-connections": ("7", "http_connections", 7),
+    "--max-connections-per-address": ("3", "http_connections_per_address", 3),
+    "--max-body-bytes": ("1000", "http_body_bytes", 1000),
+    "--max-sessions": ("5", "sessions", 5),
+    "--session-timeout": ("1.5", "session_idle_seconds", 1.5),
+    "--head-timeout": ("0.5", "http_head_seconds", 0.5),
+    "--body-timeout": ("2.5", "http_body_seconds", 2.5),
+    "--write-timeout": ("3.5", "http_write_seconds", 3.5),
+    "--idle-timeout": ("4.5", "http_idle_seconds", 4.5),
+}
+
+
+def test_every_limit_of_the_http_server_has_an_option_that_sets_it(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Limits] = []
+    monkeypatch.setattr(
+        serve_module, "_run_http", lambda server, address, banner, limits, **_: seen.append(limits)
+    )
+    words = [word for name, (value, _, _) in LIMIT_OPTIONS.items() for word in (name, value)]
+    assert run(folder, "--http", "127.0.0.1:0")[0] == 0
+    assert run(folder, "--http", "127.0.0.1:0", *words)[0] == 0
+    for name, (_, field, value) in LIMIT_OPTIONS.items():
+        # The default of an option is that of the library.
+        assert getattr(seen[0], field) == getattr(DEFAULT_LIMITS, field), name
+        assert getattr(seen[1], field) == value, name
+
+
+def test_every_limit_of_the_http_server_stands_in_the_one_table_of_the_page() -> None:
+    page = (Path(__file__).parents[2] / "docs/serving.md").read_text("utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("|")]
+    for name, (_, field, _) in LIMIT_OPTIONS.items():
+        assert any(f"`{name}`, `{field}`" in row for row in rows), name

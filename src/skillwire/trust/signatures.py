@@ -51,6 +51,10 @@ if TYPE_CHECKING:
 _GIT_FILES: Final = frozenset({".gitignore", ".gitattributes"})
 
 
+# What `sigstore` may raise beside its own errors, on a bundle that was made to be odd.
+_ODD_BUNDLE: Final = (ValueError, TypeError, LookupError, AttributeError)
+
+
 class SignatureState(StrEnum):
     """What is known about the signature of a skill."""
 
@@ -266,14 +270,14 @@ def _by_identity(bundle: bytes, publishers: Sequence[Publisher]) -> tuple[str, s
     try:
         parsed = Bundle.from_json(bundle)
         verifier = Verifier(trusted_root=ClientTrustConfig.production(offline=True).trusted_root)
-    except (Error, ValueError) as error:
+    except (Error, *_ODD_BUNDLE) as error:
         raise InvalidSignatureFile(f"it cannot be checked ({type(error).__name__})") from None
     for publisher in known:
         try:
             kind, payload = verifier.verify_dsse(
                 parsed, Identity(identity=publisher.identity, issuer=publisher.issuer or None)
             )
-        except Error:
+        except (Error, *_ODD_BUNDLE):
             continue
         if kind != PAYLOAD_TYPE:
             raise InvalidSignatureFile(f"its payload type is not {PAYLOAD_TYPE}")
