@@ -68,10 +68,10 @@ def _issue(
         .not_valid_after(ends)
         .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
     )
-    if usage in ("sign", "certify", "encrypt"):
+    if usage in ("sign", "certify", "encrypt", "sign and tls"):
         builder = builder.add_extension(
             x509.KeyUsage(
-                digital_signature=usage == "sign",
+                digital_signature=usage.startswith("sign"),
                 content_commitment=False,
                 key_encipherment=usage == "encrypt",
                 data_encipherment=False,
@@ -87,7 +87,7 @@ def _issue(
         builder = builder.add_extension(
             x509.ExtendedKeyUsage([ExtendedKeyUsageOID.TIME_STAMPING]), critical=True
         )
-    if usage == "tls":
+    if usage in ("tls", "sign and tls"):
         builder = builder.add_extension(
             x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False
         )

@@ -205,7 +205,6 @@ GROUPS = (
         (
             ("if any(certificate not in used for certificate in others):", "if False:"),
             ("    if not _may_sign(leaf):\n        raise", "    if False:\n        raise"),
-            ("if not extension.ca:", "if False:"),
             ("return bool(stated) and all(stated)", "return all(stated)"),
             ("return bool(stated) and all(stated)", "return any(stated)"),
         ),

@@ -349,3 +349,11 @@ def test_another_signer_is_asked_about_whatever_a_policy_allows(
 def test_a_signer_that_nobody_checked_is_no_change() -> None:
     candidate = Candidate(origin=DEMO, entry=ENTRY, policy=Policy.ALWAYS, signer="acme key:ab")
     assert admit(candidate, Act.LOAD) == Allowed(NO_GRANTS)
+
+
+@pytest.mark.parametrize("policy", Policy)
+def test_what_the_user_declined_is_loaded_by_no_policy_until_it_is_approved(policy: Policy) -> None:
+    candidate = Candidate(origin=DEMO, entry=ENTRY, policy=policy, declined=True)
+    assert isinstance(admit(candidate, Act.LOAD), Denied)
+    approved = admit(replace(candidate, approval=APPROVED), Act.LOAD)
+    assert isinstance(approved, Allowed) is (policy is not Policy.NEVER)

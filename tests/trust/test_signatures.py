@@ -139,6 +139,14 @@ def test_what_git_keeps_beside_the_files_may_be_unsigned() -> None:
     assert check(by_key(), files={**FILES, ".gitignore": digest_of(b"*.pyc")}).is_signed
 
 
+def test_what_git_keeps_counts_once_it_was_signed() -> None:
+    files = {**FILES, ".gitignore": digest_of(b"*.pyc")}
+    bundle = sign_files(files, name="demo", key=KEY)
+    assert check(bundle, files=files).is_signed
+    changed = check(bundle, files={**files, ".gitignore": digest_of(b"*")})
+    assert (changed.state, changed.differing) == (SignatureState.DIFFERS, (".gitignore",))
+
+
 def test_an_ignored_path_that_hides_a_script_does_not_count_as_signed() -> None:
     def hide(statement: dict[str, Any]) -> None:
         statement["predicate"]["serialization"]["ignore_paths"].append("scripts")
@@ -166,8 +174,9 @@ def test_a_key_of_nobody_who_is_configured_is_an_unknown_publisher() -> None:
         ({"usage": "encrypt"}, "its certificate is not for signing"),
         ({"usage": "tls"}, "its certificate is not for signing"),
         ({"usage": "none"}, "its certificate is not for signing"),
+        ({"usage": "sign and tls"}, "its certificate is not for signing"),
     ],
-    ids=["expired", "not yet valid", "for encryption", "for TLS", "for nothing"],
+    ids=["expired", "not yet valid", "for encryption", "for TLS", "for nothing", "for signing in TLS"],
 )
 def test_a_certificate_that_may_not_sign_now_proves_nothing(leaf: dict[str, Any], reason: str) -> None:
     verdict = check(by_certificate(signer(ROOT, **leaf)))
