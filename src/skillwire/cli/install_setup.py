@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from skillwire.cli.output import info, printable
 from skillwire.errors import ApprovalRequired, SkillwireError
-from skillwire.trust.approval import Grants, Reason
 
 if TYPE_CHECKING:
     from skillwire.cli.host_options import HostOptions
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
     from skillwire.install.installer import Installer
     from skillwire.install.powers import Powers
     from skillwire.install.workspace import Workspace
+    from skillwire.trust.approval import Grants
 
 Result = TypeVar("Result")
 
@@ -53,6 +52,8 @@ def installer(work: Workspace, options: HostOptions | None = None) -> Installer:
 
 def run(action: Coroutine[Any, Any, Result]) -> Result:
     """Run to the end; what libraries warn of goes to standard error."""
+    import asyncio
+
     from skillwire.cli.logs import log_to_stderr
 
     log_to_stderr()
@@ -94,6 +95,7 @@ async def grants_for(
     """The grants of one skill: what the options gave, what it had before, and what the person adds now."""
     from skillwire.cli.install_view import powers_words
     from skillwire.install.powers import Powers
+    from skillwire.trust.approval import Grants
 
     powers = candidate.skill.powers
     granted = powers.grants_after(before, given)
@@ -108,6 +110,8 @@ async def grants_for(
 
 
 def nobody_to_ask(what: str) -> ApprovalRequired:
+    from skillwire.trust.approval import Reason
+
     return ApprovalRequired(
         f"{what}, and nobody can be asked here: --yes accepts exactly what is shown",
         reason=Reason.NEW,

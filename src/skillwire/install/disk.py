@@ -8,6 +8,7 @@ import stat
 import tempfile
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
@@ -131,36 +132,41 @@ def _tree(root: str, pinned: frozenset[str]) -> Tree | Other:
         with os.scandir(folder) as entries:
             for entry in entries:
                 path = prefix + entry.name
-                if not belongs_to_skill(entry.name) and not any(
-                    one == path or one.startswith(f"{path}/") for one in pinned_ignored
-                ):
+                if not belongs_to_skill(entry.name) and not _holds(pinned_ignored, path):
                     continue
-                if entry.is_dir(follow_symlinks=False):
-                    waiting.append((entry.path, f"{path}/"))
-                elif not entry.is_file(follow_symlinks=False) or not _is_plain(entry.name):
-                    strange.append(path.encode("utf-8", "backslashreplace").decode())
-                else:
+                if entry.is_file(follow_symlinks=False) and (
+                    entry.name.isprintable() or _is_plain(entry.name)
+                ):
+                    if len(files) >= _MOST_FILES:
+                        return Other(f"a folder with more than {_MOST_FILES:,} files")
                     files.append(_hash(entry.path, path))
-                if len(files) + len(waiting) + len(strange) > _MOST_FILES:
-                    return Other(f"a folder with more than {_MOST_FILES:,} files")
-    files.sort(key=lambda file: file.path)
+                elif entry.is_dir(follow_symlinks=False):
+                    waiting.append((entry.path, f"{path}/"))
+                else:
+                    strange.append(path.encode("utf-8", "backslashreplace").decode())
+            if len(waiting) + len(strange) > _MOST_FILES:
+                return Other(f"a folder with more than {_MOST_FILES:,} files")
+    files.sort(key=attrgetter("path"))
     return Tree(tuple(files), tuple(sorted(strange)))
 
 
+def _holds(paths: frozenset[str], folder: str) -> bool:
+    return any(path == folder or path.startswith(f"{folder}/") for path in paths)
+
+
 def _is_plain(name: str) -> bool:
-    return name.isprintable() or not any(
-        char < " " or char == "\x7f" or "\ud800" <= char <= "\udfff" for char in name
-    )
+    return not any(char < " " or char == "\x7f" or "\ud800" <= char <= "\udfff" for char in name)
 
 
 def _hash(path: str, shown: str) -> LockedFile:
     descriptor = os.open(path, _FLAGS)
     try:
         status = os.fstat(descriptor)
-        data = os.read(descriptor, _CHUNK)
+        # One byte more than there should be: the end of the file shows without a second read.
+        data = os.read(descriptor, min(status.st_size, _CHUNK) + 1)
         digest = hashlib.sha256(data)
         size = len(data)
-        while len(data) == _CHUNK or (data and size < status.st_size):
+        while data and size != status.st_size:
             data = os.read(descriptor, _CHUNK)
             digest.update(data)
             size += len(data)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from skillwire.errors import SkillNotFound
 from skillwire.install.powers import Powers
@@ -21,8 +21,7 @@ UNSIGNED: Final = "unsigned"
 Extra: TypeAlias = tuple[tuple[str, Any], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LockedFile:
+class LockedFile(NamedTuple):
     """One file of a pinned skill."""
 
     path: str

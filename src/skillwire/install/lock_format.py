@@ -6,16 +6,16 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from typing import Any, Final, TypeAlias, cast
 
 from skillwire.errors import FormatError
 from skillwire.install.lock import KINDS, LOCK_NAME, UNSIGNED, Extra, Lock, LockedFile, LockedSkill, Pin
 from skillwire.install.powers import Powers
 from skillwire.issues import Issue, shown
-from skillwire.skill.digests import parse_digest, parse_set_digest, set_digest
-from skillwire.skill.names import name_issues, parse_name
+from skillwire.skill.digests import Digest, parse_digest, parse_set_digest, set_digest
+from skillwire.skill.names import parse_name
 
 LOCK_VERSION: Final = 1
 _HEADER: Final = (
@@ -28,12 +28,18 @@ def parse_lock(text: str, *, file: str = LOCK_NAME) -> Lock:
     """Read a lock file, or raise a `FormatError` that names every mistake."""
     table = _read_canonical(text)
     if table is None:
+        import tomllib  # Here: a lock that we wrote is read without.
+
         try:
             table = cast("Table", tomllib.loads(text))
         except tomllib.TOMLDecodeError as error:
             raise _mistake(file, f"not TOML: {shown(str(error), 200)}") from None
         except RecursionError:
             raise _mistake(file, "not a lock file: its values are nested too deeply") from None
+    return _lock(table, file)
+
+
+def _lock(table: Table, file: str) -> Lock:
     version: object = table.get("version")
     if version is True or version != LOCK_VERSION:
         raise FormatError.of(
@@ -99,6 +105,7 @@ _SKILL_KEYS: Final = frozenset(
     {"name", "source", "pin", "digest", "signer", "allowed-tools", "scripts", "targets", "files"}
 )
 _FILE_KEYS: Final = frozenset({"path", "size", "digest", "executable"})
+_PATH_OF: Final = attrgetter("path")
 
 
 class _Mistake(Exception):
@@ -106,15 +113,11 @@ class _Mistake(Exception):
 
 
 def _skill(table: Table) -> LockedSkill:
-    name = _text(table, "name")
-    if name_issues(name):
-        raise FormatError(name_issues(name))
+    name = parse_name(_text(table, "name"))
     rows = table.get("files")
     if not isinstance(rows, list):
         raise _Mistake("files is not a list")
-    files = tuple(
-        sorted((_file(_table(row, "files")) for row in cast("list[Any]", rows)), key=lambda file: file.path)
-    )
+    files = tuple(sorted(map(_file, cast("list[Any]", rows)), key=_PATH_OF))
     digest = parse_set_digest(_text(table, "digest"))
     # Nothing in the file is taken for granted: the one digest must be that of the files below it.
     actual = set_digest((file.path, file.digest) for file in files)
@@ -124,10 +127,13 @@ def _skill(table: Table) -> LockedSkill:
         raise _Mistake("SKILL.md is not among its files")
     paths = {file.path for file in files}
     for path in paths:
-        if any(parent in paths for parent in _parents(path)):
-            raise _Mistake(f"{shown(path)} lies below a file")
+        end = path.rfind("/")
+        while end > 0:
+            if path[:end] in paths:
+                raise _Mistake(f"{shown(path)} lies below a file")
+            end = path.rfind("/", 0, end)
     return LockedSkill(
-        name=parse_name(name),
+        name=name,
         source=_text(table, "source"),
         pin=_pin(_table(table.get("pin"), "pin")),
         digest=digest,
@@ -139,7 +145,10 @@ def _skill(table: Table) -> LockedSkill:
     )
 
 
-def _file(table: Table) -> LockedFile:
+def _file(row: object) -> LockedFile:
+    if isinstance(row, LockedFile):
+        return row  # Of a lock that was read the fast way.
+    table = _table(row, "files")
     size = table.get("size")
     if not isinstance(size, int) or isinstance(size, bool) or size < 0:
         raise _Mistake("the size of a file is not a number")
@@ -164,12 +173,6 @@ def _pin(table: Table) -> Pin:
     )
     extra = tuple((key, value) for key, value in sorted(table.items()) if not isinstance(value, str))
     return Pin(kind, details, extra)
-
-
-def _parents(path: str) -> Iterable[str]:
-    while "/" in path:
-        path = path.rpartition("/")[0]
-        yield path
 
 
 def _table(value: object, what: str) -> Table:
@@ -210,9 +213,14 @@ def _mistake(file: str, message: str) -> FormatError:
 # not exactly in that form is tomllib's.
 
 _PLAIN: Final = r'"([^"\\\x00-\x1f\x7f]*)"'
+_PLAIN_PATH: Final = r'"([^"\\\x00-\x1f\x7f]+)"'
+_DIGEST: Final = r'"(sha256:[0-9a-f]{64})"'
 _FILE_LINE: Final = re.compile(
-    rf"    \{{ path = {_PLAIN}, size = ([0-9]{{1,15}}), digest = {_PLAIN}(, executable = true)? \}},"
+    rf"    \{{ path = {_PLAIN_PATH}, size = (0|[1-9][0-9]{{0,14}}), digest = {_DIGEST}"
+    r"(, executable = true)? \},\n"
 )
+_FILE_LINE_LENGTH: Final = len('    { path = "", size = , digest = "" },\n')
+_SKILL_LINE: Final = "\n[[skill]]\n"
 _TEXT_LINE: Final = re.compile(rf"(name|source|digest|signer) = {_PLAIN}")
 _LIST_LINE: Final = re.compile(rf"(allowed-tools|scripts|targets) = \[({_PLAIN}(?:, {_PLAIN})*)\]")
 _PIN_LINE: Final = re.compile(rf"pin = \{{ ([a-z]+ = {_PLAIN}(?:, [a-z]+ = {_PLAIN})*) \}}")
@@ -221,48 +229,34 @@ _ITEM: Final = re.compile(_PLAIN)
 
 
 def _read_canonical(text: str) -> dict[str, Any] | None:
-    """The same as tomllib would give, or `None` when the text is not in the form that we write."""
+    """The same as tomllib would give, the files as `LockedFile`; `None` for another form than we write."""
     start = f"{_HEADER}version = {LOCK_VERSION}\n"
     if not text.startswith(start) or "\r" in text:
         return None
-    skills: list[dict[str, Any]] = []
-    lines = iter(text[len(start) :].split("\n"))
-    for line in lines:
-        if line == "":
-            continue
-        if line == "[[skill]]":
-            skills.append({})
-            continue
-        if not skills:
-            return None
-        skill = skills[-1]
-        if line == "files = [":
-            if "files" in skill:
-                return None
-            files: list[dict[str, Any]] = []
-            for inner in lines:
-                row = _FILE_LINE.fullmatch(inner)
-                if row is None:
-                    if inner != "]":
-                        return None
-                    break
-                path, size, digest, executable = row.groups()
-                if len(size) > 1 and size[0] == "0":
-                    return None
-                file: dict[str, Any] = {"path": path, "size": int(size), "digest": digest}
-                if executable:
-                    file["executable"] = True
-                files.append(file)
-            else:
-                return None
-            skill["files"] = files
-            continue
+    # No text in this form holds a line break, so the lines that begin something can be searched for.
+    nothing, *chunks = text[len(start) :].split(_SKILL_LINE)
+    skills = [_canonical_skill(chunk) for chunk in chunks]
+    if nothing or not all(skills):
+        return None
+    table: dict[str, Any] = {"version": LOCK_VERSION}
+    return table | ({"skill": skills} if skills else {})
+
+
+def _canonical_skill(chunk: str) -> dict[str, Any] | None:
+    head, _, rest = chunk.partition("files = [\n")
+    if not rest.endswith("]\n") or not head.endswith("\n"):
+        return None
+    rows = _FILE_LINE.findall(rest)
+    files = [LockedFile(path, Digest(digest), int(size), bool(x)) for path, size, digest, x in rows]
+    if sum([_FILE_LINE_LENGTH + sum(map(len, row)) for row in rows]) + len("]\n") != len(rest):
+        return None  # Something else stands between the files.
+    skill: dict[str, Any] = {"files": files}
+    for line in head[:-1].split("\n"):
         pair = _canonical_line(line)
         if pair is None or pair[0] in skill:
             return None
         skill[pair[0]] = pair[1]
-    table: dict[str, Any] = {"version": LOCK_VERSION}
-    return table | ({"skill": skills} if skills else {})
+    return skill
 
 
 def _canonical_line(line: str) -> tuple[str, Any] | None:

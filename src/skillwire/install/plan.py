@@ -7,16 +7,18 @@ the user decides: `adopt` keeps what is on disk, `force` overwrites it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from skillwire.install.agents import CANONICAL_TARGET
 from skillwire.install.lock import Lock, LockedFile, LockedSkill
 from skillwire.skill.digests import SetDigest, set_digest
-from skillwire.trust.approval import ChangeKind
+
+if TYPE_CHECKING:
+    from skillwire.trust.approval import ChangeKind
 
 
 class Act(StrEnum):
@@ -72,6 +74,17 @@ class Tree:
         if self.strange or not self.files:
             return None
         return set_digest((file.path, file.digest) for file in self.files)
+
+    def has_exactly(self, files: Sequence[LockedFile]) -> bool:
+        """Whether it holds these files, given in the order of their paths, and nothing else."""
+        return (
+            not self.strange
+            and len(self.files) == len(files)
+            and all(
+                one.digest == other.digest and one.path == other.path
+                for one, other in zip(self.files, files, strict=True)
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +260,8 @@ def plan(
 
 def tree_differences(files: Iterable[LockedFile], tree: Tree) -> tuple[FileDifference, ...]:
     """File by file, how a folder differs from what is pinned."""
+    from skillwire.trust.approval import ChangeKind  # Here: a folder that is as pinned needs none of it.
+
     pinned = {file.path: file for file in files}
     there = {file.path: file for file in tree.files}
     rows = [FileDifference(path, ChangeKind.ADDED) for path in (*there.keys() - pinned.keys(), *tree.strange)]
@@ -281,16 +296,15 @@ def _act(
         case Other():
             return Act.FOREIGN  # Not even by force: nobody knows what that is.
         case Tree():
-            if there.digest == skill.digest and (not modes or _same_modes(skill, there)):
+            is_pinned = there.has_exactly(skill.files)
+            if is_pinned and (not modes or _same_modes(skill, there)):
                 # The right content is enough, whoever put it there: a copy where a link would do is current.
                 return Act.CURRENT
-            if forced:
-                return Act.REPLACE
+            if forced or is_pinned:
+                return Act.REPLACE  # Nothing is lost when only modes differ.
             if before is None:
-                # Nothing is lost when only modes differ.
-                return Act.REPLACE if there.digest == skill.digest else Act.FOREIGN
-            unchanged = before.is_unchanged(there) or there.digest == skill.digest
-            return Act.REPLACE if unchanged else Act.EDITED
+                return Act.FOREIGN
+            return Act.REPLACE if before.is_unchanged(there) else Act.EDITED
 
 
 def _removal(there: Found, before: Placed, canonical: Path, *, forced: bool) -> Act:
@@ -304,5 +318,4 @@ def _removal(there: Found, before: Placed, canonical: Path, *, forced: bool) -> 
 
 
 def _same_modes(skill: LockedSkill, tree: Tree) -> bool:
-    there = {file.path: file.executable for file in tree.files}
-    return all(there.get(file.path) == file.executable for file in skill.files)
+    return all(one.executable == other.executable for one, other in zip(tree.files, skill.files, strict=True))

@@ -10,11 +10,12 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from skillwire.json_types import JsonValue
-from skillwire.trust.approval import NO_GRANTS, Grants
-from skillwire.trust.guards import requested_tools
+
+if TYPE_CHECKING:
+    from skillwire.trust.approval import Grants
 
 _FOLDERS: Final = frozenset({"scripts", "bin", "hooks"})
 _SUFFIX: Final = re.compile(
@@ -41,15 +42,18 @@ class Powers:
             () if grants.allowed_tools else self.allowed_tools, () if grants.execute_code else self.scripts
         )
 
-    def grants_after(self, before: Powers | None, given: Grants = NO_GRANTS) -> Grants:
+    def grants_after(self, before: Powers | None, given: Grants | None = None) -> Grants:
         """What is granted to this version: what is given now, and what the version before had as well.
 
         What was granted to the version before is granted to the same again, and to nothing more.
         """
+        from skillwire.trust.approval import NO_GRANTS, Grants  # Here: a sync of what is pinned needs neither.
+
+        now = given or NO_GRANTS
         new = self.beyond(before) if before is not None else self
         return Grants(
-            allowed_tools=given.allowed_tools or (before is not None and not new.allowed_tools),
-            execute_code=given.execute_code or (before is not None and not new.scripts),
+            allowed_tools=now.allowed_tools or (before is not None and not new.allowed_tools),
+            execute_code=now.execute_code or (before is not None and not new.scripts),
         )
 
     def beyond(self, other: Powers) -> Powers:
@@ -64,6 +68,8 @@ def requested_powers(
     frontmatter: Mapping[str, JsonValue], files: Iterable[tuple[str, bytes, bool]]
 ) -> Powers:
     """What a skill asks for, by its frontmatter and its files, each given by path, content and mode bit."""
+    from skillwire.trust.guards import requested_tools  # Here: what is pinned says it already.
+
     tools = dict.fromkeys(requested_tools(frontmatter.get("allowed-tools")))
     scripts = sorted(path for path, data, executable in files if is_script(path, data, executable))
     return Powers(tuple(sorted(tools)), tuple(scripts))

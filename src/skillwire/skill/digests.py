@@ -53,12 +53,12 @@ def set_digest(files: Iterable[tuple[str, Digest]]) -> SetDigest:
     for path, digest in rows:
         if path == previous:
             raise _refused_set(f"the file {path[:200]!r} is listed twice", "list each file once")
-        if not _is_plain_path(path):
+        if _NOT_PLAIN.search(path):
             raise _refused_set(
                 f"{path[:200]!r} is not the path of a file in a skill",
                 "use plain segments joined by /, without control characters",
             )
-        whole.update(path.encode("utf-8") + b"\0" + bytes.fromhex(digest.removeprefix(_PREFIX)) + b"\n")
+        whole.update(path.encode("utf-8") + b"\0" + bytes.fromhex(digest[len(_PREFIX) :]) + b"\n")
         previous = path
     return SetDigest(_PREFIX + whole.hexdigest())
 
@@ -68,10 +68,8 @@ def parse_set_digest(text: str) -> SetDigest:
     return SetDigest(parse_digest(text))
 
 
-def _is_plain_path(path: str) -> bool:
-    if any(char < " " or char == "\x7f" or "\ud800" <= char <= "\udfff" for char in path):
-        return False
-    return all(segment not in ("", ".", "..") for segment in path.split("/"))
+# A control character, half of a surrogate pair, or a segment that is empty, `.` or `..`.
+_NOT_PLAIN = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]|(?:^|/)\.{0,2}(?:/|\Z)")
 
 
 def _refused_set(message: str, fix: str) -> FormatError:

@@ -102,7 +102,7 @@ COMMANDS: Final = (
         name="outdated",
         summary="List installed skills that changed at their source",
         about="Exits with 10 if there are any.",
-        run="sync:outdated",
+        run="installed:outdated",
         host=True,
         arguments=(_NAMES,),
         options=_common(),
@@ -112,7 +112,7 @@ COMMANDS: Final = (
         name="diff",
         summary="Show what changed at the source of a skill",
         about="Files, texts, and what it newly asks for.",
-        run="sync:diff",
+        run="installed:diff",
         host=True,
         arguments=(_ONE,),
         options=_common(flag("--local", help="Compare with the folder on disk instead.")),
@@ -168,7 +168,7 @@ COMMANDS: Final = (
     Command(
         name="why",
         summary="Show where an installed skill came from",
-        run="sync:why",
+        run="installed:why",
         host=True,
         arguments=(_ONE,),
         options=_common(),
@@ -178,7 +178,7 @@ COMMANDS: Final = (
         name="export",
         summary="Write a verified copy of installed skills",
         about="The same lock always gives the same archive, byte for byte.",
-        run="sync:export",
+        run="installed:export",
         arguments=(
             Argument(
                 field="place",
@@ -199,7 +199,7 @@ COMMANDS: Final = (
     Command(
         name="agents",
         summary="List the agents that read skills from folders",
-        run="sync:list_agents",
+        run="installed:list_agents",
         options=_common(flag("--all", help="Also those that are not found here.", field="everyone")),
         examples=(
             ("skillwire agents", "those that are here"),
