@@ -153,7 +153,7 @@ def first(base: Path, rounds: int) -> None:
                 person = Person(base / f"person-{delay}-{turn}")
                 person.configure({"docs": url})
                 shutil.copy(author.project / "skillwire.lock", person.project)
-                synced.append(person.run("sync", "--yes", "--allow-code"[:0] or "--quiet"))
+                synced.append(person.run("sync", "--yes"))
         print(f"  a server, {words}")
         show(f"a bare client, {TOGETHER} connections", medians(bare))
         show("the first sync", medians(synced))

@@ -22,7 +22,7 @@ def main() -> None:
     parser.add_argument("--delay", type=float, default=0.0)
     parser.add_argument("--method", default="")
     given = parser.parse_args()
-    app = SkillServer(given.folder, watch=False).http_app() if False else SkillServer(given.folder).http_app()
+    app = SkillServer(given.folder).http_app()
 
     async def late(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http" and given.delay:
