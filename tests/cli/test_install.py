@@ -11,7 +11,10 @@ import pytest
 
 from command_line import Ended, Run
 from install.workspaces import tree_of, write_skill
+from skillwire.cli import install as install_module
 from skillwire.cli import main
+from skillwire.install.foreign_locks import ForeignSkill
+from skillwire.skill.digests import parse_set_digest
 from terminals import SKILLWIRE, Terminal
 
 TEAM = Path("../team")
@@ -76,6 +79,44 @@ def test_yes_installs_what_was_shown_and_a_summary_says_so(run: Run) -> None:
     assert tree_of(INSTALLED) == tree_of(TEAM)
     again = run("sync")
     assert (again.code, again.out) == (0, "1 skill as pinned.\n")
+
+
+def test_adding_again_what_is_pinned_and_no_longer_there_names_the_command_that_helps(run: Run) -> None:
+    run("add", TEAM, "--yes")
+    assert "skillwire sync" not in run("add", TEAM, "--yes").err
+    shutil.rmtree(INSTALLED / "notes")
+    ended = run("add", TEAM, "--yes")
+    assert ended.code == 0
+    assert "`skillwire sync` makes them so" in ended.err
+
+
+def test_very_many_names_are_cut_short(run: Run) -> None:
+    for number in range(50):
+        write_skill(TEAM, f"skill-{number:02}")
+    ended = run("add", TEAM, "--yes", "--json")
+    assert len(ended.document["installed"]) == 51
+    ended = run("remove", *ended.document["installed"])
+    assert ended.out.startswith("Removed 51 skills: notes, skill-00")
+    assert ended.out.endswith(" and 11 more\n")
+
+
+def test_a_digest_that_toolhive_pinned_must_match(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sources are repositories on the network: a folder stands in for one here."""
+    wrong = parse_set_digest("sha256:" + "0" * 64)
+    rows = (ForeignSkill("notes", str(TEAM), wrong), ForeignSkill("oci", problem="is in an OCI registry"))
+    monkeypatch.setattr(install_module, "parse_foreign_lock", lambda text, name: rows)
+    Path("toolhive.lock.yaml").write_text("version: 1\n")
+    ended = run("add", "./toolhive.lock.yaml", "--yes")
+    assert ended.code == 4
+    assert "has another version now" in ended.err
+    assert "OCI" in ended.err
+    assert not INSTALLED.exists()
+    right = run("add", TEAM, "--json").out
+    digest = parse_set_digest(json.loads(right)["proposed"][0]["digest"])
+    monkeypatch.setattr(
+        install_module, "parse_foreign_lock", lambda text, name: (ForeignSkill("notes", str(TEAM), digest),)
+    )
+    assert run("add", "./toolhive.lock.yaml", "--yes").code == 0
 
 
 def test_yes_grants_neither_tools_nor_scripts(run: Run) -> None:
@@ -356,6 +397,8 @@ def test_tools_and_scripts_are_asked_about_apart() -> None:
 def test_an_update_shows_the_diff_and_asks() -> None:
     first = Terminal("add", str(TEAM), "--yes")
     assert first.end() == 0
+    assert "Asking the sources" in first.screen
+    assert "Installed 1 skill: notes" in first.screen
     write_skill(TEAM, "notes", {"reference.md": "two\n"})
     terminal = Terminal("update")
     terminal.wait_for("Install it?")

@@ -10,8 +10,10 @@ import pytest
 from install.samples import skill_md
 from install.workspaces import Machine, tree_of, write_skill
 from skillwire.errors import SkillNotFound, SourceError, VerificationError
+from skillwire.install import LockedSkill, apply, lock_folder
 from skillwire.install.export import export_skills
 from skillwire.install.plan import Act
+from skillwire.install.portable import portability_problems
 from skillwire.trust.approval import NO_GRANTS, Grants
 
 pytestmark = pytest.mark.anyio
@@ -274,6 +276,27 @@ async def test_an_agents_folder_that_is_a_link_to_the_canonical_one_is_used_as_i
     report = await machine.add("notes", targets=["claude-code"])
     assert report.is_whole
     assert not (machine.installed / "notes").is_symlink()
+
+
+@pytest.mark.parametrize("name", ["aux.md", "a:b.md", "docs/end.", "what?.md", "lpt1", "docs/NUL.txt"])
+async def test_where_windows_refuses_a_name_that_skill_alone_is_not_installed(
+    machine: Machine, name: str
+) -> None:
+    write_skill(machine.team, "odd", {name: "x"})
+    lock = lock_folder(machine.team)
+    work = machine.workspace()
+    made = work.plan(lock, work.files.read(work.root))
+
+    def content(skill: LockedSkill) -> dict[str, bytes]:
+        return {file.path: (machine.team / skill.name / file.path).read_bytes() for file in skill.files}
+
+    outcomes = {outcome.step.name: outcome for outcome in apply(made, content, windows=True)}
+    assert "Windows does not take it" in outcomes["odd"].problem
+    assert {path.name for path in machine.installed.iterdir()} == {"notes", "pdf"}
+    # It is pointed out before anybody says yes, on every system.
+    proposal = await machine.installer().propose([str(machine.team)], targets=(), names=["odd"])
+    [candidate] = proposal.candidates
+    assert portability_problems(file.path for file in candidate.skill.files)
 
 
 # Updating, going back, removing

@@ -190,6 +190,8 @@ async def _install(
         raise nobody_to_ask("not approved") if not can_ask() else _declined()
     _show(report, as_json=as_json, extra=failures)
     conclude(report, failures)
+    if known and not as_json and not tool.compare(only=known)[2].is_done:
+        info("Not all folders are as pinned: `skillwire sync` makes them so.")
 
 
 async def _accepts_signer(

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from skillwire.cli.host_options import HostOptions
     from skillwire.cli.screen import Screen
     from skillwire.host.config.server import ServerConfig
+    from skillwire.install.apply import Outcome
     from skillwire.install.candidates import Candidate
     from skillwire.install.installer import Installer
     from skillwire.install.powers import Powers
@@ -122,7 +123,7 @@ def nobody_to_ask(what: str) -> ApprovalRequired:
 
 @contextmanager
 def progress(work: Installer) -> Generator[None]:
-    """Show on a terminal how far the fetching is."""
+    """Show on a terminal how far the fetching is, then the installing."""
     if not sys.stderr.isatty():
         yield
         return
@@ -134,11 +135,18 @@ def progress(work: Installer) -> Generator[None]:
         def update(what: str, done: int, total: int) -> None:
             status.update(Text(f"Fetching from {printable(what)}: {done:,} of {total:,} files"))
 
-        work.upstream.on_progress = update
+        installed = 0
+
+        def count(outcome: Outcome) -> None:
+            nonlocal installed
+            installed += 1
+            status.update(Text(f"Installing {printable(outcome.step.name)}: {installed:,} folders done"))
+
+        work.upstream.on_progress, work.on_step = update, count
         try:
             yield
         finally:
-            work.upstream.on_progress = lambda what, done, total: None
+            work.upstream.on_progress, work.on_step = (lambda what, done, total: None), (lambda _: None)
 
 
 class _Record:

@@ -24,6 +24,7 @@ from skillwire.trust.signers import signer_change, signer_words
 
 _DESCRIPTION_SHOWN: Final = 300
 _LISTED: Final = 8
+_NAMES_SHOWN: Final = 40
 _SHORT: Final = len("sha256:") + 12
 NO_FENCE: Final = (
     "An agent that reads these folders shows neither where a skill came from nor a fence around its text."
@@ -77,6 +78,12 @@ def powers_words(powers: Powers) -> str:
         f"scripts {_listed(powers.scripts)}" if powers.scripts else "",
     ]
     return "; ".join(part for part in parts if part)
+
+
+def _named(names: Sequence[str]) -> str:
+    """Names in one line; of very many the first ones."""
+    more = f" and {len(names) - _NAMES_SHOWN:,} more" if len(names) > _NAMES_SHOWN else ""
+    return ", ".join(names[:_NAMES_SHOWN]) + more
 
 
 def _listed(items: Sequence[str]) -> str:
@@ -142,7 +149,7 @@ def show_report(screen: Screen, report: Report, versions: VersionStore | None = 
         ("Removed", report.removed, "green"),
     ):
         if names:
-            screen.line((f"{words} ", style), f"{counted(len(names), 'skill')}: {', '.join(names)}")
+            screen.line((f"{words} ", style), f"{counted(len(names), 'skill')}: {_named(names)}")
     if report.current and not (report.installed or report.updated or report.removed):
         screen.line(f"{counted(len(report.current), 'skill')} as pinned.")
     for path in report.copies:

@@ -14,8 +14,9 @@ from typing import Final
 
 from skillwire.errors import SourceError
 from skillwire.install.agents import CANONICAL_TARGET, Places, Scope, agents
-from skillwire.install.lock import LockedFile
+from skillwire.install.lock import Lock, LockedFile, LockedSkill, Pin
 from skillwire.install.plan import NOTHING, Found, Link, Other, Tree
+from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.digests import Digest
 from skillwire.skill.files import belongs_to_skill
 
@@ -119,6 +120,27 @@ def knows_modes(folder: Path) -> bool:
 def look_at_all(paths: Mapping[Path, Collection[str]]) -> dict[Path, Found]:
     """What is at each place; each comes with the paths that are pinned there."""
     return {path: look_at(path, pinned) for path, pinned in paths.items()}
+
+
+def lock_folder(folder: Path, *, limits: Limits = DEFAULT_LIMITS) -> Lock:
+    """A lock of every skill below a folder, as it is on disk; each pin has the path of its own folder.
+
+    A skill that is not valid is an error: `FormatError`, `LimitExceeded` or `VerificationError`.
+    """
+    from skillwire.install.candidates import make_candidate, read_folder  # Here: to compare needs neither.
+
+    skills: list[LockedSkill] = []
+    for below, files in read_folder(folder, limits=limits).items():
+        path = (folder / below).as_posix()
+        candidate = make_candidate(
+            files,
+            source=str(folder),
+            pin=Pin.make("folder", path=path),
+            expected_name=below.rpartition("/")[2],
+            limits=limits,
+        )
+        skills.append(candidate.skill)
+    return Lock().put(*skills)
 
 
 def _tree(root: str, pinned: frozenset[str]) -> Tree | Other:
