@@ -47,7 +47,7 @@ class Powers:
 
         What was granted to the version before is granted to the same again, and to nothing more.
         """
-        from skillwire.trust.approval import NO_GRANTS, Grants  # Here: a sync of what is pinned needs neither.
+        from skillwire.trust.approval import NO_GRANTS, Grants  # Here: most syncs need neither.
 
         now = given or NO_GRANTS
         new = self.beyond(before) if before is not None else self
