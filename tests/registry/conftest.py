@@ -64,6 +64,12 @@ class Postgres:
         self._admin(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE}")
         return self.uri(name)
 
+    def empty(self) -> str:
+        """The URL of a new database without tables."""
+        name = f"empty_{next(self._numbers)}"
+        self._admin(f"CREATE DATABASE {name}")
+        return self.uri(name)
+
     def _admin(self, command: str) -> None:
         with psycopg.connect(self.uri("postgres"), autocommit=True) as connection:
             connection.execute(command.encode())

@@ -13,6 +13,7 @@ from skillwire.cli.parser import UsageError
 from skillwire.errors import SourceError
 
 if TYPE_CHECKING:
+    from skillwire.gateway.audit import Audit
     from skillwire.gateway.callers import Callers
     from skillwire.gateway.options import GatewayOptions
     from skillwire.server.legacy.features import ToolsMode
@@ -35,6 +36,7 @@ class RunOptions:
     allow_host: tuple[str, ...]
     stateless: bool
     audit: Path | None
+    store: str | None
     rate: int
     max_requests: int
     max_connections: int
@@ -129,6 +131,11 @@ def _host_options(options: RunOptions) -> dict[str, Any]:
         "publishers": load_publishers(config.publishers),
         "style": options.options.style or DEFAULT,
     }
+    if options.store is not None:
+        from skillwire.cli.registry import open_store
+        from skillwire.registry.approvals import SharedApprovals
+
+        found["approvals_file"] = SharedApprovals(open_store(options.store))
     if options.locked is not None:
         from skillwire.cli.serve_remote import locked_source
         from skillwire.gateway.locked import LockedSkills
@@ -162,7 +169,6 @@ def _server_options(options: RunOptions) -> ServerOptions:
 
 
 def _gateway_options(options: RunOptions, callers: Callers | None) -> GatewayOptions:
-    from skillwire.gateway.audit import AuditLog
     from skillwire.gateway.locked import LockedSkills
     from skillwire.gateway.options import GatewayOptions
 
@@ -170,10 +176,23 @@ def _gateway_options(options: RunOptions, callers: Callers | None) -> GatewayOpt
         approval="locked" if options.locked else options.approval or "required",
         locked=LockedSkills(options.locked) if options.locked else None,
         callers=callers,
-        audit=AuditLog(options.audit) if options.audit else None,
+        audit=_audit(options),
         requests_per_minute=options.rate,
         requests_at_once=options.max_requests,
     )
+
+
+def _audit(options: RunOptions) -> Audit | None:
+    if options.audit is not None:
+        from skillwire.gateway.audit import AuditLog
+
+        return AuditLog(options.audit)
+    if options.store is not None:
+        from skillwire.cli.registry import open_store
+        from skillwire.registry.approvals import StoreAudit
+
+        return StoreAudit(open_store(options.store))
+    return None
 
 
 def _callers(options: RunOptions) -> Callers | None:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from skillwire.gateway.asking import ApprovalPage as ApprovalPage
     from skillwire.gateway.asking import ApprovalQuestion as ApprovalQuestion
     from skillwire.gateway.audit import Act as Act
+    from skillwire.gateway.audit import Audit as Audit
     from skillwire.gateway.audit import AuditLog as AuditLog
     from skillwire.gateway.callers import Caller as Caller
     from skillwire.gateway.callers import CallerFile as CallerFile
@@ -26,7 +27,7 @@ export(
     {
         "app": "Gateway",
         "asking": "ApprovalPage ApprovalQuestion",
-        "audit": "Act AuditLog",
+        "audit": "Act Audit AuditLog",
         "callers": "Caller CallerFile Callers Credential NamedTokens",
         "locked": "LockedSkills",
         "options": "GatewayOptions",

@@ -25,6 +25,7 @@ from skillwire.gateway.upstreams import FileMemory, Offer, Upstream
 from skillwire.gateway.uris import label_segment
 from skillwire.gateway.view import Approvals, CallerSource
 from skillwire.host.config.server import ServerConfig, parse_server
+from skillwire.host.directories import state_places
 from skillwire.host.host import SkillHost
 from skillwire.limits import Limits
 from skillwire.server.app import SkillServer
@@ -242,7 +243,7 @@ class Gateway:
     def _connect(self, label: str, config: ServerConfig, token: str) -> _Pooled:
         if not config.url:
             raise SourceError(f"{label} is started by a command: a caller cannot have a credential for it")
-        path = self._approvals.store.path
+        path = self._approvals.store.path or state_places().approvals
         upstream = self._upstream(
             {
                 "servers": {label: replace(config, token=token)},

@@ -14,7 +14,7 @@ import threading
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 from skillwire.errors import SourceError
 
@@ -26,6 +26,19 @@ CLIENT: ContextVar[str] = ContextVar("client", default="stdio")
 _MOST_WAITING: Final = 100_000
 
 _log = logging.getLogger("skillwire.gateway")
+
+
+class Audit(Protocol):
+    """Where a gateway records what was done."""
+
+    @property
+    def problem(self) -> str:
+        """Why nothing can be recorded now; empty while it can."""
+        ...
+
+    def write(self, act: Act, *, caller: str, **details: object) -> None: ...
+    def reopen(self) -> None: ...
+    def close(self) -> None: ...
 
 
 class AuditLog:

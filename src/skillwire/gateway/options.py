@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from skillwire.gateway.audit import AuditLog
+from skillwire.gateway.audit import Audit
 from skillwire.gateway.callers import Callers
 from skillwire.gateway.locked import LockedSkills
 from skillwire.gateway.view import ApprovalMode
@@ -24,7 +24,7 @@ class GatewayOptions:
     """All that is served in the mode `locked`."""
     callers: Callers | None = None
     """Those who may use the gateway over HTTP; without them there is one caller, the user."""
-    audit: AuditLog | None = None
+    audit: Audit | None = None
     page: ApprovalPage | None = None
     """The page on which callers approve skills, where one runs."""
     answer_seconds: float = 300.0

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from skillwire.gateway.audit import CLIENT, Act, AuditLog
+from skillwire.gateway.audit import CLIENT, Act, Audit
 from skillwire.gateway.upstreams import Offer
 from skillwire.gateway.view import CallerSource, Question, Unapproved
 from skillwire.server.app import SkillServer, default_instructions
@@ -56,7 +56,7 @@ class CallerServer(SkillServer):
         options: ServerOptions,
         make_desk: Callable[[], ApprovalDesk],
         entries: EntryCache,
-        audit: AuditLog | None,
+        audit: Audit | None,
     ) -> None:
         self.source = source
         self._make_desk = make_desk

@@ -23,6 +23,7 @@ from skillwire.catalog.replay import ActiveSkill, Candidate, Replay, fit_replay
 from skillwire.errors import SkillNotFound, SkillwireError
 from skillwire.host.admin import HostAdmin
 from skillwire.host.approvals.approver import ApprovalCallback, Approver, Asker
+from skillwire.host.approvals.database import ApprovalBackend
 from skillwire.host.approvals.store import ApprovalStore
 from skillwire.host.cache import SkillCache
 from skillwire.host.config.file import identities_by_label, load_config
@@ -114,7 +115,7 @@ class SkillHost:
         cache_listings: bool = False,
         limits: Limits = DEFAULT_LIMITS,
         cache_directory: Path | None = None,
-        approvals_file: Path | None = None,
+        approvals_file: Path | ApprovalBackend | None = None,
         publishers: Iterable[Publisher] = (),
         required_sources: Sequence[tuple[str, str]] = (),
     ) -> None:

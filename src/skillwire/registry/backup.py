@@ -34,7 +34,18 @@ _TABLES: Final = (
     schema.changes,
     schema.tokens,
     schema.grants,
+    schema.approvals,
+    schema.signers,
+    schema.decisions,
     schema.audit,
+)
+
+_NUMBERED: Final = (
+    ("skills", "id"),
+    ("versions", "id"),
+    ("channels", "id"),
+    ("changes", "number"),
+    ("decisions", "number"),
 )
 
 
@@ -164,7 +175,13 @@ def _derive(connection: Connection, store: Store) -> None:
     if not store.is_postgresql:
         connection.execute(sa.text("INSERT INTO channel_terms (rowid, terms) SELECT id, terms FROM channels"))
         return
-    for table, column in (("skills", "id"), ("versions", "id"), ("channels", "id"), ("changes", "number")):
+    for table, column in (
+        ("skills", "id"),
+        ("versions", "id"),
+        ("channels", "id"),
+        ("changes", "number"),
+        ("decisions", "number"),
+    ):
         connection.execute(
             sa.text(
                 f"SELECT setval(pg_get_serial_sequence('{table}', '{column}'), "  # noqa: S608 - our own names

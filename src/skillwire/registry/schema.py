@@ -156,6 +156,46 @@ grants: Final = Table(
     Column("role", Text, nullable=False),
 )
 
+# Approvals that several gateways share, in the form of the host's own.
+approvals: Final = Table(
+    "approvals",
+    metadata,
+    Column("server", _SORTED, primary_key=True),
+    Column("uri", _SORTED, primary_key=True),
+    Column("label", Text, nullable=False),
+    Column("resources", Text, nullable=False),
+    Column("allowed_tools", Integer, nullable=False),
+    Column("execute_code", Integer, nullable=False),
+    Column("entry", Text, nullable=False),
+    Column("is_current", Integer, nullable=False),
+    Column("approved_at", Text, nullable=False),
+    Column("approved_by", Text, nullable=False),
+    Column("approved_how", Text, nullable=False),
+)
+
+signers: Final = Table(
+    "signers",
+    metadata,
+    Column("server", _SORTED, primary_key=True),
+    Column("uri", _SORTED, primary_key=True),
+    Column("signer", Text, nullable=False),
+)
+
+decisions: Final = Table(
+    "decisions",
+    metadata,
+    Column("number", _ID, primary_key=True),
+    Column("server", _SORTED, nullable=False),
+    Column("uri", _SORTED, nullable=False),
+    Column("decision", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("grants", Text, nullable=False),
+    Column("decided_at", Text, nullable=False),
+    Column("decided_by", Text, nullable=False),
+    Column("decided_how", Text, nullable=False),
+    Index("decisions_by_skill", "server", "uri"),
+)
+
 audit: Final = Table(
     "audit",
     metadata,

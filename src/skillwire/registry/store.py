@@ -73,7 +73,7 @@ class Store:
             self._engine.dispose()
             self._engine = None
 
-    def create(self) -> None:
+    def create(self, revision: str = "head") -> None:
         """Create the tables, or migrate those of an earlier version."""
         from alembic import command
         from alembic.config import Config
@@ -84,7 +84,7 @@ class Store:
             if self.is_postgresql:  # Two programs that migrate at once: one waits.
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_WRITERS)))
             config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+            command.upgrade(config, revision)
 
     @contextmanager
     def reading(self) -> Generator[Connection]:

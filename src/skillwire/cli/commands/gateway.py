@@ -55,6 +55,11 @@ COMMANDS: Final = (
                 "--audit",
                 help="Append a line for each list, load, read, approval and refusal. SIGHUP reopens it.",
             ),
+            text(
+                "--store",
+                metavar="URL",
+                help="Keep approvals and the audit log in this registry, shared with other gateways.",
+            ),
             integer(
                 "--rate", help="Requests a minute for each caller; 0 means no limit.", default=30000, least=0
             ),

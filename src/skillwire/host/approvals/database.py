@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import fields
 from enum import Enum, auto
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 from urllib.parse import quote
 
 from skillwire.errors import SourceError
@@ -49,12 +49,49 @@ class _Fault(Enum):
     OTHER = auto()
 
 
+class ApprovalBackend(Protocol):
+    """Where approvals are kept. Every call may block, except `stamp`."""
+
+    @property
+    def path(self) -> Path | None:
+        """The file, if it is one."""
+        ...
+
+    @property
+    def remark(self) -> str:
+        """What the user should know about it."""
+        ...
+
+    def stamp(self) -> tuple[int, ...]: ...
+    def open(self) -> list[Row]: ...
+    def rows(self) -> list[Row]: ...
+    def row(self, server: str, uri: str) -> Row | None: ...
+    def signers(self, server: str | None = None, uri: str = "") -> dict[tuple[str, str], str]: ...
+    def put_signer(self, server: str, uri: str, signer: str) -> None: ...
+    def decisions(self, server: str, uri: str) -> list[Decision]: ...
+    def last_decisions(self) -> list[Decision]: ...
+    def decide(self, decision: Decision) -> None: ...
+    def put(self, *rows: Row, decisions: Iterable[Decision] = ()) -> None: ...
+    def withdraw(self, server: str, uri: str, approved_at: str, *, noted: Decision | None = None) -> None: ...
+    def claim(self, old: str, new: str | None) -> int: ...
+    def remove(self, server: str, uri: str) -> bool: ...
+    def remove_server(self, server: str) -> int: ...
+
+
 class ApprovalDatabase:
     """The rows of one file. `remark` says what happened to a damaged one, once it was set aside."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.remark = ""
+        self.path: Path = path
+        self.remark: str = ""
+
+    def stamp(self) -> tuple[int, ...]:
+        """What shows that another process changed the file: its times and its size. Takes one `stat`."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return ()
+        return found.st_mtime_ns, found.st_size, found.st_ino
 
     def open(self) -> list[Row]:
         """Every row, after a file of version 0.1 was migrated, if it can be written."""

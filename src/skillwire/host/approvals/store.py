@@ -20,7 +20,7 @@ import anyio
 import anyio.to_thread
 
 from skillwire.errors import FormatError, SkillwireError
-from skillwire.host.approvals.database import ApprovalDatabase
+from skillwire.host.approvals.database import ApprovalBackend, ApprovalDatabase
 from skillwire.host.approvals.schema import Decided, Decision, Row, server_key
 from skillwire.skill.digests import parse_digest
 from skillwire.skill.entries import SkillEntry
@@ -63,11 +63,19 @@ class ApprovalStore:
     """Approvals by origin and URI. Only bound ones are kept: others end with the session (SEC-6)."""
 
     def __init__(
-        self, path: Path, *, identify: Identify = by_label, on_problem: Callable[[str], None] | None = None
+        self,
+        place: Path | ApprovalBackend,
+        *,
+        identify: Identify = by_label,
+        on_problem: Callable[[str], None] | None = None,
     ) -> None:
-        """Nothing is opened yet. `on_problem` hears of changes that could not be written."""
-        self.path = path
-        self._database = ApprovalDatabase(path)
+        """Approvals in a file, or in a database that several machines share.
+
+        Nothing is opened yet. `on_problem` hears of changes that could not be written.
+        """
+        self._database: ApprovalBackend = ApprovalDatabase(place) if isinstance(place, Path) else place
+        self.path = self._database.path
+        """The file, if it is one: it shows when another process has changed it."""
         self._identify = identify
         self._labels: Mapping[str, str] = {}
         self._known: Callable[[], Mapping[str, frozenset[str]]] = dict
@@ -118,7 +126,7 @@ class ApprovalStore:
 
     def is_current(self) -> bool:
         """Whether no other process has changed the file since it was read. Takes one `stat`."""
-        return _stamp(self.path) == self._file_stamp and self._is_settled()
+        return self._database.stamp() == self._file_stamp and self._is_settled()
 
     def _is_settled(self) -> bool:
         """Whether a later write must show. The clock of files may be coarse, and hide a write soon after."""
@@ -147,14 +155,14 @@ class ApprovalStore:
         self.revision += 1
 
     def _read_if_changed(self) -> _Contents | None:
-        stamp = _stamp(self.path)
+        stamp = self._database.stamp()
         if stamp == self._file_stamp and self._is_settled():
             return None
         self._file_stamp = stamp
         return self._database.rows(), self._database.last_decisions(), self._database.signers()
 
     def _open(self) -> _Contents:
-        self._file_stamp = _stamp(self.path)
+        self._file_stamp = self._database.stamp()
         return self._open_rows(), self._database.last_decisions(), self._database.signers()
 
     def _open_rows(self) -> list[Row]:
@@ -439,14 +447,6 @@ def _decision(
 def _grants_words(grants: Grants) -> str:
     given = (("tools", grants.allowed_tools), ("code", grants.execute_code))
     return ", ".join(word for word, is_given in given if is_given)
-
-
-def _stamp(path: Path) -> tuple[int, ...]:
-    try:
-        found = path.stat()
-    except OSError:
-        return ()
-    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _user() -> str:
