@@ -34,7 +34,7 @@ def make_gateway(
     options: GatewayOptions | None = None,
     server_options: ServerOptions | None = None,
     host_options: dict[str, Any] | None = None,
-    **servers: Simulator | ServerConfig | str,
+    **servers: Any,
 ) -> Gateway:
     """A gateway that keeps its files below `folder`."""
     made = {

@@ -27,6 +27,7 @@ from skillwire.gateway.view import Approvals, CallerSource
 from skillwire.host.config.server import ServerConfig, parse_server
 from skillwire.host.directories import state_places
 from skillwire.host.host import SkillHost
+from skillwire.host.styles import DEFAULT, find_style
 from skillwire.limits import Limits
 from skillwire.server.app import SkillServer
 from skillwire.server.fastpath.answer import EntryCache
@@ -65,7 +66,10 @@ class Gateway:
             raise ValueError("a lock and the mode locked go together")
         limits: Limits = host_options.get("limits") or server_options.limits
         self._limits = replace(limits, bytes_per_server=_BYTES_PER_SERVER, change_seconds=_CHANGE_SECONDS)
-        self._host_options: dict[str, Any] = {**host_options, "limits": self._limits}
+        # An entry of the final extension has the whole frontmatter. Servers of earlier dialects leave most of
+        # it out, so their SKILL.md is read early.
+        style = replace(find_style(host_options.get("style", DEFAULT)), peek=True, peek_index=True)
+        self._host_options: dict[str, Any] = {**host_options, "limits": self._limits, "style": style}
         self.server_options = caller_options(server_options)
         self._name = name
         self._instructions = instructions
@@ -252,6 +256,7 @@ class Gateway:
                 # What others approved must not be listed to this caller while the server is away.
                 "approvals_file": path.with_name(f"{path.name}.none"),
                 "publishers": self._host_options.get("publishers", ()),
+                "style": self._host_options["style"],
             }
         )
         pooled = _Pooled(upstream)

@@ -1,0 +1,51 @@
+"""Many skill servers in one process, for the benchmark of the gateway.
+
+    python -m benchmarks.gateway_upstreams FOLDER COUNT DELAY
+
+Serves `FOLDER/up-0`, `FOLDER/up-1` and so on over HTTP, each on a port of its own, and prints their URLs. The
+first one answers its first request for a listing only after DELAY seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import urllib.request
+from pathlib import Path
+
+from skillwire import SkillServer
+from skillwire.server.http.asgi import Asgi, Receive, Scope, Send
+from skillwire.server.http.server import Address, HttpServer
+from skillwire.server.options import ServerOptions
+
+
+def slowed(app: Asgi, seconds: float) -> Asgi:
+    """The application, whose first listing takes a while."""
+    is_first = True
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal is_first
+        headers = dict(scope.get("headers", ()))
+        if is_first and headers.get(b"mcp-method") == b"skills/list":
+            is_first = False
+            await asyncio.sleep(seconds)
+        await app(scope, receive, send)
+
+    return slow
+
+
+async def main() -> None:
+    folder, count, delay = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+    servers: list[HttpServer] = []
+    for number in range(count):
+        app = SkillServer(folder / f"up-{number}", options=ServerOptions(ttl_ms=600_000)).http_app()
+        servers.append(HttpServer(slowed(app, delay) if not number else app, Address("127.0.0.1", 0)))
+    running = [asyncio.ensure_future(server.serve()) for server in servers]
+    for server in servers:
+        await asyncio.to_thread(urllib.request.urlopen, server.url.replace("/mcp", "/healthz"))
+    print("\n".join(server.url for server in servers), flush=True)
+    await asyncio.gather(*running)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

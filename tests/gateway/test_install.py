@@ -1,0 +1,183 @@
+"""`gateway install` writes one entry into a client's file and leaves everything else as it is."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from skillwire.cli import main
+from skillwire.cli.commands.gateway import CLIENTS
+from skillwire.host.importers.base import Surroundings
+from skillwire.host.importers.files import find_servers
+from skillwire.host.importers.jsonc import parse_jsonc
+
+FILES = {
+    "claude-desktop": ".config/Claude/claude_desktop_config.json",
+    "cursor": ".cursor/mcp.json",
+    "vscode": ".config/Code/User/mcp.json",
+    "codex": ".codex/config.toml",
+    "gemini": ".gemini/settings.json",
+    "goose": ".config/goose/config.yaml",
+    "claude-code": ".claude.json",
+}
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("XDG_CONFIG_HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR", "APPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(sys, "platform", "linux")
+    return tmp_path
+
+
+@pytest.fixture
+def run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    def run(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["skillwire", "gateway", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return int(str(ended.value.code or 0)), out, err
+
+    return run
+
+
+def parsed(path: Path) -> dict[str, dict[str, object]]:
+    text = path.read_text()
+    if path.suffix == ".toml":
+        return tomllib.loads(text)
+    return yaml.safe_load(text) if path.suffix == ".yaml" else parse_jsonc(text)  # pyright: ignore[reportReturnType]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_client_without_a_file_gets_one_with_the_entry(
+    client: str, home: Path, run: Callable[..., tuple[int, str, str]]
+) -> None:
+    code, _, said = run("install", client)
+    assert code == 0, said
+    file = home / FILES[client]
+    [(_, servers)] = parsed(file).items()
+    assert list(servers) == ["skillwire"]
+    assert file.stat().st_mode & 0o777 == 0o600
+    # Our own importer reads the entry as a command that starts the gateway.
+    around = Surroundings(environment={}, home=home, project=home / "project", platform="linux")
+    del around
+    [found] = find_servers(home / "project", home, {}, platform="linux")
+    assert found.place is not None
+    assert found.place.command[-1] == "gateway"
+
+
+BEFORE = {
+    "claude-desktop": '{\n  "globalShortcut": "x",\n  "mcpServers": {\n'
+    '    "other": {"command": "a", "args": ["{,}"]}\n  }\n}\n',
+    "cursor": '{\n  // mine\n  "mcpServers": {\n    "other": { "url": "https://x/mcp" }, // keep\n  },\n}\n',
+    "vscode": '{ "inputs": [], "servers": {} }',
+    "codex": 'model = "o3" # mine\n\n[mcp_servers.other]\ncommand = "a"\n\n[tools]\nx = 1\n',
+    "gemini": '{"theme": "dark"}',
+    "goose": "# mine\nGOOSE_MODEL: x\nextensions:\n  other:\n    enabled: true\n    type: stdio\n"
+    "    cmd: a\n    name: other\nlast: 1\n",
+    "claude-code": '{"numStartups": 3, "projects": {"/x": {"mcpServers": {}}}}',
+}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_all_else_in_a_file_stays_and_a_backup_is_kept(
+    client: str, home: Path, run: Callable[..., tuple[int, str, str]]
+) -> None:
+    file = home / FILES[client]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(BEFORE[client])
+    before = parsed(file)
+    code, out, said = run("install", client, "--dry-run")
+    assert code == 0, said
+    assert "skillwire" in out
+    assert file.read_text() == BEFORE[client]
+    assert run("install", client)[0] == 0
+    after = parsed(file)
+    backup = file.with_name(f"{file.name}.before-skillwire")
+    assert backup.read_text() == BEFORE[client]
+    for value in after.values():
+        if isinstance(value, dict):
+            value.pop("skillwire", None)
+    assert {key: value for key, value in after.items() if value != {}} == {
+        key: value for key, value in before.items() if value != {}
+    }
+    for comment in ("// mine", "// keep", "# mine"):
+        assert (comment in BEFORE[client]) == (comment in file.read_text())
+    # Once more changes nothing; another place replaces the entry.
+    written = file.read_text()
+    assert run("install", client)[0] == 0
+    assert file.read_text() == written
+    assert run("install", client, "--url", "http://127.0.0.1:8100/mcp", "--token-env", "TOKEN")[0] == 0
+    assert "8100" in file.read_text()
+    assert file.read_text().count("skillwire") - file.read_text().count("before-skillwire") >= 1
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", '{"mcpServers": 3}', "{", '{"mcpServers": {"a": }'])
+def test_a_file_that_cannot_be_edited_is_left_alone(
+    text: str, home: Path, run: Callable[..., tuple[int, str, str]]
+) -> None:
+    file = home / FILES["cursor"]
+    file.parent.mkdir()
+    file.write_text(text)
+    code, _, said = run("install", "cursor")
+    assert code != 0
+    assert str(file) in said
+    assert file.read_text() == text
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_callers_are_added_listed_and_removed(
+    tmp_path: Path, run: Callable[..., tuple[int, str, str]]
+) -> None:
+    file = tmp_path / "callers.toml"
+    code, token, said = run("add-caller", "alice", "--tokens", file, "--label", "docs")
+    assert code == 0, said
+    assert token.startswith("skw_")
+    assert token.strip() not in file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert run("add-caller", "alice", "--tokens", file)[0] == 4
+    assert run("add-caller", "alice", "--tokens", file, "--replace")[0] == 0
+    code, out, _ = run("callers", "--tokens", file, "--json")
+    assert [one["labels"] for one in json.loads(out)["callers"]] == [["docs"]]
+    assert run("remove-caller", "alice", "--tokens", file)[0] == 0
+    assert "no callers" in run("callers", "--tokens", file)[1]
+    assert run("remove-caller", "alice", "--tokens", file)[0] == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--tokens", "x"], "needs --http"),
+        (["--approval", "locked"], "needs --locked"),
+        (["--locked", "x", "--approval", "listed"], "exclude each other"),
+        (["--http", "0", "--tokens", "a", "--token-file", "b"], "exclude each other"),
+        (["--no-config", "--no-default-directories"], "nothing to serve"),
+        (["--http", "0.0.0.0:0", "--no-config", "--dir", "."], "can be reached by others"),
+        (["callers"], "--tokens is missing"),
+        (["install", "emacs"], "must be one of"),
+        (["install", "cursor", "--token-env", "X"], "needs --url"),
+    ],
+)
+def test_a_command_line_that_cannot_be_meant_is_refused_in_one_line(
+    words: list[str],
+    said: str,
+    home: Path,
+    run: Callable[..., tuple[int, str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(home)
+    monkeypatch.delenv("SKILLWIRE_TOKEN", raising=False)
+    code, _, error = run(*words)
+    assert code in (2, 4)
+    assert said in error

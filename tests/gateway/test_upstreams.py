@@ -1,0 +1,225 @@
+"""Servers that lie, change or go away cost their own skills, and nothing unverified passes."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp.shared.exceptions import MCPError
+
+from clients import call, refusal
+from gateways import User, joined, make_gateway, text_of
+from simulator import Simulator
+from skillwire import SkillServer
+from skillwire.gateway import Caller, GatewayOptions
+from skillwire.host.config.server import ServerConfig
+from skillwire.server.http.server import Address, HttpServer
+from skillwire.server.options import ServerOptions
+from trees import write_skill
+
+pytestmark = pytest.mark.anyio
+
+
+def honest(number: int) -> Simulator:
+    simulator = Simulator()
+    for name in ("one", "two"):
+        simulator.skill(f"{name}-{number}", files={"a.md": f"{name} {number}".encode()})
+    return simulator
+
+
+async def test_twenty_servers_of_which_five_lie(tmp_path: Path) -> None:
+    servers: dict[str, Any] = {f"good-{number}": honest(number) for number in range(15)}
+    wrong = honest(100)
+    wrong.skills["skill://one-100/SKILL.md"].swap_body("EVIL bytes\n")
+    wrong.skills["skill://two-100/SKILL.md"].swap_file("a.md", b"EVIL file")
+    endless = honest(101)
+    endless.endless_pages()
+    slow = ServerConfig(instance=mute().server, connect_seconds=1, call_seconds=1)
+    dies = honest(103)
+    changes = honest(104)
+    servers |= {"wrong": wrong, "endless": endless, "slow": slow, "dies": dies, "changes": changes}
+    read: dict[str, str] = {}
+    user = User(thinks=0.31)
+    async with make_gateway(tmp_path, **servers) as gateway, joined(gateway, user=user) as client:
+        listed = [entry["uri"] for page in await pages(client) for entry in page]
+        for number in range(15):
+            for name in ("one", "two"):
+                uri = f"skill://good-{number}/{name}-{number}"
+                assert f"{uri}/SKILL.md" in listed
+        # What was approved changes without a word: nothing of the new version passes before another yes.
+        await client.read_resource("skill://changes/one-104/SKILL.md")
+        changes.skills["skill://one-104/SKILL.md"].change_file("a.md", b"EVIL after approval")
+        await gateway.host.admin.cache.forget_server(gateway.host.servers()[0].origin)
+        dies.refuse("resources/read", "I am dead")
+        user._answers = ("accept", *["accept"] * 30, "decline")
+        for uri in (
+            "skill://wrong/one-100/SKILL.md",
+            "skill://wrong/two-100/a.md",
+            "skill://dies/one-103/SKILL.md",
+        ):
+            with pytest.raises(MCPError) as refused:
+                await client.read_resource(uri)
+            assert refused.value.error.code in (-32603, -32602)
+        user._answers = ("decline",)
+        with pytest.raises(MCPError):
+            await client.read_resource("skill://changes/one-104/a.md")
+        user._answers = ("accept",)
+
+        async def read_whole(number: int) -> None:
+            root = f"skill://good-{number}/one-{number}"
+            for path in ("SKILL.md", "a.md"):
+                read[f"{root}/{path}"] = text_of(await client.read_resource(f"{root}/{path}"))
+
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(15):
+                tasks.create_task(read_whole(number))
+        after = [entry["uri"] for page in await pages(client) for entry in page]
+        said = str(gateway.health())
+    assert len(read) == 30
+    assert all(read[f"skill://good-{number}/one-{number}/a.md"] == f"one {number}" for number in range(15))
+    assert "EVIL" not in "".join(read.values())
+    assert "skill://wrong/one-100/SKILL.md" not in after
+    assert sum(uri.startswith("skill://good-") for uri in after) == 30
+    for label in ("wrong", "endless", "slow"):
+        assert label in said
+
+
+def edit(skill: Path, body: str) -> None:
+    text = (skill / "SKILL.md").read_text()
+    (skill / "SKILL.md").write_text(f"{text.rpartition('---')[0]}---\n{body}\n")
+
+
+def mute() -> Simulator:
+    simulator = honest(102)
+    simulator.never_answer("skills/list")
+    return simulator
+
+
+async def pages(client: Any) -> list[list[dict[str, Any]]]:
+    found: list[list[dict[str, Any]]] = []
+    cursor: dict[str, str] = {}
+    while True:
+        page = await call(client, "skills/list", **cursor)
+        found.append(page["skills"])
+        if "nextCursor" not in page:
+            return found
+        cursor = {"cursor": page["nextCursor"]}
+
+
+@pytest.mark.parametrize("method", ["skills/get", "resources/read"])
+async def test_a_server_that_never_answers_ends_in_an_error_and_costs_nobody_else(
+    tmp_path: Path, method: str
+) -> None:
+    slow = honest(1)
+    slow.never_answer("resources/read")
+    slow.never_answer("skills/get")
+    config = ServerConfig(instance=slow.server, call_seconds=0.5)
+    options = GatewayOptions(approval="listed")
+    async with (
+        make_gateway(tmp_path, options, slow=config, fast=honest(2)) as gateway,
+        joined(gateway) as client,
+    ):
+        with anyio.fail_after(10):
+            error = await refusal(client, method, uri="skill://slow/nothing/SKILL.md")
+            assert error.code == -32602
+            error = await refusal(client, "resources/read", uri="skill://slow/one-1/SKILL.md")
+            assert error.code == -32603
+            assert "Do it" in text_of(await client.read_resource("skill://fast/one-2/SKILL.md"))
+
+
+async def test_one_edit_of_an_upstream_reaches_a_subscriber_within_a_second(tmp_path: Path) -> None:
+    folder = tmp_path / "skills"
+    write_skill(folder / "alpha")
+    upstream = SkillServer(folder)
+    options = GatewayOptions(approval="listed")
+    async with (
+        make_gateway(tmp_path, options, up=ServerConfig(instance=upstream.low_level)) as gateway,
+        joined(gateway) as client,
+    ):
+        await client.read_resource("skill://up/alpha/SKILL.md")
+        async with client.listen(
+            resources_list_changed=True, resource_subscriptions=["skill://up/alpha/SKILL.md"]
+        ) as events:
+            await anyio.sleep(1.5)  # The gateway subscribes upstream, and watching begins.
+            for body in ("First edit.", "Second edit."):
+                started = anyio.current_time()
+                edit(folder / "alpha", body)
+                with anyio.fail_after(5):
+                    await anext(aiter(events))
+                assert anyio.current_time() - started < 1
+            read = await call(client, "resources/read", uri="skill://up/alpha/SKILL.md")
+            assert "Second edit." in read["contents"][0]["text"]
+            write_skill(folder / "beta")
+            started = anyio.current_time()
+            with anyio.fail_after(5):
+                await anext(aiter(events))
+            assert anyio.current_time() - started < 1
+        assert len((await call(client, "skills/list"))["skills"]) == 2
+
+
+async def test_what_was_approved_and_fetched_is_served_while_its_server_is_away(tmp_path: Path) -> None:
+    folder = tmp_path / "skills"
+    write_skill(folder / "alpha")
+    write_skill(folder / "beta")
+    alice, bob = Caller(name="alice"), Caller(name="bob")
+    uri = "skill://docs/alpha/SKILL.md"
+    server = HttpServer(SkillServer(folder).http_app(), Address("127.0.0.1", 0))
+    task = asyncio.ensure_future(server.serve())
+    config = ServerConfig(url=server.url, connect_seconds=2)
+    async with (
+        make_gateway(tmp_path, docs=config) as gateway,
+        joined(gateway, user=User(), caller=alice) as client,
+    ):
+        text = text_of(await client.read_resource(uri))
+        server.stop()
+        await task
+        # It was there when the gateway started: what was read goes on.
+        assert (await call(client, "resources/read", uri=uri))["contents"][0]["text"] == text
+    async with make_gateway(tmp_path, docs=config, more=honest(1)) as gateway:
+        async with joined(gateway, caller=alice) as client:
+            listed = [entry["uri"] for entry in (await call(client, "skills/list"))["skills"]]
+            assert listed == [uri, "skill://more/one-1/SKILL.md", "skill://more/two-1/SKILL.md"]
+            assert text_of(await client.read_resource(uri)) == text
+        async with joined(gateway, caller=bob) as client:
+            assert len((await call(client, "skills/list"))["skills"]) == 2
+            assert (await refusal(client, "resources/read", uri=uri)).code == -32602
+
+
+async def test_ttls_are_passed_on_as_what_remains(tmp_path: Path) -> None:
+    docs = Simulator(ttl_ms=30_000)
+    docs.skill("intro")
+    options = GatewayOptions(approval="listed")
+    async with (
+        make_gateway(tmp_path, options, ServerOptions(ttl_ms=600_000), docs=docs) as gateway,
+        joined(gateway) as client,
+    ):
+        first = await call(client, "skills/list")
+        await anyio.sleep(1.2)
+        later = await call(client, "skills/get", uri="skill://docs/intro/SKILL.md")
+    assert 28_000 <= first["ttlMs"] <= 30_000
+    assert first["ttlMs"] - later["ttlMs"] in (1000, 2000)
+    assert first["cacheScope"] == "private"
+
+
+async def test_an_expired_listing_is_asked_for_again_when_somebody_lists_and_not_otherwise(
+    tmp_path: Path,
+) -> None:
+    docs = Simulator(ttl_ms=1000)
+    docs.skill("intro")
+    limits = ServerOptions().limits
+    options = ServerOptions(limits=replace(limits, min_ttl_seconds=0.2))
+    async with make_gateway(tmp_path, None, options, docs=docs) as gateway, joined(gateway) as client:
+        await call(client, "skills/list")
+        await anyio.sleep(2.5)
+        asked = len(docs.asked("skills/list"))
+        await anyio.sleep(1.5)
+        assert len(docs.asked("skills/list")) == asked <= 2
+        docs.skill("more")
+        await call(client, "skills/list")
+        with anyio.fail_after(5):
+            while len((await call(client, "skills/list"))["skills"]) < 2:  # noqa: ASYNC110
+                await anyio.sleep(0.1)
