@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from skillwire.host.approvals.approver import ApprovalCallback as ApprovalCallback
     from skillwire.host.approvals.approver import ApprovalRequest as ApprovalRequest
     from skillwire.host.approvals.approver import Once as Once
+    from skillwire.host.approvals.database import ApprovalBackend as ApprovalBackend
     from skillwire.host.approvals.schema import Decision as Decision
     from skillwire.host.approvals.schema import Row as Row
     from skillwire.host.approvals.status import ApprovalStatus as ApprovalStatus
@@ -64,6 +65,7 @@ export(
         "admin": "HostAdmin",
         "approvals.approver": "Answer ApprovalCallback ApprovalRequest Once",
         "approvals.status": "ApprovalStatus State",
+        "approvals.database": "ApprovalBackend",
         "approvals.schema": "Decision Row",
         "approvals.store": "ApprovalStore Identify StoredApproval",
         "cache": "CachedFile SkillCache",

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from skillwire.registry.access import Role as Role
     from skillwire.registry.access import TokenRow as TokenRow
     from skillwire.registry.app import RegistryApp as RegistryApp
+    from skillwire.registry.approvals import SharedApprovals as SharedApprovals
+    from skillwire.registry.approvals import StoreAudit as StoreAudit
     from skillwire.registry.audit import AuditLine as AuditLine
     from skillwire.registry.catalog import View as View
     from skillwire.registry.client import Folder as Folder
@@ -33,6 +35,7 @@ export(
     {
         "access": "Access Caller Role TokenRow",
         "app": "RegistryApp",
+        "approvals": "SharedApprovals StoreAudit",
         "audit": "AuditLine",
         "catalog": "View",
         "client": "Folder publish_over_http publish_to_store read_skill",
