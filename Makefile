@@ -1,5 +1,5 @@
 # `make demo`, `make quick` and `make test` need Python 3.11 or later and nothing else: each sets itself up.
-.PHONY: demo test quick check unit package other-python random mutants fuzz docs bench environments constraints clean
+.PHONY: demo test quick check unit coverage package other-python random mutants fuzz docs bench environments constraints clean
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 # A newer Python than the one above, where there is one: it runs the tests that need no peer.
@@ -24,7 +24,7 @@ demo: $(DEMO_STAMP)
 	@$(BIN)/python examples/demo.py
 
 # What CI runs. Environments first: tests that need one find it ready.
-test: check environments unit package other-python
+test: check environments unit coverage package other-python
 
 # Under a minute: what to run while working.
 quick: $(STAMP)
@@ -37,6 +37,11 @@ check: $(STAMP)
 
 unit: $(STAMP)
 	$(BIN)/pytest -n 2 --dist worksteal
+
+# The packages that decide must be covered by tests of their own, every branch; the floor is in the file.
+coverage: $(STAMP)
+	QUICK=1 $(BIN)/pytest -q -n 2 --dist worksteal -m "$(QUICK)" --cov --cov-config=tests/pure-coverage.ini \
+		tests/catalog tests/skill tests/trust tests/wire tests/test_text.py tests/cli/test_lint.py
 
 # The wheel, installed where nothing else is, must work.
 package: $(STAMP)

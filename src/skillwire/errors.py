@@ -158,7 +158,7 @@ class OutOfSync(SkillwireError):
 
 
 class InstalledInPart(SkillwireError):
-    """The user must act: some skills were installed and others were not; each was told of."""
+    """The user must act: some skills were installed and others were not; each was reported."""
 
     exit_code = 11
 

@@ -50,7 +50,7 @@ class Limits:
     prompt_xml_chars: int = 100_000
     """`skill://prompt-xml` is not longer than this; what does not fit is counted in it."""
     subscriptions_per_client: int = 1000
-    """A connection that asks for more is refused; one subscription to a directory hears of all below it."""
+    """A connection that asks for more is refused; one subscription to a directory covers all below it."""
     subscriptions: int = 100_000
     """All clients together cannot ask for more."""
     listeners: int = 1000

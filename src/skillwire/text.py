@@ -1,6 +1,6 @@
 """Foreign text made safe to show: hidden characters removed (SEC-11) and secrets replaced.
 
-`clean_line` is for what stands on one line: names, descriptions, labels, URIs. `clean_text` is for bodies: it
+`clean_line` is for single lines: names, descriptions, labels, URIs. `clean_text` is for bodies: it
 keeps line ends and tabs. Both remove what a reader cannot see but a terminal or a model obeys: control
 characters and terminal escapes, bidirectional controls, Unicode tag characters, zero-width characters,
 invisible fillers, variation selectors and lone surrogates. Both can be applied twice with no further effect.

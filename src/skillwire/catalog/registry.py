@@ -23,7 +23,7 @@ _NEAR = 3
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSkill:
-    """A skill as it stands in the registry. `listed` is false for one that was found by its URI alone."""
+    """A skill of the registry. `listed` is false for one that was found by its URI alone."""
 
     origin: Origin
     entry: SkillEntry

@@ -1,7 +1,7 @@
 """What a model sees: the catalog of skills, a loaded skill, a file of it.
 
-Every string that a server made is cleaned and escaped (SEC-11). Text of a skill stands in a fence that names
-its origin; a server's text never stands outside of one, and never in one that says `local` (SEC-1). Put the
+Every string that a server made is cleaned and escaped (SEC-11). A skill's text is in a fence that names
+its origin; a server's text is never outside of one, and never in one that says `local` (SEC-1). Put the
 catalog into a system prompt if you like; a loaded skill goes into the conversation as a tool's result,
 never into a system role (SEC-12).
 """
@@ -72,7 +72,7 @@ FrameText: TypeAlias = Callable[[Sequence[str], int, Sequence[RegisteredSkill]],
 
 
 def is_for_models(entry: SkillEntry) -> bool:
-    """Whether a model may be told of a skill; `disable-model-invocation: true` leaves it to the user."""
+    """Whether a model may see a skill; `disable-model-invocation: true` leaves it to the user."""
     spellings = ("disable-model-invocation", "disable_model_invocation")
     return not any(entry.frontmatter.get(key) is True for key in spellings)
 
@@ -186,7 +186,7 @@ def _groups(skills: Sequence[RegisteredSkill]) -> list[str]:
 def fit_catalog(
     skills: Iterable[RegisteredSkill], item: ItemText, frame: FrameText, *, limits: Limits = DEFAULT_LIMITS
 ) -> CatalogText:
-    """A catalog in any clothing: `item` writes one skill, `frame` puts the written ones together."""
+    """A catalog in any format: `item` writes one skill, `frame` puts the written ones together."""
     all_skills = tuple(skills)
     if not all_skills:
         return CatalogText("")

@@ -29,7 +29,7 @@ def terminal_callback() -> ApprovalCallback | None:
 
 
 async def ask_person(request: ApprovalRequest, *, question: str = "Load it?") -> bool | Once:
-    """Show what is asked for, on standard error, and take the answer. Only a yes is a yes.
+    """Show what is asked for, on standard error, and read the answer. Anything but yes is a no.
 
     A yes is kept until the files change; `once` is for this load alone.
     """

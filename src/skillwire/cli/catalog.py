@@ -17,7 +17,7 @@ def catalog(
     working: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Print exactly what a model is told of your skills, and with --json the tools that it gets."""
+    """Print exactly what a model sees of your skills, and with --json the tools that it gets."""
     from skillwire.cli.output import write
     from skillwire.cli.screen import show_json
 

@@ -150,7 +150,7 @@ def progress(work: Installer) -> Generator[None]:
 
 
 class _Record:
-    """Keeps a yes where hosts find it. Nothing of a host is imported before there is one."""
+    """Records an approval where hosts find it. Nothing of a host is imported before there is one."""
 
     def __init__(self, servers: Mapping[str, ServerConfig]) -> None:
         self._servers = servers

@@ -1,6 +1,6 @@
 """Screen: styled lines for a person.
 
-No markup is ever interpreted: no text can style itself. What others wrote is cleaned first, and stands behind
+No markup is ever interpreted: no text can style itself. What others wrote is cleaned first and printed behind
 a bar when it has lines of its own. Lines are broken between words; only a word that is longer than a whole
 line is broken inside.
 """

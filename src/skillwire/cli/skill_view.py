@@ -47,7 +47,7 @@ _FIELD_SHOWN: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class SkillRow:
-    """A skill with how it stands."""
+    """A skill with its approval status."""
 
     skill: RegisteredSkill
     status: ApprovalStatus
@@ -116,7 +116,7 @@ def _show_table(screen: Screen, rows: Sequence[SkillRow]) -> None:
 
 
 def show_skill(screen: Screen, row: SkillRow, place: str) -> None:
-    """One skill: where it comes from, how it stands, what it says of itself, and its files."""
+    """One skill: where it comes from, whether it is approved, its description, and its files."""
     skill, entry = row.skill, row.skill.entry
     screen.line((skill.handle, "bold"))
     screen.pairs(

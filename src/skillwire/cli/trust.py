@@ -103,7 +103,7 @@ async def _decide(root: Path, *, digest: str | None, yes: bool, as_json: bool) -
 
 
 async def _ask(screen: Screen, project: _Project, digest: str | None) -> None:
-    """Return on a yes to what was shown, and on nothing else."""
+    """Return if the user agrees to what was shown; otherwise raise."""
     from skillwire.cli.ask import drop_typed_ahead, read_line
 
     refused = "nothing was trusted"

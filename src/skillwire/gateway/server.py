@@ -2,7 +2,7 @@
 
 It is an ordinary `SkillServer` over the caller's view, so it has the extension, the legacy features and the
 fast path. Three things differ: requests for a skill that waits for approval are asked about, texts for models
-stand in a fence that names their server, and the instructions name what there is.
+are in a fence that names their server, and the instructions name what there is.
 """
 
 from __future__ import annotations

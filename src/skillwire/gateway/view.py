@@ -157,7 +157,7 @@ class CallerSource(Source):
 
     Of two upstreams with the same server, the first counts. The last is the one that all callers share; it is
     not used for the labels in `hidden`, for which this caller has to have a credential of their own.
-    `is_pinned` says what is served in the mode `locked`. `on_read` hears of every file that was read.
+    `is_pinned` says what is served in the mode `locked`. `on_read` is called for every file that was read.
     """
 
     def __init__(

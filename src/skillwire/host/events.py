@@ -1,6 +1,6 @@
 """Events: what happened to the skills of a host, and the failures that are still true.
 
-An event is over when it was told; a failure lasts until it is recovered from. So the log keeps the last
+An event is over once it was recorded; a failure lasts until it is recovered from. So the log keeps the last
 events, and apart from them every current failure and everything that was left out, however many events
 there are.
 """
@@ -109,7 +109,7 @@ class EventLog:
             self.record(Event(kind=EventKind.REMARK, message=message, origin=origin))
 
     def recover(self, origin: Origin, message: str = "") -> None:
-        """The origin works again. `message` tells so, if something was wrong."""
+        """The origin works again. `message` says so, if something was wrong."""
         if self._failures.pop(origin, None) is not None and message:
             self.record(Event(kind=EventKind.RECOVERED, message=message, origin=origin))
 

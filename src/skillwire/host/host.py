@@ -520,7 +520,7 @@ class SkillHost:
         return tuple(found)
 
     async def after_compaction(self, budget: int) -> Replay:
-        """The text of what is loaded, to put back after a conversation was shortened, in `budget` characters.
+        """The text of what is loaded, to restore after a conversation was shortened, in `budget` characters.
 
         It is verified and fenced, the skill that was loaded last comes first, and none comes twice. A skill
         that changed, was revoked or is gone is named and not repeated; so is one that has no room. Put it

@@ -71,7 +71,7 @@ class Inventory:
         """Nothing is opened yet.
 
         With `listings`, servers are listed from that cache while it is current, and connected when they are
-        needed. Without `discover`, servers are not listed. Without `watch`, no changes are heard of.
+        needed. Without `discover`, servers are not listed. Without `watch`, changes are not followed.
         """
         self._configs = dict(servers)
         self._places = {origin: Place(origin, source) for origin, source in sources.items()}
@@ -382,7 +382,7 @@ class Inventory:
         listing = server.source.listing
         if listing is None:
             return 0.0
-        # It is kept for longer here than a server said that wants to be asked at every turn.
+        # It is cached for longer than a server allows that wants to be asked all the time.
         longer = max(0.0, self._limits.min_ttl_seconds - listing.ttl_seconds)
         return max(0.0, listing.good_until - longer - anyio.current_time())
 

@@ -207,7 +207,7 @@ class Loader:
         if entry.resources is DYNAMIC:
             in_hand = {entry.uri: verified.file}
             await self.approver.obtain(skill, entry, self.preview, seen=seen, in_hand=in_hand)
-        # Step 3. VER-3: held until it is released, unless the yes was taken back meanwhile.
+        # Step 3. VER-3: held until it is released, unless the approval was revoked meanwhile.
         shown = seen if entry.is_dynamic else frozenset[tuple[SkillUri, Digest]]()
         grants, is_kept = await self.approver.confirm(skill, entry, seen=shown)
         held = HeldSkill(skill.origin, entry, grants)

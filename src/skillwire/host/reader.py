@@ -207,7 +207,7 @@ class Resolver:
         return [one for one in self.registry.skills() if typed_fields(one.entry.frontmatter).user_invocable]
 
     def likely_server(self, uri: SkillUri) -> Origin:
-        """SEC-3: a URI that stands in the text of a held skill concerns that skill's server alone."""
+        """SEC-3: a URI in the text of a held skill concerns that skill's server alone."""
         held = [skill for skill in self.loader.held if not skill.origin.is_local]
         naming = [
             skill.origin
@@ -248,7 +248,7 @@ class ResourceReader:
 
     async def read(self, label: str, text: str) -> str:
         """The resource in a fence, or the skill that it is."""
-        # 1. SEC-3: file: URIs and plain paths are refused by scheme; another server's skills need a yes.
+        # 1. SEC-3: file: URIs and plain paths are refused by scheme; another server's skills need approval.
         origin = self.inventory.server(label)
         await self._permit(text, origin)
         uri = parse_uri(text)

@@ -23,7 +23,7 @@ WAITING: Final = (State.NEW, State.CHANGED, State.SIGNER)
 
 @dataclass(frozen=True, slots=True)
 class SkillReview:
-    """A skill and how it stands. A yes is for the files that `digest` names, and for no others."""
+    """A skill and its approval status. An approval is for exactly the files that `digest` names."""
 
     skill: RegisteredSkill
     status: ApprovalStatus
@@ -43,7 +43,7 @@ class SkillReview:
 
     @property
     def sentence(self) -> str:
-        """How it stands, in words for a person."""
+        """Its approval status, in words."""
         status = self.status
         words = {
             State.LOCAL: "not needed: these are your own files",

@@ -1,4 +1,4 @@
-"""What stands between a connection and the MCP SDK: its streams, its log records, and a budget.
+"""What is between a connection and the MCP SDK: its streams, its log records, and a budget.
 
 Streams over a process that writes JSON lines; a budget for messages that nobody asked for; and a filter that
 keeps what the SDK logs about servers off the terminal (SEC-9, SEC-11).

@@ -279,7 +279,7 @@ class Connection:
     async def changes(self) -> AsyncGenerator[Collection[str | None]]:
         """The URIs that the server says have changed, and `None` for its listing.
 
-        They come together, and no more often than the limit: a server cannot have itself asked at every turn.
+        They come together, and no more often than the limit: a server cannot make us ask it all the time.
         """
         while True:
             await self._has_changes.wait()
@@ -307,7 +307,7 @@ class Connection:
             self._refollow()
 
     async def _listen(self, client: Client) -> None:
-        """On 2026-07-28 changes are told only to those who ask to hear of them, on a stream of their own."""
+        """On 2026-07-28 changes are sent only to clients that open a stream for them."""
         if self._listen_after is not None:
             await self._listen_after.wait()
         heard_of: frozenset[str] = frozenset()
@@ -355,7 +355,7 @@ class Connection:
             await again.wait()
 
     async def _quietly(self, method: str, uri: str) -> None:
-        """A subscription that the server will not take costs the news, nothing else."""
+        """A subscription that the server refuses costs its notifications, nothing else."""
         with suppress(SkillwireError):
             await self.request(method, {"uri": uri})
 

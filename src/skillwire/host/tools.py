@@ -1,7 +1,7 @@
 """Tools for a model: JSON schemas and handlers that any framework can call.
 
 A handler gives a `ToolResult`, also when something is wrong: then it says what in words that a model can act
-on, and `is_error` is set. What a server made stands in a fence; the rest are our own words.
+on, and `is_error` is set. What a server wrote is in a fence; the rest is our own text.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def apply(
 ) -> tuple[Outcome, ...]:
     """Carry out what a plan writes; what stops stays as it is.
 
-    `content` gives the bytes of a version by path. A step that fails is told of in its outcome, and the
+    `content` gives the bytes of a version by path. A step that fails is reported in its outcome, and the
     others go on, unless the disk is full or cannot be written at all.
     """
     outcomes: list[Outcome] = []

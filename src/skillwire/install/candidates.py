@@ -30,7 +30,7 @@ from skillwire.trust.verify import CheckedEntry, check_entry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A version of a skill with all its bytes. `skill` is how it would stand in the lock."""
+    """A version of a skill with all its bytes. `skill` is its entry for the lock."""
 
     skill: LockedSkill
     frontmatter: Mapping[str, JsonValue]

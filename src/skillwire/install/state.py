@@ -78,7 +78,7 @@ class InstallState:
         return replace(self, placed={**left, **placed})
 
     def forget(self, skills: Iterable[LockedSkill]) -> InstallState:
-        """The state after the user took a yes back. Versions are kept."""
+        """The state after the user revoked an approval. Versions are kept."""
         keys = {acceptance_key(skill) for skill in skills}
         return replace(self, accepted={key: one for key, one in self.accepted.items() if key not in keys})
 
@@ -98,7 +98,7 @@ class InstallState:
 
 
 def acceptance_key(skill: LockedSkill) -> str:
-    """What a yes is bound to: the name, the source, every byte, the powers and the signer.
+    """What an approval is bound to: the name, the source, every byte, the powers and the signer.
 
     Anything else about a skill may change without asking again: its targets, or how its source was written.
     """

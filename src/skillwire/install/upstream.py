@@ -56,7 +56,7 @@ _TOGETHER: Final = 16
 
 
 class Freshness(StrEnum):
-    """How a pinned skill stands to its source."""
+    """Whether a pinned skill is what its source has now."""
 
     CURRENT = "current"
     OUTDATED = "outdated"

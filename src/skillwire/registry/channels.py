@@ -1,4 +1,4 @@
-"""Channels: which version of each skill is listed, how it is found, and the feed that tells of changes."""
+"""Channels: which version of each skill is listed, how it is found, and the feed of changes."""
 
 from __future__ import annotations
 

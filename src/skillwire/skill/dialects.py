@@ -1,4 +1,4 @@
-"""Draft: how an older dialect told of a skill, and what it left out."""
+"""Dialects: the ways in which servers list skills, and what an entry of an older one lacks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from skillwire.skill.uris import SkillUri
 
 
 class Dialect(StrEnum):
-    """The ways in which servers tell of skills, from the newest to the oldest."""
+    """The ways in which servers list skills, from the newest to the oldest."""
 
     FINAL = "D6"
     SUMMER_DRAFT = "D5"

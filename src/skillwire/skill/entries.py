@@ -51,7 +51,7 @@ class SkillEntry:
 
     @property
     def dialect(self) -> Dialect:
-        """The way in which the server told of this skill."""
+        """The dialect in which the server listed this skill."""
         return self.draft.dialect if self.draft else Dialect.FINAL
 
     @property

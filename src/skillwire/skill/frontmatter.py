@@ -154,7 +154,7 @@ def _repair(block: str, file: str, limits: Limits) -> tuple[str, tuple[Issue, ..
         try:
             load_mapping(text, file=file, first_line=line, limits=limits)
         except FormatError as error:
-            # Only a value that stands on one line; comments and blank lines may follow.
+            # Only a value on one line; comments and blank lines may follow.
             is_single = all(not other.strip() or other.startswith("#") for other in rest.split("\n"))
             issue = error.issues[0]
             if not (value and is_single and issue.rule in _REPAIRED):

@@ -15,7 +15,7 @@ _DEFINITION = re.compile(r"[ ]{0,3}\[(?!\^)[^\]\n]+\]:[ \t]+(?:<([^<>\n]*)>|(\S+
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _PATH_IN_CODE = re.compile(r"(?:\./)?(?:scripts|references|assets)/[^\s`]*[^\s`/.]\.[A-Za-z0-9]+")
 _PLACEHOLDER = re.compile(r"[{}<>*$|]|\.\.\.|…")
-# A path in code that stands for others of its kind.
+# A path in code that is a placeholder.
 _EXAMPLE = re.compile(
     r"(?:^|[/_-])(?:examples?|samples?|your|my|foo|bar|baz|some|path|file|filename|name|xxx|placeholder|new)"
     r"(?:[-_.]|$)",
@@ -26,7 +26,7 @@ _FOR_EXAMPLE = re.compile(r"\be\.g\.|\bfor example\b|\bsuch as\b|\bfor instance\
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A relative path as its author wrote it, and the line it stands on."""
+    """A relative path as its author wrote it, and its line."""
 
     target: str
     line: int

@@ -155,9 +155,9 @@ class Source(Protocol):
         return most
 
     def follow(self, uris: Collection[SkillUri]) -> None:
-        """Clients want to hear of changes at and below these URIs, and of no others of earlier calls.
+        """Clients want changes at and below these URIs, in place of those of earlier calls.
 
-        For sources that have to ask for such news. `changes` tells of everything in any case.
+        For sources that must subscribe to get them. `changes` reports everything in any case.
         """
 
     def local_path(self, uri: SkillUri) -> str | None:
@@ -169,7 +169,7 @@ class PagedSource(Source, Protocol):
     """Skills that are too many to list whole: a server that has no other source reads them in pages.
 
     `list_entries` still gives all of them, for a use beside other sources. `current_entries` gives an object
-    that stands for the state of the source, another one after each change.
+    that identifies the state of the source, a different one after each change.
     """
 
     is_paged: ClassVar[bool] = True

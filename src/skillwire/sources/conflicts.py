@@ -1,7 +1,7 @@
 """Who serves which skill, when several places of origin want the same part of the tree of URIs.
 
-A skill owns everything below its directory: its manifest is complete (ENT-2), and what nests in it stands
-there too (FMT-8). So two origins never share a skill's directory. The outermost skill has it; of two at the
+A skill owns everything below its directory: its manifest is complete (ENT-2), and so are the skills nested
+in it (FMT-8). So two origins never share a skill's directory. The outermost skill has it; of two at the
 same place, the first. What loses is reported, never dropped in silence.
 """
 

@@ -50,7 +50,7 @@ class McpSource(Source):
     `accept_drafts` takes entries that list no files, as a draft had them; `bare_scan` takes resources that
     only look like skills. Both are the user's to turn on. `peek` says of which skills the frontmatter is read
     early where VER-5 allows; `ask_everyone` asks for an index though a server declared no resources.
-    `on_remark` hears of answers that are odd and used all the same.
+    `on_remark` is called for answers that are odd but usable.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class McpSource(Source):
 
     @property
     def followed(self) -> tuple[str, ...]:
-        """What to subscribe to, to hear of changes to the listing: the index, where there is one."""
+        """What to subscribe to for changes to the listing: the index, where there is one."""
         return (INDEX_URI,) if self._has_index else ()
 
     async def list_resources(self) -> tuple[ListedResource, ...]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import httpx2
 
 SCHEMA: Final = "https://schemas.agentskills.io/discovery/0.2.0/schema.json"
-"""What an index of version 0.2.0 calls itself. It is compared as it stands and never fetched."""
+"""What an index of version 0.2.0 calls itself. It is compared as a string and never fetched."""
 INDEX_PATH: Final = "/.well-known/agent-skills/index.json"
 _OLDER_PATH: Final = "/.well-known/skills/index.json"
 _MOST_REDIRECTS: Final = 5

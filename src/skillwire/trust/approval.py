@@ -126,7 +126,7 @@ def seen_set(files: Iterable[VerifiedFile]) -> ResourceSet:
 def approve(
     entry: CheckedEntry, origin: Origin, *, grants: Grants = NO_GRANTS, seen: ResourceSet = frozenset()
 ) -> Approval:
-    """The approval that a user's yes stands for. A dynamic skill is approved for `seen` alone."""
+    """The approval that a user gives. A dynamic skill is approved for `seen` alone."""
     return Approval(
         origin=origin,
         uri=entry.uri,

@@ -47,7 +47,7 @@ class Execution:
 
 
 class ReadScope(StrEnum):
-    """How a read of a server's resource stands to the held skills."""
+    """Whether a read of a server's resource is allowed while skills are held."""
 
     FREE = "free"
     """No skill of any server is held."""
@@ -120,7 +120,7 @@ def requested_tools(value: JsonValue) -> tuple[str, ...]:
 
 
 def read_scope(uri: str, target: Origin, held: Iterable[Origin]) -> ReadRuling:
-    """How a read of `uri` on the server `target` stands, while skills of these origins are held (SEC-3).
+    """Whether `uri` on the server `target` may be read while skills of these origins are held (SEC-3).
 
     Local skills do not count: a server's text is what must not reach for another server.
     """

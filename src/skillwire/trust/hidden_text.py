@@ -50,7 +50,7 @@ _INVISIBLE: Final = re.compile(
 )
 _CONTROL: Final = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f-\x84\x86-\x9f]+")
 _COMMENT: Final = re.compile(r"<!--(.*?)(?:-->|\Z)", re.DOTALL)
-# Words that speak to whoever carries a text out, rather than to whoever writes it.
+# Words that address the reader of a skill rather than describe something.
 _CUE: Final = re.compile(
     r"\b(?:ignore|disregard|override|instructions?|you (?:must|should|are|will)|assistants?|agents?|models?"
     r"|system prompt|execute|run|curl|wget|send|upload|download|secrets?|passwords?|tokens?|credentials?"

@@ -62,7 +62,7 @@ def _readings(root: SkillUri, path: str) -> Iterator[SkillUri]:
         try:
             yield _below(root, plain.removeprefix("./").split("/"))
         except FormatError:
-            # A path that decodes to `..` is not tried as it stands: some server may decode it again.
+            # A path that decodes to `..` is not tried unchanged: some server may decode it again.
             return
 
 

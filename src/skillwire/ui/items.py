@@ -142,7 +142,7 @@ class SkillItem:
 
     @property
     def can_decide(self) -> bool:
-        """Whether a yes is possible here: a skill with a fixed set of files that is not approved."""
+        """Whether it can be approved here: a skill with a fixed set of files that is not approved."""
         waits = self.review.waits or self.review.status.state is State.DECLINED
         return waits and bool(self.digest)
 

@@ -75,7 +75,7 @@ class Overview:
         """How often signatures were checked."""
 
     def reviews(self) -> tuple[SkillReview, ...]:
-        """Every skill with how it stands now, local ones first."""
+        """Every skill with its approval status, local ones first."""
         skills, approvals = self._host.skills(disabled=True), self._host.admin.approvals.revision
         if skills is not self._skills or approvals != self._approvals:
             self._reviews = tuple(self._host.admin.review(skill) for skill in skills)

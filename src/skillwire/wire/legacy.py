@@ -1,4 +1,4 @@
-"""LegacyListing: what an older dialect tells of skills, in the shape that all dialects end in."""
+"""LegacyListing: what an older dialect lists, in the one format that all dialects are converted to."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from skillwire.skill.uris import SKILL_FILE, SkillUri, child_uri, parse_uri
 from skillwire.wire.templates import SkillTemplate
 
 LEGACY_NAMES = frozenset({"index.json", "_manifest", "prompt-xml"})
-"""Last segments of resources that tell of skills and are none."""
+"""Last segments of resources that describe skills and are not skills."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def skill_md_uri(text: str) -> SkillUri:
 
 
 def is_legacy_resource(text: str) -> bool:
-    """Whether a resource is one of those that tell of skills."""
+    """Whether a resource describes skills rather than being one."""
     return text.rstrip("/").rpartition("/")[2] in LEGACY_NAMES
 
 

@@ -18,7 +18,7 @@ _BYTES_PER_VALUE: Final = 20
 _MOST: Final = 600_000
 _PER_CONTAINER: Final = 3
 # A string, or the rest of the text after a quotation mark that nothing closes. Possessive: every byte is
-# looked at once, whatever stands in it.
+# looked at once, whatever it contains.
 _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 
 

@@ -71,7 +71,7 @@ def parse_template(template: object, description: object) -> SkillTemplate:
 
 
 def completed_values(answer: object) -> tuple[str, ...]:
-    """The values of a `completion/complete` answer; what is no text is passed over."""
+    """The values of a `completion/complete` answer; what is not text is skipped."""
     completion = answer.get("completion") if is_object(answer) else None
     values = completion.get("values") if is_object(completion) else None
     return (

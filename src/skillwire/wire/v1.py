@@ -45,7 +45,7 @@ def entry_to_wire(entry: SkillEntry) -> JsonObject:
 
 
 def entry_from_wire(wire: object, *, unsized: bool = False, unlisted: bool = False) -> SkillEntry:
-    """The entry that an object of a listing stands for, or a `FormatError` with every issue (ENT-2).
+    """The entry in an object of a listing, or a `FormatError` with every issue (ENT-2).
 
     The draft of summer 2026 (D5) is read where it is asked for: `unsized` takes files without a size, whose
     digest then decides, and `unlisted` takes an entry without `resources` for a dynamic one.

@@ -73,7 +73,7 @@ class ApprovalRequest:
     signer_change: str
     """How its signer changed or vanished since the last yes or load: to be shown as loudly as `changes`."""
     digest: SetDigest | None
-    """Of the files that a yes is for; `None` for a dynamic skill, where it is for what was retrieved."""
+    """Of the files that would be approved; `None` for a dynamic skill, where that is what was retrieved."""
     seen_digest: SetDigest | None = None
     """Of what was retrieved of a dynamic skill so far; `None` for others."""
     preview: Callable[[str], Awaitable[VerifiedFile]] = field(repr=False)
@@ -158,7 +158,7 @@ class Approver:
     ) -> Grants:
         """The grants of an approved skill; asks the user where somebody can be asked.
 
-        `in_hand` are files of a dynamic skill that the yes will be for: the user is shown these very bytes.
+        `in_hand` are the files of a dynamic skill that would be approved: the user is shown these bytes.
         """
         await self._read(skill)
         decision = self._decide(skill, entry, self.forget_changed(skill), seen)
@@ -312,7 +312,7 @@ class Approver:
         return None
 
     def status(self, skill: RegisteredSkill) -> ApprovalStatus:
-        """How a skill stands with the user now. Changes nothing and asks nobody."""
+        """The approval status of a skill now. Changes nothing and asks nobody."""
         kept = self._of_seen.get(skill.key) or self._kept(skill)
         return status_of(self._candidate(skill, kept), limits=self.limits)
 

@@ -48,7 +48,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalStatus:
-    """How a skill stands, what was granted to it, and what changed since it was approved."""
+    """Whether a skill is approved, what was granted to it, and what changed since."""
 
     state: State
     policy: Policy

@@ -71,7 +71,7 @@ class ApprovalStore:
     ) -> None:
         """Approvals in a file, or in a database that several machines share.
 
-        Nothing is opened yet. `on_problem` hears of changes that could not be written.
+        Nothing is opened yet. `on_problem` is called for changes that could not be written.
         """
         self._database: ApprovalBackend = ApprovalDatabase(place) if isinstance(place, Path) else place
         self.path = self._database.path

@@ -62,7 +62,7 @@ def config_above(directory: Path | None = None) -> Path | None:
 
 
 def identities_by_label(directory: Path | None = None) -> dict[str, frozenset[str]]:
-    """Which servers each label stands for, in every file of the user's that is known here.
+    """Which servers each label means, in every file of the user's that is known here.
 
     These are the user's file, that of a directory, and those of all projects that the user trusted.
     """

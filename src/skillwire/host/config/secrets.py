@@ -20,7 +20,7 @@ _SECRET_HEADERS: Final = ("cookie", "authorization")
 
 @dataclass(frozen=True, slots=True)
 class ClearSecret:
-    """Where a secret stands in clear, and the variable that can take its place. Its value is not kept."""
+    """Where a secret is written in clear, and the variable that can replace it. Its value is not kept."""
 
     where: str
     variable: str

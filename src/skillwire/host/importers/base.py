@@ -299,7 +299,7 @@ def fill_editor(text: str, around: Surroundings) -> str:
 
 
 def literal(text: str) -> str:
-    """Text that its client takes as it stands."""
+    """Text that its client uses unchanged."""
     return text.replace("${", "$${")
 
 

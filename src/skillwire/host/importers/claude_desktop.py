@@ -21,5 +21,5 @@ def files(around: Surroundings) -> Iterator[ClientFile]:
 
 
 def read(values: object, around: Surroundings) -> FileContents:
-    """`mcpServers`, every text as it stands."""
+    """`mcpServers`, every text unchanged."""
     return FileContents(servers=tuple(entries(table(values, "mcpServers"), literal)))

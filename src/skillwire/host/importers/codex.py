@@ -33,7 +33,7 @@ def files(around: Surroundings) -> Iterator[ClientFile]:
 
 
 def read(values: object, around: Surroundings) -> FileContents:
-    """`mcp_servers`, every text as it stands; `mcp_skills = false` and disabled skills stay so."""
+    """`mcp_servers`, every text unchanged; `mcp_skills = false` and disabled skills stay so."""
     servers = tuple(_server(name, given, around) for name, given in table(values, "mcp_servers").items())
     skills = table(values, "skills").get("config")
     off = [

@@ -31,7 +31,7 @@ def files(around: Surroundings) -> Iterator[ClientFile]:
 
 
 def read(values: object, around: Surroundings) -> FileContents:
-    """`context_servers`, every text as it stands. Zed starts those of its extensions by itself."""
+    """`context_servers`, every text unchanged. Zed starts those of its extensions by itself."""
     found = table(values, "context_servers").items()
     return FileContents(servers=tuple(_server(name, given) for name, given in found))
 

@@ -223,7 +223,7 @@ class Style:
     """The tool that reads URIs, for messages that send somebody there."""
 
     def naming(self, ranks: Ranks) -> Naming:
-        """How skills are called, given where every origin stands."""
+        """How skills are named, given the rank of every origin."""
         return Naming(self.spellings, self.keeper(ranks))
 
     def limits(self, limits: Limits) -> Limits:

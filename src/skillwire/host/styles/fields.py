@@ -46,7 +46,7 @@ class SkillFields:
     argument_hint: str = ""
     """What a user can write after its slash command."""
     disable_model_invocation: bool = False
-    """The model is not told of it; a user can load it."""
+    """The model does not see it; a user can load it."""
     user_invocable: bool = True
     """Whether a user is offered it as a slash command."""
 
@@ -78,7 +78,7 @@ def is_awake(paths: Collection[str], working: Collection[str]) -> bool:
 
 
 def glob_fits(glob: str, path: str) -> bool:
-    """Whether a path fits a glob: `*` and `?` stay within a segment, `**` stands for any number of them.
+    """Whether a path fits a glob: `*` and `?` stay within a segment, `**` matches any number of them.
 
     A glob without a slash fits a file of that name in any directory. No pattern takes longer than the two
     lengths multiplied, for it may come from a stranger.

@@ -77,7 +77,7 @@ def catalog(skills: Sequence[RegisteredSkill], context: RenderContext) -> Catalo
 
 
 def target(text: str, known: Callable[[str], bool]) -> Target:
-    """What a name stands for. Literal names are tried first, then the longest name with a path below it."""
+    """What a name means. Literal names are tried first, then the longest name with a path below it."""
     if looks_like_uri(text):
         raise _refused(f"{shown(text)} is a URI", f"read it with {RESOURCE_TOOL}")
     segments = unquote(text).replace("\\", "/").split("/")

@@ -1,4 +1,4 @@
-"""Ranks: where a skill's origin stands among the others, for styles in which one of two names wins."""
+"""Ranks: the order of origins, for styles in which one of two skills gets the name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What texts of all styles are made of. Whatever the clothing, a server's text is in a fence (SEC-1)."""
+"""What the texts of all styles are made of. In every style, a server's text is in a fence (SEC-1)."""
 
 from __future__ import annotations
 

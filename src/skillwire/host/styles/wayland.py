@@ -68,7 +68,7 @@ def catalog(skills: Sequence[RegisteredSkill], context: RenderContext) -> Catalo
 
 
 def skill_text(skill: VerifiedSkill, handle: str, context: RenderContext) -> str:
-    """The verified text as it stands: no line of it is expanded or run."""
+    """The verified text unchanged: no line of it is expanded or run."""
     beside = supporting(skill, context)
     handle = clean_handle(handle)
     pointers = [f'- {READ_TOOL}("{handle}", "{path}")' for path, _ in beside.files]
@@ -81,7 +81,7 @@ def skill_text(skill: VerifiedSkill, handle: str, context: RenderContext) -> str
 
 STYLE: Final = Style(
     name="wayland",
-    summary="Any server with resources; names of server and path; six layers; globs that wake skills.",
+    summary="Any server with resources; names of server and path; six layers; globs that activate skills.",
     bare_scan=True,
     peek=True,
     skill_folders=(".wayland-core/skills",),

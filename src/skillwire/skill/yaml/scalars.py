@@ -64,7 +64,7 @@ class TagError(ValueError):
 
 
 def plain_scalar(text: str) -> Scalar:
-    """The value of a scalar that stands without quotes and without a tag."""
+    """The value of a scalar without quotes and without a tag."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] in _NUMBER_START and (number := _number(text)) is not None:

@@ -86,7 +86,7 @@ class ScanCache:
         self._passed: dict[bytes, tuple[int, int]] = {}
         self._position = 0
         self._size = 0
-        # Among the files that are served, an index would change what it tells of.
+        # Among the files that are served, a cache would change what it describes.
         self._is_apart = not any(self.path.resolve().is_relative_to(root.path) for root in roots)
         self._file = self._open() if self._is_apart else None
 

@@ -80,7 +80,7 @@ async def watch_directories(
 
 
 def is_without_events(directory: Path, *, mounts: Path = _MOUNTS) -> bool:
-    """Whether a directory is on a file system that tells of no changes made elsewhere."""
+    """Whether a directory is on a file system that does not report changes made elsewhere."""
     try:
         lines = mounts.read_text("utf-8", "surrogateescape").splitlines()
     except OSError:
