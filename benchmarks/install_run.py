@@ -25,7 +25,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -140,7 +139,7 @@ def first(base: Path, rounds: int) -> None:
         ("as fast as it can", 0.0),
         (f"{ANSWER_SECONDS * 1000:.0f} ms an answer", ANSWER_SECONDS),
     ):
-        with ServerProcess(server(base / "served", delay), over_http=True, cores=Cores()) as served:
+        with ServerProcess(server(base / "served", delay=delay), over_http=True, cores=Cores()) as served:
             os.sched_setaffinity(0, range(os.cpu_count() or 1))
             served.await_url(_START_SECONDS)
             url = f"{served.url}/mcp"
@@ -198,23 +197,23 @@ def read_bare(address: tuple[str, int], files: Sequence[tuple[Skill, str]]) -> C
 def outdated(base: Path, rounds: int) -> None:
     print(f"outdated: {SERVERS} servers of one skill, one of them {LATE_SECONDS:g} s late")
     person = Person(base / "person")
-    with ExitStack() as stack:
-        servers: dict[str, ServerProcess] = {}
-        for number in range(SERVERS):
-            folder = base / f"tree-{number:02}"
-            write_tree(folder, 1, first=number)
-            delay = LATE_SECONDS if number == 0 else 0.0
-            served = ServerProcess(server(folder, delay, "skills/list"), over_http=True, cores=Cores())
-            servers[f"s{number:02}"] = stack.enter_context(served)
-        os.sched_setaffinity(0, range(os.cpu_count() or 1))
-        for served in servers.values():
-            served.await_url(_START_SECONDS)
-        person.configure({label: f"{served.url}/mcp" for label, served in servers.items()})
-        person.run("add", *servers, "--yes", "--allow-code", "--allow-tools")
-        everyone, slowest = [], []
-        for _ in range(rounds):
-            everyone.append(person.run("outdated"))
-            slowest.append(person.run("outdated", "skill-00000"))
+    folders = [base / f"tree-{number:02}" for number in range(SERVERS)]
+    for number, folder in enumerate(folders):
+        write_tree(folder, 1, first=number)
+    command = server(*folders, delay=LATE_SECONDS, method="skills/list")
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as served:
+        assert served.stderr is not None
+        try:
+            urls = served.stderr.readline().split()
+            person.configure({f"s{number:02}": url for number, url in enumerate(urls)})
+            labels = [f"s{number:02}" for number in range(SERVERS)]
+            person.run("add", *labels, "--yes", "--allow-code", "--allow-tools")
+            everyone, slowest = [], []
+            for _ in range(rounds):
+                everyone.append(person.run("outdated"))
+                slowest.append(person.run("outdated", "skill-00000"))
+        finally:
+            served.terminate()
     show(f"{SERVERS} servers", medians(everyone))
     show("the slowest alone", medians(slowest))
     ratio = statistics.median(
@@ -223,10 +222,10 @@ def outdated(base: Path, rounds: int) -> None:
     print(f"  {SERVERS} servers / the slowest alone: {ratio:.2f}")
 
 
-def server(folder: Path, delay: float, method: str = "") -> list[str]:
-    """A server of these skills that answers so much later, or answers one method so much later."""
+def server(*folders: Path, delay: float, method: str = "") -> list[str]:
+    """Servers of these skills that answer so much later; with `method` the first one alone, and only that."""
     words = ["--delay", str(delay), "--method", method] if delay else []
-    return [sys.executable, "-m", "benchmarks.late_server", str(folder), *words]
+    return [sys.executable, "-m", "benchmarks.late_server", *words, *map(str, folders)]
 
 
 MEASURES: Final[Mapping[str, Callable[[Path, int], None]]] = {

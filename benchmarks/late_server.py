@@ -1,8 +1,9 @@
-"""`skillwire serve --http` on a free port, whose answers come late.
+"""`skillwire serve --http` on free ports, one for each folder, in one process; answers can come late.
 
-    python -m benchmarks.late_server FOLDER [--delay SECONDS] [--method METHOD]
+    python -m benchmarks.late_server [--delay SECONDS] [--method METHOD] FOLDER...
 
-Prints its URL on standard error, as the command does.
+With `--method`, only the first server is late, and only for that method. Prints the URLs on standard error,
+in one line.
 """
 
 from __future__ import annotations
@@ -16,24 +17,35 @@ from skillwire import SkillServer
 from skillwire.server.http.server import HttpServer, parse_address
 
 
+def late_app(folder: str, delay: float, method: str) -> Any:
+    app = SkillServer(folder).http_app()
+
+    async def late(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and delay:
+            asked = dict(scope["headers"]).get(b"mcp-method", b"").decode()
+            if not method or asked == method:
+                await asyncio.sleep(delay)
+        await app(scope, receive, send)
+
+    return late
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.late_server")
-    parser.add_argument("folder")
+    parser.add_argument("folders", nargs="+")
     parser.add_argument("--delay", type=float, default=0.0)
     parser.add_argument("--method", default="")
     given = parser.parse_args()
-    app = SkillServer(given.folder).http_app()
+    servers: list[HttpServer] = []
+    for number, folder in enumerate(given.folders):
+        delay = given.delay if number == 0 or not given.method else 0.0
+        servers.append(HttpServer(late_app(folder, delay, given.method), parse_address("127.0.0.1:0")))
+    print(" ".join(server.url for server in servers), file=sys.stderr, flush=True)
 
-    async def late(scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http" and given.delay:
-            headers = dict(scope["headers"])
-            if not given.method or headers.get(b"mcp-method", b"").decode() == given.method:
-                await asyncio.sleep(given.delay)
-        await app(scope, receive, send)
+    async def serve() -> None:
+        await asyncio.gather(*(server.serve() for server in servers))
 
-    http = HttpServer(late, parse_address("127.0.0.1:0"))
-    print(http.url, file=sys.stderr, flush=True)
-    asyncio.run(http.serve())
+    asyncio.run(serve())
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import anyio
 import pytest
 
 from install.workspaces import Machine
@@ -15,7 +16,7 @@ from skillwire.errors import AmbiguousName, ApprovalRequired, SkillNotFound, Ver
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.directories import state_places
 from skillwire.install.installer import Installer
-from skillwire.install.upstream import Freshness, Upstream
+from skillwire.install.upstream import Check, Freshness, Upstream
 from skillwire.skill.digests import digest_of
 from skillwire.trust.approval import ALL_GRANTS, NO_GRANTS, Grants, Policy
 from skillwire.trust.oms import SIGNATURE_FILE
@@ -226,3 +227,45 @@ async def test_what_a_required_publisher_did_not_sign_is_not_installed(
     [failure] = proposal.failures
     assert failure.what == "pdf"
     assert "acme" in str(failure.error)
+
+
+async def test_files_are_asked_for_together(machine: Machine) -> None:
+    docs = Simulator()
+    for number in range(6):
+        docs.skill(f"skill-{number}", files={"a.md": b"a"})
+    answered = anyio.Event()
+    docs.hold("resources/read", answered)
+    tool = from_servers(machine, {"docs": docs})
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lambda: add(tool, "docs"))
+            # All of them, and none is answered yet.
+            while len(docs.read_uris()) < 12:  # noqa: ASYNC110 - the simulator tells nobody
+                await anyio.sleep(0.01)
+            answered.set()
+    assert len(machine.lock().skills) == 6
+
+
+async def test_servers_are_asked_together_whether_something_changed(machine: Machine) -> None:
+    servers = {f"s{number}": Simulator() for number in range(8)}
+    for label, server in servers.items():
+        server.skill(f"skill-{label}")
+    tool = from_servers(machine, servers)
+    await add(tool, *servers)
+    answered = anyio.Event()
+    for server in servers.values():
+        server.requests.clear()
+        server.hold("skills/list", answered)
+    checks: list[Check] = []
+
+    async def check() -> None:
+        checks.extend(await tool.check())
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(check)
+            # Every server is asked while none has answered.
+            while not all(one.asked("skills/list") for one in servers.values()):  # noqa: ASYNC110 - as above
+                await anyio.sleep(0.01)
+            answered.set()
+    assert {one.freshness for one in checks} == {Freshness.CURRENT}
