@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import anyio
 
@@ -62,10 +62,22 @@ class Offer:
     """The directory that it is served in."""
     entry: SkillEntry
     """Its entry, with the gateway's URIs."""
-    waiting: SkillEntry
-    """The same, marked as one that a person has to approve."""
-    digest: SetDigest | None
-    """Of all its files; `None` for a skill that is made on request."""
+    _derived: dict[str, Any] = field(default_factory=dict[str, Any], repr=False)
+
+    @property
+    def waiting(self) -> SkillEntry:
+        """Its entry, marked as one that a person has to approve."""
+        if "waiting" not in self._derived:
+            meta = MappingProxyType({**self.entry.meta, APPROVAL_META: "required"})
+            self._derived["waiting"] = replace(self.entry, meta=meta)
+        return self._derived["waiting"]
+
+    @property
+    def digest(self) -> SetDigest | None:
+        """Of all its files; `None` for a skill that is made on request."""
+        if "digest" not in self._derived:
+            self._derived["digest"] = shown_digest(self.skill.entry)
+        return self._derived["digest"]
 
     @property
     def uri(self) -> SkillUri:
@@ -104,8 +116,10 @@ def make_offer(upstream: Upstream, skill: RegisteredSkill, limits: Limits) -> Of
         resources=_resources(entry, old, root),
         meta=entry.meta,
     )
-    waiting = replace(served, meta=MappingProxyType({**served.meta, APPROVAL_META: "required"}))
-    return Offer(upstream, skill, root, served, waiting, shown_digest(entry))
+    offer = Offer(upstream, skill, root, served)
+    if entry.resources is not DYNAMIC and any("%" in file.uri for file in entry.resources):
+        _ = offer.digest  # A `FormatError` for names that no set of files can have.
+    return offer
 
 
 def _resources(

@@ -141,6 +141,8 @@ def is_inside(uri: SkillUri, root: SkillUri) -> bool:
 
 def path_below(uri: SkillUri, root: SkillUri) -> tuple[str, ...]:
     """The plain segments from a directory down to a URI below it."""
+    if "%" not in uri and uri.startswith(f"{root}/"):
+        return tuple(uri[len(root) + 1 :].split("/"))  # Most are written as they are meant.
     return split_uri(uri).segments[len(split_uri(root).segments) :]
 
 
