@@ -19,13 +19,14 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sample_entries import DEMO, OTHER, checked
+from sample_entries import DEMO, OTHER, checked, skill_md
 from simulator import Simulator, agree, opened
 from skillwire.errors import ApprovalRequired, SkillwireError, SourceError
 from skillwire.host.approvals.database import ApprovalDatabase
 from skillwire.host.approvals.schema import Row
 from skillwire.host.approvals.store import ApprovalStore
 from skillwire.trust.approval import Grants, approve, seen_set
+from skillwire.trust.verify import verify_file
 
 pytestmark = pytest.mark.anyio
 
@@ -120,10 +121,17 @@ async def test_an_approval_comes_back_as_it_was_given_for_that_server_and_uri_al
 
 
 @pytest.mark.requirement("SEC-6")
-async def test_an_approval_of_a_dynamic_skill_is_not_kept(path: Path) -> None:
+async def test_of_a_dynamic_skill_only_what_was_seen_is_approved(path: Path) -> None:
     entry = checked(dynamic=True)
-    with pytest.raises(ValueError, match="not bound"):
-        await ApprovalStore(path).put(approve(entry, DEMO, seen=seen_set([])), entry)
+    store = ApprovalStore(path)
+    with pytest.raises(ValueError, match="approval of no files"):
+        await store.put(approve(entry, DEMO, seen=seen_set([])), entry)
+    file = verify_file(entry, entry.uri, skill_md(), DEMO)
+    await store.put(approve(entry, DEMO, seen=seen_set([file])), entry)
+    kept = (await reopened(path)).get(DEMO, entry.uri)
+    assert kept == approve(entry, DEMO, seen=seen_set([file]))
+    assert kept is not None
+    assert not kept.bound
 
 
 async def test_removing_one_approval_or_those_of_a_server_leaves_the_rest(path: Path) -> None:

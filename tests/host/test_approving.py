@@ -105,11 +105,11 @@ async def test_a_revoked_approval_is_gone_for_every_session(tmp_path: Path) -> N
 
 
 @pytest.mark.requirement("SEC-6")
-async def test_a_dynamic_skill_is_approved_only_while_it_is_seen(tmp_path: Path) -> None:
+async def test_a_yes_to_a_dynamic_skill_at_its_load_ends_with_the_session(tmp_path: Path) -> None:
     sim = Simulator()
     sim.skill("weather", dynamic=True)
     async with opened(tmp_path, shop=sim, host_options={"ask": agree}) as host:
-        with pytest.raises(ApprovalRequired, match="generated on request"):
+        with pytest.raises(ApprovalRequired, match="approved by the digest of what its review shows"):
             await host.admin.approve(await host.find("weather"))
         await host.load("weather")
         assert host.admin.approvals.all() == []

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from skillwire.host.approvals.store import StoredApproval
     from skillwire.host.host import SkillHost
     from skillwire.skill.digests import SetDigest
+    from skillwire.trust.verify import VerifiedFile
 
 _EXPORT_BYTES: Final = 64 * 1024 * 1024
 
@@ -51,10 +52,10 @@ def approve(
         for skill in await _selected(host, names, on):
             if skill.origin.is_own and grants == Grants():
                 raise SourceError(f"{skill.handle} is one of your own files: it needs no approval")
-            await _shown(host, skill, shown, options)
+            agreed = await _shown(host, skill, shown, options)
             how = "approved by digest" if shown else "approved on a terminal"
             approval = await host.admin.approve(
-                skill, grants=grants, how=how, keep_files=True, caller=caller or ""
+                skill, digest=agreed, grants=grants, how=how, keep_files=True, caller=caller or ""
             )
             rows.append(SkillRow(skill, host.admin.status(skill)))
             if as_json:
@@ -82,6 +83,7 @@ async def _selected(host: SkillHost, names: tuple[str, ...], on: str | None) -> 
     from fnmatch import fnmatchcase
 
     from skillwire.errors import SkillNotFound
+    from skillwire.host.approvals.status import State
     from skillwire.host.review import WAITING
 
     selected: dict[object, RegisteredSkill] = {}
@@ -104,8 +106,9 @@ async def _selected(host: SkillHost, names: tuple[str, ...], on: str | None) -> 
             raise SkillNotFound(f"no skill matches {name}: `skillwire list` shows their names")
         selected |= {skill.key: skill for skill in matches}
     if not names:
+        waiting = (*WAITING, State.DYNAMIC)
         of_server = [skill for skill in host.skills() if skill.origin.label == on]
-        selected = {skill.key: skill for skill in of_server if host.admin.status(skill).state in WAITING}
+        selected = {skill.key: skill for skill in of_server if host.admin.status(skill).state in waiting}
         if not selected:
             raise SkillNotFound(f"{on} has no skill that waits for approval: `skillwire list` shows all")
     return list(selected.values())
@@ -113,8 +116,8 @@ async def _selected(host: SkillHost, names: tuple[str, ...], on: str | None) -> 
 
 async def _shown(
     host: SkillHost, skill: RegisteredSkill, digests: frozenset[SetDigest], options: HostOptions
-) -> None:
-    """Return when the user has seen this very set of files, and agrees to it (SEC-6)."""
+) -> SetDigest:
+    """The digest of the files, once the user has seen this very set and agrees to it (SEC-6)."""
     from skillwire.cli.ask import ask_person, terminal_callback
     from skillwire.errors import ApprovalRequired
     from skillwire.host.approvals.approver import ApprovalRequest
@@ -122,8 +125,13 @@ async def _shown(
     from skillwire.trust.guards import requested_tools
 
     digest = shown_digest(skill.entry)
-    if digest is not None and digest in digests:
-        return
+    review = None
+    if digest is None:
+        # Its server lists no digests: they are taken of what it has now.
+        review = await host.admin.fetch_files(skill.uri, server=skill.origin.label)
+        digest = review.digest
+    if digest in digests:
+        return digest
 
     def refused(message: str) -> ApprovalRequired:
         return ApprovalRequired(message, reason="denied", origin=skill.origin.label, uri=skill.uri)
@@ -141,6 +149,11 @@ async def _shown(
         )
     await host.admin.check_signatures([skill])
     status = host.admin.status(skill)
+    in_hand = {file.path: file for file in review.files} if review else {}
+
+    async def preview(path: str) -> VerifiedFile:
+        return in_hand.get(path) or await host.admin.preview(skill.uri, path, server=skill.origin.label)
+
     request = ApprovalRequest(
         skill=skill,
         reason=Reason.CHANGED if status.changes else Reason.NEW,
@@ -150,11 +163,12 @@ async def _shown(
         signature=await host.admin.signature(skill),
         signer_change=status.signer_change,
         digest=digest,
-        preview=lambda path: host.admin.preview(skill.uri, path, server=skill.origin.label),
+        preview=preview,
         approved=lambda uri: host.admin.approved_text(skill, uri),
     )
     if await ask_person(request, question="Approve it?") is not True:
         raise refused(f"{skill.handle} was not approved")
+    return digest
 
 
 def decline(*, name: str, digest: str | None, on: str | None, options: HostOptions, as_json: bool) -> None:
@@ -319,14 +333,16 @@ def _stored() -> list[StoredApproval]:
 def _exported(stored: StoredApproval) -> dict[str, object]:
     import json
 
-    from skillwire.trust.approval import shown_digest
+    from skillwire.trust.approval import seen_digest, shown_digest
 
     row = stored.row
     return {
         "server": row.server,
         "label": row.label,
         "uri": row.uri,
-        "digest": shown_digest(stored.entry),
+        "digest": shown_digest(stored.entry) or seen_digest(stored.entry, stored.approval.resources),
+        # Which files were seen of a skill whose entry lists none.
+        "files": sorted(stored.approval.resources) if stored.entry.is_dynamic else None,
         "allowed_tools": row.allowed_tools == 1,
         "execute_code": row.execute_code == 1,
         "approved_at": row.approved_at,

@@ -37,7 +37,8 @@ async def ask_person(request: ApprovalRequest, *, question: str = "Load it?") ->
 
     screen = Screen(errors=True)
     _describe(screen, request)
-    once = question == "Load it?" and request.digest is not None
+    is_kept = request.digest is not None or request.skill.entry.draft is not None
+    once = question == "Load it?" and is_kept
     choices = ["[y]es, until it changes", *(["[o]nce"] if once else []), "show its [t]ext"]
     choices += ["show the [d]iff"] if request.changes else []
     while True:
@@ -83,7 +84,9 @@ def _describe(screen: Screen, request: ApprovalRequest) -> None:
     what = {
         Reason.CHANGED: "changed since you approved it",
         Reason.SIGNER: "has another signer than before",
-        Reason.UNBINDABLE: "is generated on request: a yes counts only for this load",
+        Reason.UNBINDABLE: "is generated on request: a yes counts for this text, while the host is open"
+        if entry.draft is None
+        else "comes without digests: a yes counts for its text as it is now",
     }.get(request.reason, "is not approved")
     screen.line((skill.handle, "bold"), f" from {origin_words(skill.origin)} {what}.")
     rows = [
@@ -92,7 +95,7 @@ def _describe(screen: Screen, request: ApprovalRequest) -> None:
         ("protocol", "" if entry.draft is None else entry.dialect.meaning),
         ("files", files_words(entry)),
         ("signature", printable(str(request.signature))),
-        ("digest", request.digest or ""),
+        ("digest", request.digest or request.seen_digest or ""),
         *((change.kind.value, printable(change.uri)) for change in request.changes[:_FILES_SHOWN]),
         ("note", "it is nested in another skill, and needs an approval of its own" if request.nested else ""),
         ("wants", _wanted(request)),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from skillwire.cli.host_options import HostOptions, with_host
 from skillwire.cli.parser import UsageError
-from skillwire.cli.skills import file_of
+from skillwire.cli.skills import file_of, template_values
 from skillwire.errors import ApprovalRequired, SourceError
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 def load(
     *,
     name: str,
+    value: tuple[str, ...],
     on: str | None,
     options: HostOptions,
     as_json: bool,
@@ -30,8 +31,10 @@ def load(
     from skillwire.cli.output import write
     from skillwire.cli.screen import show_json
 
+    values = template_values(value)
+
     async def action(host: SkillHost) -> None:
-        loaded = await _load(host, name, on, options)
+        loaded = await _load(host, name, values, on, options)
         if as_json:
             show_json({**_loaded_json(loaded), "text": loaded.text})
         else:
@@ -46,6 +49,7 @@ def read(
     path: str,
     raw: bool,
     output: Path | None,
+    value: tuple[str, ...],
     on: str | None,
     options: HostOptions,
     as_json: bool,
@@ -54,6 +58,7 @@ def read(
     from skillwire.cli.output import info, write, write_bytes
     from skillwire.cli.screen import show_json
 
+    values = template_values(value)
     if output is not None and not raw:
         raise UsageError("--output needs --raw")
     if raw and as_json:
@@ -62,7 +67,7 @@ def read(
         raise UsageError("--raw could send control characters to your terminal: add -o FILE")
 
     async def action(host: SkillHost) -> None:
-        loaded = await _load(host, name, on, options)
+        loaded = await _load(host, name, values, on, options)
         handle = loaded.skill.handle
         if not raw:
             shown = await file_of(loaded.skill, path, host.read(handle, path))
@@ -95,15 +100,19 @@ def _with_person(
     with_host(options, action, ask=terminal_callback(), name=name, on=on)
 
 
-async def _load(host: SkillHost, name: str, on: str | None, options: HostOptions) -> LoadedSkill:
+async def _load(
+    host: SkillHost, name: str, values: dict[str, str] | None, on: str | None, options: HostOptions
+) -> LoadedSkill:
     """Load a skill; where nobody can be asked, the error says what to type."""
     from skillwire.cli.ask import terminal_callback
 
     try:
-        return await host.load(name, server=on)
+        return await host.load(name, server=on, values=values)
     except ApprovalRequired as error:
         if error.reason == "denied" or terminal_callback() is not None:
             raise
+        # The skill of a template is known by its URI.
+        name = f"{error.uri} --on {error.origin}" if values else name
         also = options.style_words
         raise ApprovalRequired(
             f"{error} with `skillwire show {name}{also}`, which prints the `skillwire approve` line to run",

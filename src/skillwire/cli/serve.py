@@ -76,6 +76,7 @@ class ServeOptions:
     tools: ToolsMode
     prompts: bool
     list_legacy: bool
+    list_files: bool
 
 
 def run(**given: Any) -> None:
@@ -141,6 +142,7 @@ def serve(options: ServeOptions) -> None:
                 tools=options.tools,
                 prompts=options.prompts,
                 listed=options.list_legacy,
+                files=options.list_files,
             ),
             watch=options.watch,
             limits=limits,
@@ -330,6 +332,20 @@ def _token(file: Path | None) -> Tokens | None:
     return None if token is None else Tokens({DEFAULT_NAME: checked_token(token.strip(), TOKEN_VARIABLE)})
 
 
+def _note_large_files(source: DirectorySource) -> None:
+    """Name the files that clients which read manifests do not take (R6): they are served all the same."""
+    from skillwire.skill.lint import MANIFEST_FILE_BYTES
+
+    large = [file for file in source.snapshot.files.values() if file.resource.size > MANIFEST_FILE_BYTES]
+    if large:
+        first = max(large, key=lambda file: file.resource.size).resource
+        limit = human_size(MANIFEST_FILE_BYTES)
+        info(
+            f"{counted(len(large), 'file')} of over {limit}, which clients that read manifests may refuse; "
+            f"the largest is {printable(first.uri)}, {human_size(first.size)}"
+        )
+
+
 def _summarize(source: DirectorySource, *, strict: bool) -> None:
     """Say what will be served and what was left out."""
     from skillwire.sources.directory.report import problem_lines, problems_of
@@ -350,6 +366,7 @@ def _summarize(source: DirectorySource, *, strict: bool) -> None:
         )
         if not skills:
             info(f"No skills in {place}: a skill is a directory with a SKILL.md")
+    _note_large_files(source)
     if not problems:
         return
     info(f"{counted(len(problems), 'problem')}:")

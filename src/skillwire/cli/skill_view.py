@@ -25,6 +25,7 @@ from skillwire.trust.signatures import SignatureVerdict
 if TYPE_CHECKING:
     from skillwire.host.host import SkillHost
     from skillwire.host.state import ServerState
+    from skillwire.host.templates import ServedTemplate
 
 _STYLES: Final = {
     State.LOCAL: "dim",
@@ -66,10 +67,21 @@ class SkillRow:
         return ", ".join(part for part in parts if part)
 
 
-def show_list(screen: Screen, rows: Sequence[SkillRow], events: Iterable[Event]) -> None:
-    """A table of skills, and below it what went wrong."""
+def show_list(
+    screen: Screen,
+    rows: Sequence[SkillRow],
+    events: Iterable[Event],
+    templates: Sequence[ServedTemplate] = (),
+) -> None:
+    """A table of skills and one of templates, and below them what went wrong."""
     if rows:
         _show_table(screen, rows)
+    if templates:
+        from skillwire.cli.template_view import show_templates
+
+        if rows:
+            screen.line()
+        show_templates(screen, templates)
     problems = [event for event in events if event.kind in _PROBLEMS]
     refused = [row for row in rows if row.status.state in (State.REFUSED, State.SIGNER)]
     if problems or refused:
@@ -115,8 +127,11 @@ def _show_table(screen: Screen, rows: Sequence[SkillRow]) -> None:
             screen.line("  ", (cut(description, screen.width - 2), "dim"))
 
 
-def show_skill(screen: Screen, row: SkillRow, place: str) -> None:
-    """One skill: where it comes from, whether it is approved, its description, and its files."""
+def show_skill(screen: Screen, row: SkillRow, place: str, listed: Sequence[str] = ()) -> None:
+    """One skill: where it comes from, whether it is approved, its description, and its files.
+
+    `listed` are the supporting files that its server lists, where its entry does not.
+    """
     skill, entry = row.skill, row.skill.entry
     screen.line((skill.handle, "bold"))
     screen.pairs(
@@ -136,7 +151,9 @@ def show_skill(screen: Screen, row: SkillRow, place: str) -> None:
     screen.pairs((safe_line(key, limit=40), _field(value)) for key, value in entry.frontmatter.items())
     screen.line()
     if entry.resources is DYNAMIC:
-        screen.line(("Files", "bold"), " generated on request: no list, no digests")
+        screen.line(("Files", "bold"), " no digests: its server lists none")
+        for path in listed:
+            screen.line("  ", shown_path(path))
         return
     size = human_size(entry.total_size)
     screen.line(("Files", "bold"), f" {counted(len(entry.resources), 'file')}, {size}")
@@ -251,7 +268,7 @@ def _doubts(row: SkillRow) -> str:
     if not draft.confirmed:
         doubts.append("the server does not call it a skill; only its URI looks like one")
     if row.skill.entry.resources is DYNAMIC:
-        doubts.append("its list of files is not complete, so an approval cannot cover them")
+        doubts.append("its list of files is not complete, so an approval covers those that you saw")
     return "; ".join(doubts)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from skillwire.cli.host_options import HostOptions, no_skills, with_host
+from skillwire.cli.parser import UsageError
 from skillwire.errors import SourceError
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ def list_skills(
         show_list,
         skill_json,
     )
+    from skillwire.cli.template_view import template_json
     from skillwire.host.events import EventKind
 
     settings = options.settings()
@@ -67,6 +70,7 @@ def list_skills(
             show_json(
                 {
                     "skills": [skill_json(row) for row in rows],
+                    "templates": [template_json(one) for one in host.templates()],
                     "servers": [server_json(state) for state in host.servers()],
                     "problems": problems_json(events),
                     "skipped": list(notes),
@@ -74,10 +78,10 @@ def list_skills(
             )
             return failed
         screen = Screen()
-        show_list(screen, rows, events)
+        show_list(screen, rows, events, host.templates())
         for note in notes:
             screen.hanging("skipped  ", note, style="dim")
-        if not rows and not failed:
+        if not rows and not failed and not host.templates():
             screen.wrapped(no_skills())
         return failed
 
@@ -90,6 +94,7 @@ def show(
     name: str,
     path: str | None,
     text: bool,
+    value: tuple[str, ...],
     on: str | None,
     options: HostOptions,
     as_json: bool,
@@ -98,20 +103,34 @@ def show(
     from skillwire.cli.screen import Screen, show_json
     from skillwire.cli.skill_view import SkillRow, files_json, show_skill, skill_json
     from skillwire.host.approvals.status import State
+    from skillwire.host.templates import is_template
     from skillwire.skill.uris import SKILL_FILE
     from skillwire.trust.approval import shown_digest
 
+    values = template_values(value)
+
     async def action(host: SkillHost) -> None:
-        skill = await host.find(name, server=on)
+        if is_template(name) and not values:
+            from skillwire.cli.template_view import show_template
+
+            await show_template(host, name, on, as_json=as_json)
+            return
+        skill = await host.find(name, server=on, values=values)
         signature = await host.admin.signature(skill)
         row = SkillRow(skill, host.admin.status(skill), signature=signature)
         wanted = path or (SKILL_FILE if text else None)
+        digest = shown_digest(skill.entry)
+        if digest is None and row.status.state is not State.UNUSABLE:
+            # Its server lists no digests: they are taken of what it has now, if it can be asked.
+            with suppress(SourceError):
+                digest = (await host.admin.fetch_files(skill.uri, server=skill.origin.label)).digest
         if as_json:
             document = {
                 **skill_json(row),
                 "frontmatter": dict(skill.entry.frontmatter),
                 "files": files_json(row),
-                "digest": shown_digest(skill.entry),
+                "supporting_files": list(host.files(skill)),
+                "digest": digest,
             }
             if wanted is not None:
                 file = await file_of(skill, wanted, host.admin.preview(skill.handle, wanted))
@@ -123,19 +142,31 @@ def show(
             await _show_text(screen, host, row, wanted)
             return
         places = {state.label: state.place for state in host.servers()}
-        show_skill(screen, row, "" if skill.origin.is_local else places.get(skill.origin.label, ""))
+        place = "" if skill.origin.is_local else places.get(skill.origin.label, "")
+        show_skill(screen, row, place, host.files(skill))
         if row.status.state is State.CHANGED:
             from skillwire.cli.changes import show_changes
 
             await show_changes(screen, host, row)
-        if row.status.state in (State.NEW, State.CHANGED):
+        if row.status.state in (State.NEW, State.CHANGED, State.DYNAMIC):
             screen.line()
             also = options.style_words
             screen.line(f"To read it:    skillwire show {skill.handle} --text{also}")
-            digest = shown_digest(skill.entry)
-            screen.line(f"To approve it: skillwire approve {skill.handle} --digest {digest}{also}")
+            if digest is not None:
+                screen.line(f"To approve it: skillwire approve {skill.handle} --digest {digest}{also}")
 
     with_host(options, action, name=name, on=on)
+
+
+def template_values(texts: tuple[str, ...]) -> dict[str, str] | None:
+    """The values of `--value NAME=VALUE`; `None` when there are none."""
+    values: dict[str, str] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or not name.strip() or not value:
+            raise UsageError("--value: write NAME=VALUE, with an argument of the template")
+        values[name.strip()] = value
+    return values or None
 
 
 async def _show_text(screen: Screen, host: SkillHost, row: SkillRow, path: str) -> None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from skillwire.host.host import LoadedSkill as LoadedSkill
     from skillwire.host.host import SkillHost as SkillHost
     from skillwire.host.host import SlashCommand as SlashCommand
+    from skillwire.host.loader import SkillFiles as SkillFiles
     from skillwire.host.reader import ReadCallback as ReadCallback
     from skillwire.host.reader import ReadRequest as ReadRequest
     from skillwire.host.review import FileComparison as FileComparison
@@ -74,6 +75,7 @@ export(
         "directories": "LocalDirectory",
         "events": "Event EventKind Failure LeftOut",
         "host": "LoadedSkill SkillHost SlashCommand",
+        "loader": "SkillFiles",
         "reader": "ReadCallback ReadRequest",
         "review": "FileComparison SkillReview",
         "search": "FoundSkill",

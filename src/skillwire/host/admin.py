@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from skillwire.catalog.registry import RegisteredSkill, Registry
 from skillwire.errors import SkillNotFound
-from skillwire.host.approvals.approver import Approver
+from skillwire.host.approvals.approver import Approver, changed_meanwhile
 from skillwire.host.approvals.schema import Decision
 from skillwire.host.approvals.status import ApprovalStatus
 from skillwire.host.approvals.store import ApprovalStore
 from skillwire.host.cache import SkillCache
 from skillwire.host.inventory import Inventory
-from skillwire.host.loader import Loader
+from skillwire.host.loader import Loader, SkillFiles
 from skillwire.host.reader import Resolver
 from skillwire.host.review import FileComparison, SkillReview, compare
 from skillwire.host.state import Switches
@@ -23,11 +23,11 @@ from skillwire.limits import Limits
 from skillwire.skill.digests import SetDigest, parse_set_digest
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SKILL_FILE, parse_uri
-from skillwire.trust.approval import NO_GRANTS, Approval, Grants
+from skillwire.trust.approval import NO_GRANTS, Approval, Grants, seen_set
 from skillwire.trust.origin import Origin
 from skillwire.trust.publishers import Publisher
 from skillwire.trust.signatures import SignatureVerdict
-from skillwire.trust.verify import CheckedEntry, VerifiedFile
+from skillwire.trust.verify import CheckedEntry, VerifiedFile, check_entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +91,13 @@ class HostAdmin:
         """A file for the user to look at before the skill is loaded. It is no load (SEC-7)."""
         return await self._loader.preview(await self._resolver.find(name, server), path)
 
+    async def fetch_files(self, name: str, *, server: str | None = None) -> SkillFiles:
+        """Every file of a skill, for a user who decides on it now, and the digest to approve it by.
+
+        Of a skill whose entry lists no files these are its `SKILL.md` and what its server lists below it.
+        """
+        return await self._loader.fetch_files(await self._resolver.find(name, server))
+
     async def approve(
         self,
         skill: RegisteredSkill | str,
@@ -110,12 +117,19 @@ class HostAdmin:
         change can be compared with them: for a user who reviews them now. Otherwise nothing is fetched
         before it is needed (VER-5). `how` is recorded with the approval, beside the time and the user. With
         `caller` it is an approval of that caller of a gateway, and not of the user.
+
+        A skill whose entry lists no files is approved by the digest of its `fetch_files`: they are fetched
+        again, and the approval is for these very bytes. What it has beside them is asked about when read.
         """
+        how = how or "approved by the application"
+        if digest is not None:
+            found = skill if isinstance(skill, RegisteredSkill) else await self._resolver.find(skill, server)
+            if found.entry.is_dynamic:
+                return await self._approve_seen(found, parse_set_digest(digest), grants, how, caller)
         current, entry = await self._shown(skill, digest, server)
         await self._approver.check_publishers(current, self._loader.preview)
         if keep_files:
             await self._loader.keep(current, entry)
-        how = how or "approved by the application"
         return await self._approver.approve(current, entry, grants, how=how, caller=caller)
 
     async def decline(
@@ -147,6 +161,22 @@ class HostAdmin:
             shown = parse_set_digest(digest) if digest is not None else skill.entry
             current = self._registry.get(skill.key) or skill
         return current, self._approver.check_shown(current, shown)
+
+    async def _approve_seen(
+        self, skill: RegisteredSkill, digest: SetDigest, grants: Grants, how: str, caller: str
+    ) -> Approval:
+        """Approve a dynamic skill with exactly what the user was shown, if it still has that."""
+        await self._approver.check_publishers(skill, self._loader.preview)
+        current = await self._loader.fetch_files(skill)
+        if current.digest != digest:
+            raise changed_meanwhile(skill, current.digest, ())
+        entry = check_entry(skill.entry, limits=self._limits)
+        approval = await self._approver.approve(
+            skill, entry, grants, seen=seen_set(current.files), how=how, caller=caller
+        )
+        for file in current.files:
+            await self.cache.store(file, approved=True)
+        return approval
 
     async def approved_text(self, skill: RegisteredSkill, uri: str) -> bytes | None:
         """A file of a skill as it was when the user approved it last; `None` when that is not cached."""

@@ -99,9 +99,9 @@ class SkillCache:
         """What `get` gives, read in a worker thread."""
         return await anyio.to_thread.run_sync(self.get, origin, uri, digest, abandon_on_cancel=True)
 
-    async def store(self, file: VerifiedFile) -> bool:
+    async def store(self, file: VerifiedFile, *, approved: bool = False) -> bool:
         """What `put` does, written in a worker thread."""
-        stored = await anyio.to_thread.run_sync(self._put, file)
+        stored = await anyio.to_thread.run_sync(self._put, file, approved)
         if stored:
             self._tell(file.origin, file.uri)
         return stored
@@ -113,15 +113,18 @@ class SkillCache:
             self._tell(origin, file.uri)
         return len(removed)
 
-    def put(self, file: VerifiedFile) -> bool:
-        """Keep a verified file; false when the disk would not take it, which costs nothing but speed."""
-        stored = self._put(file)
+    def put(self, file: VerifiedFile, *, approved: bool = False) -> bool:
+        """Keep a verified file; false when the disk would not take it, which costs nothing but speed.
+
+        A file of a dynamic skill is kept when it is `approved` with these very bytes, and only then.
+        """
+        stored = self._put(file, approved)
         if stored:
             self._tell(file.origin, file.uri)
         return stored
 
-    def _put(self, file: VerifiedFile) -> bool:
-        if not file.bound or file.origin.is_own:
+    def _put(self, file: VerifiedFile, approved: bool) -> bool:
+        if not (file.bound or approved) or file.origin.is_own:
             return False
         path = self.path_of(file.origin, file.uri)
         try:

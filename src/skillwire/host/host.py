@@ -186,6 +186,7 @@ class SkillHost:
             log=self._log,
             approvals=self._approvals,
             registration=registration,
+            on_listed=self._listed,
             style=self.style,
             limits=limits,
             listings=ListingCache(listings, limits=limits) if cache_listings else None,
@@ -210,6 +211,7 @@ class SkillHost:
             cache=self._cache,
             accept=lambda verified: self.style.check(verified, limits),
             on_held=self._follow_held,
+            listed_files=self._inventory.listed_files,
             limits=limits,
         )
         # Fences that nobody can guess, and that stay the same while the host lives.
@@ -242,7 +244,7 @@ class SkillHost:
             style=self.style,
             context=context,
         )
-        self._catalog = CatalogCache(self._registry, self.style, context)
+        self._catalog = CatalogCache(self._registry, self.style, context, self._inventory.templates)
         self.admin = HostAdmin(
             approvals=self._approvals,
             cache=self._cache,
@@ -377,10 +379,9 @@ class SkillHost:
             raise SkillNotFound(f"{found.name} has no argument {shown(argument)}; there is {known}")
         return await self._resolver.suggestions(found, argument, prefix)
 
-    def files(self, name: str) -> tuple[str, ...]:
+    def files(self, skill: RegisteredSkill | str) -> tuple[str, ...]:
         """The paths of a skill's supporting files, as far as its entry or its server lists them."""
-        skill = self._registry.find(name)
-        return self._resolver.files(skill)
+        return self._resolver.files(self._registry.find(skill) if isinstance(skill, str) else skill)
 
     async def list_resources(self, server: str) -> tuple[ListedResource, ...]:
         """Every resource that a server lists, skills or not. The strings are the server's own."""
@@ -590,6 +591,10 @@ class SkillHost:
 
     def _remark(self, message: str) -> None:
         self._log.record(Event(kind=EventKind.REMARK, message=message))
+
+    def _listed(self, origin: Origin) -> None:
+        """What was read of an origin may have changed."""
+        self._loader.forget_current(origin)
 
     def _follow_held(self, origin: Origin) -> None:
         """Hear of changes to what is in use, and to nothing else."""

@@ -10,7 +10,7 @@ sources say what changed: one skill is asked for alone, a listing as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import aclosing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -62,13 +62,14 @@ class Inventory:
         log: EventLog,
         approvals: ApprovalStore,
         registration: Registration,
+        on_listed: Callable[[Origin], None],
         style: Style,
         limits: Limits,
         listings: ListingCache | None = None,
         discover: bool = True,
         watch: bool = True,
     ) -> None:
-        """Nothing is opened yet.
+        """Nothing is opened yet. `on_listed` is called whenever an origin was listed or told of a change.
 
         With `listings`, servers are listed from that cache while it is current, and connected when they are
         needed. Without `discover`, servers are not listed. Without `watch`, changes are not followed.
@@ -81,6 +82,7 @@ class Inventory:
         self._approvals = approvals
         self._registration = registration
         self._fail = registration.fail
+        self._on_listed = on_listed
         self._style = style
         self._limits = limits
         self._listings = listings
@@ -247,6 +249,7 @@ class Inventory:
             ]
         else:
             left_out = [unusable(origin, issue) for issue in issues if issue.rule != INCOMPLETE]
+        self._on_listed(origin)
         self._registration.replace(origin, entries, left_out)
 
     async def _follow(self, origin: Origin, source: Source) -> None:

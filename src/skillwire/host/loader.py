@@ -13,11 +13,12 @@ Loading takes these steps, and each file read later takes the same ones from the
 7. What was verified is cached and rendered in its fence (SEC-1).
 
 A dynamic skill promises no digests, so step 2 comes after step 5 for it: the user agrees to what was seen.
+Skills of earlier drafts are files: their approved bytes are used again until their server tells of a change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -27,17 +28,35 @@ import anyio
 from skillwire.catalog.naming import SkillKey
 from skillwire.catalog.registry import RegisteredSkill, Registry
 from skillwire.catalog.render import LOAD_TOOL, READ_TOOL
-from skillwire.errors import ApprovalRequired, FormatError, SkillNotFound, SkillwireError, VerificationError
+from skillwire.errors import (
+    ApprovalRequired,
+    FormatError,
+    LimitExceeded,
+    RequestRefused,
+    SkillNotFound,
+    SkillwireError,
+    SourceError,
+    VerificationError,
+)
 from skillwire.host.approvals.approver import Approver, skill_facts
 from skillwire.host.cache import SkillCache
 from skillwire.limits import Limits
-from skillwire.skill.digests import Digest
+from skillwire.skill.digests import Digest, SetDigest
 from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.uris import SKILL_FILE, SkillUri
 from skillwire.sources.base import Source
 from skillwire.telemetry import operation
 from skillwire.trust.admission import Ask, require
-from skillwire.trust.approval import Grants, Reason, ResourceSet, difference, resource_set, seen_set
+from skillwire.trust.approval import (
+    Grants,
+    Reason,
+    ResourceSet,
+    difference,
+    resource_set,
+    seen_digest,
+    seen_set,
+    shown_digest,
+)
 from skillwire.trust.directory import DirectoryView, filter_directory, listed_children
 from skillwire.trust.guards import HeldSkill
 from skillwire.trust.origin import Origin
@@ -54,6 +73,15 @@ from skillwire.trust.verify import (
 _STALE: Final = (VerificationError, FormatError)
 # A listed file that is not there is a sign of a stale entry too.
 _STALE_FILE: Final = (*_STALE, SkillNotFound)
+
+
+@dataclass(frozen=True, slots=True)
+class SkillFiles:
+    """The files of a skill as a user is shown them, and the digest by which to approve exactly these."""
+
+    skill: RegisteredSkill
+    files: tuple[VerifiedFile, ...]
+    digest: SetDigest
 
 
 @dataclass(slots=True)
@@ -79,7 +107,11 @@ class Loader:
     cache: SkillCache
     accept: Callable[[VerifiedSkill], None]
     on_held: Callable[[Origin], None]
+    listed_files: Callable[[Origin, SkillUri], Sequence[SkillUri]]
+    """The supporting files that a server lists for a skill whose entry lists none."""
     limits: Limits
+    # Files of earlier drafts that were read since their server last told of a change.
+    _current: set[tuple[Origin, SkillUri]] = field(default_factory=set[tuple[Origin, SkillUri]], init=False)
     _held: dict[SkillKey, _Held] = field(default_factory=dict[SkillKey, _Held], init=False)
     _turns: dict[SkillKey, anyio.Lock] = field(default_factory=dict[SkillKey, anyio.Lock], init=False)
 
@@ -134,6 +166,10 @@ class Loader:
         for key in [key for key in self._held if key.origin == origin]:
             self.release(key)
 
+    def forget_current(self, origin: Origin) -> None:
+        """Read every file of a server anew: something may have changed there."""
+        self._current = {known for known in self._current if known[0] != origin}
+
     async def load(self, skill: RegisteredSkill) -> VerifiedSkill:
         """Take a skill through all steps, with one refresh at most."""
         # One load of a skill at a time, so that the user is asked once.
@@ -176,7 +212,7 @@ class Loader:
         """A file for the user's eyes: verified, but neither loaded, held, cached nor approved (SEC-7)."""
         entry = check_entry(skill.entry, limits=self.limits)
         uri = skill_file(entry, path)
-        data, _ = await self._fetch(entry, skill.origin, uri)
+        data, _ = await self._fetch(entry, skill.origin, uri, anew=True)
         if uri == entry.uri:
             return verify_skill_md(entry, data, skill.origin, limits=self.limits).file
         return verify_file(entry, uri, data, skill.origin, limits=self.limits)
@@ -190,6 +226,32 @@ class Loader:
             lambda: {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool, **skill_facts(skill)},
         ):
             yield
+
+    async def fetch_files(self, skill: RegisteredSkill) -> SkillFiles:
+        """Every file of a skill for the user's eyes, as it is now; of a dynamic one those that are listed."""
+        entry = check_entry(skill.entry, limits=self.limits)
+        if entry.resources is DYNAMIC:
+            uris = [entry.uri, *self.listed_files(skill.origin, entry.uri)]
+            if len(uris) > self.limits.files_per_skill:
+                most = self.limits.files_per_skill
+                raise LimitExceeded(f"{skill.handle} has {len(uris):,} files; {most} can be reviewed")
+        else:
+            uris = [resource.uri for resource in entry.resources]
+        files: list[VerifiedFile] = []
+        retrieved = 0
+        for uri in uris:
+            data, _ = await self._fetch(entry, skill.origin, uri, anew=True)
+            if uri == entry.uri:
+                verified = verify_skill_md(entry, data, skill.origin, retrieved=retrieved, limits=self.limits)
+                self.accept(verified)
+                files.append(verified.file)
+            else:
+                files.append(
+                    verify_file(entry, uri, data, skill.origin, retrieved=retrieved, limits=self.limits)
+                )
+            retrieved += len(data)
+        digest = shown_digest(entry) or seen_digest(entry, seen_set(files))
+        return SkillFiles(skill, tuple(files), digest)
 
     async def _attempt(self, skill: RegisteredSkill) -> VerifiedSkill:
         # Step 1. ENT-2, ENT-6: decided from the entry alone.
@@ -216,7 +278,7 @@ class Loader:
         self.on_held(skill.origin)
         # Step 7. SEC-8. With an approval for one load, the bytes of the kept one stay to compare with.
         if is_kept and not is_cached:
-            await self.cache.store(verified.file)
+            await self._store(verified.file)
         return verified
 
     async def _read(self, key: SkillKey, held: _Held, uri: SkillUri) -> VerifiedFile:
@@ -233,8 +295,15 @@ class Loader:
         if self._held.get(key) is not held:
             raise SkillNotFound(f"{key.uri} was released while it was read: load it first", uri=key.uri)
         if held.is_kept and not is_cached:
-            await self.cache.store(file)
+            await self._store(file)
         return file
+
+    async def _store(self, file: VerifiedFile) -> None:
+        """Cache a file: a listed one, or one of a dynamic skill that is approved with these very bytes."""
+        approved = self.approver.approved_digest(file.origin, file.skill, file.uri) == file.digest
+        await self.cache.store(file, approved=approved)
+        if approved:
+            self._current.add((file.origin, file.uri))
 
     async def keep(self, skill: RegisteredSkill, entry: CheckedEntry) -> None:
         """Fetch, verify and cache every file of an entry that the user approves, to compare with later."""
@@ -265,14 +334,36 @@ class Loader:
         self.accept(verified)
         return verified.file, is_cached
 
-    async def _fetch(self, entry: CheckedEntry, origin: Origin, uri: SkillUri) -> tuple[bytes, bool]:
-        """The bytes of a file, and whether they came from the cache."""
+    async def _fetch(
+        self, entry: CheckedEntry, origin: Origin, uri: SkillUri, *, anew: bool = False
+    ) -> tuple[bytes, bool]:
+        """The bytes of a file, and whether they came from the cache.
+
+        Of a dynamic skill the cache has what was approved. It is used for a draft's files that were read
+        since the last change, unless they are wanted `anew`, and while the server is away.
+        """
         source = self.source_of(origin)  # Refused behind a closed gate, cached or not.
+        digest: Digest | None = None
         if not origin.is_local and entry.resources is not DYNAMIC:
-            listed = next(resource for resource in entry.resources if resource.uri == uri)
-            if (cached := await self.cache.fetch(origin, uri, listed.digest)) is not None:
+            digest = next(resource.digest for resource in entry.resources if resource.uri == uri)
+            if (cached := await self.cache.fetch(origin, uri, digest)) is not None:
                 return cached, True
-        return (await source.read(uri)).data, False
+        elif not origin.is_local:
+            digest = self.approver.approved_digest(origin, entry.uri, uri)
+            is_current = entry.draft is not None and (origin, uri) in self._current
+            if digest is not None and is_current and not anew:
+                cached = await self.cache.fetch(origin, uri, digest)
+                if cached is not None:
+                    return cached, True
+        try:
+            return (await source.read(uri)).data, False
+        except RequestRefused:
+            raise
+        except SourceError:
+            cached = await self.cache.fetch(origin, uri, digest) if digest is not None and not anew else None
+            if cached is None:
+                raise
+            return cached, True
 
     async def refreshed(self, skill: RegisteredSkill, error: SkillwireError) -> RegisteredSkill:
         """The skill with a fresh entry (step 6), or the error again when there is none to be had."""

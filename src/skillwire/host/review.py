@@ -47,12 +47,14 @@ class SkillReview:
         status = self.status
         words = {
             State.LOCAL: "not needed: these are your own files",
-            State.APPROVED: "approved as it is now",
+            State.APPROVED: "approved with the text that you saw; any other text is asked about"
+            if self.skill.entry.is_dynamic
+            else "approved as it is now",
             State.ALWAYS: "loaded without asking (policy of its server: always)",
             State.NEW: "not approved",
             State.CHANGED: f"changed since you approved it: {counted(len(status.changes), 'file')}",
             State.DECLINED: "declined by you, as it is now",
-            State.DYNAMIC: "asked about on every load, because it is generated on request",
+            State.DYNAMIC: "not approved; its server lists no digests, so a yes is for the text that you see",
             State.NEVER: "blocked (policy of its server: never)",
             State.SIGNER: "asked about: its signer changed",
             State.REFUSED: f"refused: {shown(status.problem, 2000)}",

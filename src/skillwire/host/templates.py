@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from skillwire.catalog.naming import skill_path
 from skillwire.errors import AmbiguousName, SkillNotFound
 from skillwire.issues import shown
+from skillwire.limits import Limits
 from skillwire.skill.uris import SkillUri
+from skillwire.text import clean_line, escape_xml
 from skillwire.trust.origin import Origin
 from skillwire.wire.templates import SkillTemplate
 
@@ -55,3 +57,26 @@ def find_template(name: str, served: Iterable[ServedTemplate], server: str | Non
     if len(found) > 1:
         raise AmbiguousName(shown(name, 200), [one.origin.label for one in found], kind="servers")
     return found[0]
+
+
+def templates_text(served: Iterable[ServedTemplate], tool: str, room: int, limits: Limits) -> str:
+    """The templates for a model, below its catalog, as many as there is room for; empty when none fits.
+
+    `tool` is the one that reads a resource: the URI of a skill loads that skill (VER-7).
+    """
+    how = f"Each of these is many skills: fill in what stands in braces, then call {tool} with that URI."
+    lines = ["<skill_templates>", how, "</skill_templates>"]
+    room -= sum(len(line) + 1 for line in lines)
+    items: list[str] = []
+    for one in served:
+        said = clean_line(one.description, limit=limits.description_chars).text
+        item = (
+            f"<template><uri>{escape_xml(clean_line(one.uri_template).text)}</uri>"
+            f"<description>{escape_xml(said)}</description>"
+            f"<server>{escape_xml(one.origin.label)}</server></template>"
+        )
+        room -= len(item) + 1
+        if room < 0:
+            break
+        items.append(item)
+    return "\n".join([*lines[:2], *items, lines[2]]) if items else ""

@@ -24,6 +24,7 @@ from skillwire.errors import (
 )
 from skillwire.host.search import FoundSkill
 from skillwire.host.styles.base import Actions, RenderContext, Style, ToolSpec
+from skillwire.host.templates import ServedTemplate, templates_text
 from skillwire.limits import Limits
 from skillwire.text import clean_line
 from skillwire.trust.fence import neutralize
@@ -70,8 +71,16 @@ class ToolHost(Actions, Protocol):
 class CatalogCache:
     """The catalog as it was last requested. Agents ask before every turn, and skills seldom change."""
 
-    def __init__(self, registry: Registry, style: Style, context: RenderContext) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        style: Style,
+        context: RenderContext,
+        templates: Callable[[], Sequence[ServedTemplate]],
+    ) -> None:
         self._registry = registry
+        self._templates = templates
+        self._shown_templates: Sequence[ServedTemplate] = ()
         self._style = style
         self._context = context
         self._budget = context.limits.catalog_chars
@@ -89,12 +98,16 @@ class CatalogCache:
 
     def current(self) -> CatalogText:
         """The catalog as of now, requested as the last time."""
-        skills = self._registry.skills()
-        if skills is not self._skills:  # The registry gives the same tuple while nothing has changed.
+        skills, templates = self._registry.skills(), self._templates()
+        # The registry gives the same tuple while nothing has changed.
+        if skills is not self._skills or templates != self._shown_templates:
             limits = replace(self._context.limits, catalog_chars=self._budget)
             awake = self._style.awake([one for one in skills if is_for_models(one.entry)], self._working)
-            self._text = self._style.catalog(awake, replace(self._context, limits=limits))
-            self._skills = skills
+            made = self._style.catalog(awake, replace(self._context, limits=limits))
+            room = self._budget - len(made.text) - 1
+            below = templates_text(templates, self._style.resource_tool, room, limits)
+            self._text = replace(made, text="\n".join(filter(None, (made.text, below))))
+            self._skills, self._shown_templates = skills, templates
         return self._text
 
 

@@ -21,6 +21,7 @@ from skillwire.server.handlers import (
     Wrap,
     both_of,
     call_theirs_first,
+    complete_ours_first,
     list_after,
     read_first,
 )
@@ -106,6 +107,8 @@ class SkillService:
         }
         read = "resources/read"
         bindings[read] = (types.ReadResourceRequestParams, read_first(read, methods.read_resource))
+        complete = "completion/complete"
+        bindings[complete] = (types.CompleteRequestParams, complete_ours_first(complete, methods.complete))
         if self.tools is not None:
             listing, call = "tools/list", "tools/call"
             wrap = list_after(listing, "tools", self.tools.list_tools, by_name=True)

@@ -68,6 +68,16 @@ class SkillMethods:
         cursor = params.cursor if params else None
         return await _result(self.results.list_templates(cursor, modern=is_modern(ctx)))
 
+    async def complete(self, ctx: Context, params: types.CompleteRequestParams) -> JsonObject | None:
+        """Values for one of our templates; `None` when it is another's."""
+        if not isinstance(params.ref, types.ResourceTemplateReference):
+            return None
+        known = (params.context.arguments if params.context else None) or {}
+        asked, argument = params.ref.uri, params.argument
+        return await self.results.complete(
+            str(asked), argument.name, argument.value, known, modern=is_modern(ctx)
+        )
+
     async def read_resource(self, ctx: Context, params: types.ReadResourceRequestParams) -> JsonObject:
         return await _result(self.results.read_resource(str(params.uri), modern=is_modern(ctx)))
 
@@ -162,6 +172,27 @@ def call_theirs_first(
             if their_list is not None and params.name in await names_in(their_list, ctx, key):
                 return await theirs(ctx, params)
             return await ours(ctx, params)
+
+        return either
+
+    return wrap
+
+
+def complete_ours_first(method: str, ours: Handler) -> Wrap:
+    """Complete an argument of our templates; otherwise ask the server."""
+
+    def wrap(theirs_for: Theirs) -> Handler:
+        theirs = theirs_for(method)
+
+        async def either(ctx: Context, params: types.CompleteRequestParams) -> Any:
+            result = await ours(ctx, params)
+            if result is not None:
+                return result
+            if theirs is not None:
+                return await theirs(ctx, params)
+            # As of a template or prompt without suggestions: there is nothing to refuse.
+            nothing: JsonObject = {"completion": {"values": [], "total": 0, "hasMore": False}}
+            return {**nothing, **({"resultType": "complete"} if is_modern(ctx) else {})}
 
         return either
 

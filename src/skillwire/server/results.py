@@ -9,11 +9,12 @@ from __future__ import annotations
 import base64
 import logging
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Final
 from urllib.parse import unquote
 
+from skillwire.catalog.naming import skill_path
 from skillwire.errors import ApprovalRequired, FormatError, Refusal, SkillNotFound
 from skillwire.issues import shown
 from skillwire.json_types import JsonObject, JsonValue
@@ -23,7 +24,7 @@ from skillwire.server.library import SkillLibrary
 from skillwire.server.options import DEFAULT_OPTIONS, ServerOptions
 from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.files import DIRECTORY, MARKDOWN, media_type
-from skillwire.skill.uris import SCHEME, SKILL_FILE, SkillUri, parse_uri
+from skillwire.skill.uris import SCHEME, SKILL_FILE, SkillUri, parse_uri, path_below, skill_root
 from skillwire.sources.base import DirectoryChild, Validator
 from skillwire.wire.legacy import is_legacy_resource
 from skillwire.wire.v1 import entry_to_wire
@@ -33,6 +34,9 @@ INTERNAL_ERROR: Final = -32603
 FRONTMATTER_META_PREFIX: Final = "io.modelcontextprotocol.skills/"
 _META_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _SHORT: Final = 2048
+PATH_TEMPLATE: Final = f"{SCHEME}://{{+path}}"
+NAME_TEMPLATE: Final = f"{SCHEME}://{{name}}/{{+path}}"
+_MOST_VALUES: Final = 100
 
 _log = logging.getLogger(__name__)
 
@@ -98,11 +102,41 @@ class SkillResults:
         ]
         return self._complete({"resources": [*resources]}, page.next_cursor, modern)
 
+    async def complete(
+        self, template: str, argument: str, value: str, known: Mapping[str, str], *, modern: bool
+    ) -> JsonObject | None:
+        """Values for an argument of one of our templates (R2); `None` for a template that is not ours.
+
+        `known` are the arguments that are filled in already. Skills that are not listed are not suggested.
+        """
+        if template not in (PATH_TEMPLATE, NAME_TEMPLATE):
+            return None
+        catalog = await self.catalog()
+        found: set[str] = set()
+        for entry in catalog.listed:
+            path = skill_path(entry.uri)
+            files = [entry.uri] if entry.resources is DYNAMIC else [file.uri for file in entry.resources]
+            below = ["/".join(path_below(uri, skill_root(entry.uri))) for uri in files]
+            if template == PATH_TEMPLATE:
+                found.update(f"{'/'.join(path)}/{file}" for file in below if argument == "path")
+            elif len(path) == 1 and argument == "name":
+                found.add(path[0])
+            elif len(path) == 1 and argument == "path" and known.get("name", path[0]) == path[0]:
+                found.update(below)
+        fitting = sorted(one for one in found if one.startswith(value))
+        values: list[JsonValue] = [*fitting[:_MOST_VALUES]]
+        completion: JsonObject = {
+            "values": values,
+            "total": len(fitting),
+            "hasMore": len(fitting) > _MOST_VALUES,
+        }
+        return {"completion": completion, **({"resultType": "complete"} if modern else {})}
+
     async def list_templates(self, cursor: str | None, *, modern: bool) -> JsonObject:
         if cursor is not None:
             raise Refusal("the cursor does not belong to this listing", code=INVALID_PARAMS)
         template: JsonObject = {
-            "uriTemplate": f"{SCHEME}://{{+path}}",
+            "uriTemplate": PATH_TEMPLATE,
             "name": "skill-file",
             "title": "A file of a skill",
             "description": "A file that a skill's entry lists: its SKILL.md, a reference, a script.",
@@ -111,7 +145,7 @@ class SkillResults:
         if self.legacy_resources.has_manifests:
             templates.append(
                 {
-                    "uriTemplate": f"{SCHEME}://{{name}}/{{+path}}",
+                    "uriTemplate": NAME_TEMPLATE,
                     "name": "skill-file-by-name",
                     "title": "A file of a skill whose path is its name",
                     "description": "A file that the skill's _manifest lists.",

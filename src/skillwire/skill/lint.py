@@ -25,6 +25,8 @@ from skillwire.skill.uris import SKILL_FILE
 
 RESERVED_METADATA: Final = "io.modelcontextprotocol/"
 
+MANIFEST_FILE_BYTES: Final = 1_000_000
+"""R6: so much of one file is read by clients of the reference server's dialect."""
 SHORT_DESCRIPTION: Final = 40
 LONG_DESCRIPTION: Final = 700
 MAX_BODY_LINES: Final = 500
@@ -199,6 +201,18 @@ def _size_issues(files: Mapping[str, int], file: str, limits: Limits) -> list[Is
                 file=file,
             )
         )
+    for path, size in sorted(files.items()):
+        if size > MANIFEST_FILE_BYTES:
+            issues.append(
+                Issue(
+                    rule="large-file",
+                    message=f"{path} has {size / 1_000_000:.1f} MB; hosts that read skills by their manifest "
+                    f"take {MANIFEST_FILE_BYTES / 1_000_000:g} MB a file",
+                    fix="make it smaller, or have it fetched when it is needed",
+                    file=file,
+                    severity=Severity.ADVICE,
+                )
+            )
     return issues
 
 

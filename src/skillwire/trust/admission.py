@@ -230,7 +230,7 @@ def _reason(reason: Reason, changes: tuple[FileChange, ...]) -> str:
         return f"changed since it was approved ({counted or 'now with a fixed list of files'})"
     return {
         Reason.NEW: "is not approved",
-        Reason.UNBINDABLE: "is generated on request, so only what was seen can be approved",
+        Reason.UNBINDABLE: "comes without digests, so only what was seen can be approved",
         Reason.DENIED: "may not be loaded",
     }[reason]
 

@@ -1,8 +1,8 @@
 """Approval: what the user agreed to, and whether it covers a skill as it is now (SEC-5, SEC-6).
 
 An approval is bound to the set of (uri, digest) of a skill's files. Any other set is another skill and needs
-another approval. A dynamic skill has no such set: the user can agree only to what was seen, and that
-agreement ends with the session. What follows from an approval is decided in `admission.py`.
+another approval. A dynamic skill has no such set: the user can agree only to what was seen, and the
+agreement is for these very bytes. What follows from an approval is decided in `admission.py`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,10 @@ ALL_GRANTS: Final = Grants(allowed_tools=True, execute_code=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """What the user agreed to. Only a `bound` one may be kept beyond the session (SEC-6)."""
+    """What the user agreed to (SEC-6).
+
+    A `bound` one is for all files of an entry. Any other is for the files of a dynamic skill that were seen.
+    """
 
     origin: Origin
     uri: SkillUri

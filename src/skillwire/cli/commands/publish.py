@@ -199,6 +199,10 @@ COMMANDS: Final = (
             flag("--manifests", help="Serve skill://NAME/_manifest, for FastMCP clients.", default=True),
             flag("--prompt-xml", help="Serve the catalog at skill://prompt-xml.", default=True),
             flag("--list-legacy", help="List the index, the manifests and the catalog among the resources."),
+            flag(
+                "--list-files",
+                help="List the supporting files among the resources, for hosts that look for them there.",
+            ),
             choice(
                 "--tools",
                 choices=("auto", "always", "never"),

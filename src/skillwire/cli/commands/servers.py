@@ -86,6 +86,19 @@ COMMANDS: Final = (
         ),
     ),
     Command(
+        name="servers show",
+        summary="Show one server: what it declares, what it speaks, its skills, files and problems",
+        about="Connects to that server and to no other. Exits with 4 if it cannot be reached.",
+        run="server_show:show_server",
+        host=True,
+        arguments=(_SERVER,),
+        options=(JSON,),
+        examples=(
+            ("skillwire servers show docs", "a server of your configuration"),
+            ("skillwire servers show docs --server docs=https://docs.example/mcp", "any other server"),
+        ),
+    ),
+    Command(
         name="servers add",
         summary="Add a server to skillwire.toml",
         about="The rest of the file stays as it is. Write ${NAME} for an environment variable, to keep "

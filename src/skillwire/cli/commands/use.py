@@ -13,6 +13,13 @@ NAME: Final = Argument(
     completion="skill",
 )
 
+_VALUE: Final = text(
+    "--value",
+    metavar="NAME=VALUE",
+    help="A value for an argument of a template, as in docs/{product}. Repeatable.",
+    many=True,
+)
+
 COMMANDS: Final = (
     Command(
         name="list",
@@ -50,11 +57,12 @@ COMMANDS: Final = (
                 field="path", metavar="PATH", help="Show the text of this file of the skill.", required=False
             ),
         ),
-        options=(flag("--text", help="Show the text of its SKILL.md."), ON_SERVER, JSON),
+        options=(flag("--text", help="Show the text of its SKILL.md."), _VALUE, ON_SERVER, JSON),
         examples=(
             ("skillwire show code-review", "origin, approval, frontmatter, files"),
             ("skillwire show code-review --text", "its SKILL.md, before you load it"),
             ("skillwire show code-review references/guide.md", "one of its files"),
+            ("skillwire show docs/{product}", "a template: its arguments, and values for them"),
         ),
     ),
     Command(
@@ -109,8 +117,11 @@ COMMANDS: Final = (
         run="load:load",
         host=True,
         arguments=(NAME,),
-        options=(ON_SERVER, JSON),
-        examples=(("skillwire load code-review", "asks first if it is not approved"),),
+        options=(_VALUE, ON_SERVER, JSON),
+        examples=(
+            ("skillwire load code-review", "asks first if it is not approved"),
+            ("skillwire load docs/{product} --value product=widget", "a skill of a template"),
+        ),
     ),
     Command(
         name="read",
@@ -124,6 +135,7 @@ COMMANDS: Final = (
         options=(
             flag("--raw", help="Print the bytes of the file instead of the model's view."),
             path("--output", "-o", help="Write to this new file; needs --raw."),
+            _VALUE,
             ON_SERVER,
             JSON,
         ),

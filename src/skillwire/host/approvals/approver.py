@@ -20,7 +20,7 @@ from skillwire.host.cache import SkillCache
 from skillwire.host.events import Event, EventKind, skill_event
 from skillwire.host.signatures import Preview, Signatures
 from skillwire.limits import Limits
-from skillwire.skill.digests import SetDigest
+from skillwire.skill.digests import Digest, SetDigest
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri, shown_uri
 from skillwire.telemetry import Value, operation, skill_attributes
@@ -205,14 +205,26 @@ class Approver:
         grants = answer if isinstance(answer, Grants) else grants
         # SEC-6: for the entry that was shown, whatever the server lists by now.
         approval = approve(entry, skill.origin, grants=grants, seen=seen)
-        if isinstance(answer, Once) and approval.bound:
+        # Files of an earlier draft are files, whose server just does not list their digests. What the final
+        # extension calls dynamic is made for each request: a yes at a load counts for this session.
+        is_file = approval.bound or entry.draft is not None
+        if isinstance(answer, Once) and is_file:
             self._once[skill.key] = approval
-        elif approval.bound:
-            await self.approvals.put(approval, entry, how="asked at load")
+        elif is_file:
+            await self.approvals.put(self._with_others(approval, skill), entry, how="asked at load")
             await self._note_signer(skill)
         else:
             self._of_seen[skill.key] = approval
         return grants
+
+    def _with_others(self, approval: Approval, skill: RegisteredSkill) -> Approval:
+        """An approval of what was seen, with the other files that were approved before."""
+        kept = self._kept(skill)
+        if approval.bound or kept is None or kept.bound:
+            return approval
+        known = {uri for uri, _ in approval.resources}
+        others = {(uri, digest) for uri, digest in kept.resources if uri not in known}
+        return replace(approval, resources=approval.resources | others)
 
     async def confirm(
         self, skill: RegisteredSkill, entry: CheckedEntry, *, seen: ResourceSet = frozenset()
@@ -243,7 +255,7 @@ class Approver:
         entry = check_entry(skill.entry, limits=self.limits)
         if entry.is_dynamic:
             raise ApprovalRequired(
-                f"{skill.handle} is generated on request: it can only be approved when it is loaded and seen",
+                f"{skill.handle} lists no digests: it is approved by the digest of the files that it has now",
                 reason=Reason.UNBINDABLE,
                 origin=skill.origin.label,
                 uri=entry.uri,
@@ -262,11 +274,12 @@ class Approver:
         entry: CheckedEntry,
         grants: Grants = NO_GRANTS,
         *,
+        seen: ResourceSet = frozenset(),
         how: str,
         caller: str = "",
     ) -> Approval:
-        """Keep the user's approval of a skill with exactly this entry."""
-        approval = approve(entry, skill.origin, grants=grants)
+        """Keep the user's approval of a skill with exactly this entry, a dynamic one as it was `seen`."""
+        approval = approve(entry, skill.origin, grants=grants, seen=seen)
         await self.approvals.put(approval, entry, how=how, caller=caller)
         await self._note_signer(skill)
         return approval
@@ -285,6 +298,13 @@ class Approver:
         digest = next((digest for file, digest in resources if file == uri), None)
         return await self.cache.fetch(skill.origin, uri, digest) if digest else None
 
+    def approved_digest(self, origin: Origin, skill: SkillUri, file: SkillUri) -> Digest | None:
+        """The digest under which a file of a dynamic skill is approved for good, if it is."""
+        kept = self.approvals.get(origin, skill)
+        if kept is None or kept.bound:
+            return None
+        return next((digest for uri, digest in kept.resources if uri == file), None)
+
     async def revoke(self, key: SkillKey) -> bool:
         """Take the user's yes back; false when there was none."""
         seen = self._of_seen.pop(key, None) is not None
@@ -300,7 +320,9 @@ class Approver:
     def forget_changed(self, skill: RegisteredSkill) -> Approval | None:
         """Take back an approval that no longer fits the entry (SEC-6); one that does is returned."""
         stored = self._kept(skill)
-        if stored is None or coverage(stored, skill.origin, skill.entry) is not Coverage.OTHER:
+        if stored is None or (skill.entry.is_dynamic and not stored.bound):
+            return stored  # Whether it fits what a dynamic skill has now is seen when that is read.
+        if coverage(stored, skill.origin, skill.entry) is not Coverage.OTHER:
             return stored
         self.approvals.withdraw(skill.origin, skill.uri)
         changes = difference(stored.resources, resource_set(skill.entry))
@@ -313,13 +335,18 @@ class Approver:
 
     def status(self, skill: RegisteredSkill) -> ApprovalStatus:
         """The approval status of a skill now. Changes nothing and asks nobody."""
-        kept = self._of_seen.get(skill.key) or self._kept(skill)
-        return status_of(self._candidate(skill, kept), limits=self.limits)
+        kept = self._kept(skill)
+        candidate = self._candidate(skill, kept or self._of_seen.get(skill.key))
+        if kept is not None and not kept.bound:
+            candidate = replace(candidate, seen=kept.resources)  # Approved as it was seen.
+        return status_of(candidate, limits=self.limits)
 
     def _decide(
         self, skill: RegisteredSkill, entry: CheckedEntry, kept: Approval | None, seen: ResourceSet
     ) -> Decision:
-        candidate = self._candidate(skill, self._of_seen.get(skill.key) or kept)
+        known = [one for one in (self._of_seen.get(skill.key), kept) if one is not None]
+        covering = [one for one in known if coverage(one, skill.origin, entry, seen) is Coverage.EQUAL]
+        candidate = self._candidate(skill, next(iter(covering or known), None))
         return admit(replace(candidate, entry=entry, seen=seen), Act.LOAD)
 
     def _candidate(self, skill: RegisteredSkill, approval: Approval | None) -> Candidate:

@@ -25,7 +25,7 @@ from skillwire.host.approvals.schema import Decided, Decision, Row, server_key
 from skillwire.skill.digests import parse_digest
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri, parse_uri
-from skillwire.trust.approval import Approval, Grants, resource_set, shown_digest
+from skillwire.trust.approval import Approval, Grants, resource_set, seen_digest, shown_digest
 from skillwire.trust.origin import Origin
 from skillwire.wire.stored import entry_from_stored, entry_to_stored
 
@@ -60,7 +60,7 @@ def by_label(origin: Origin) -> str:
 
 
 class ApprovalStore:
-    """Approvals by origin and URI. Only bound ones are kept: others end with the session (SEC-6)."""
+    """Approvals by origin and URI: of all files of an entry, or of a dynamic skill as it was seen (SEC-6)."""
 
     def __init__(
         self,
@@ -280,8 +280,8 @@ class ApprovalStore:
             self._note(decision)
 
     def _row(self, approval: Approval, entry: SkillEntry, how: str, caller: str) -> Row:
-        if not approval.bound:
-            raise ValueError("an approval that is not bound to digests is not kept")
+        if not approval.resources:
+            raise ValueError("an approval of no files is not kept")
         return Row(
             *self._key(approval.origin, approval.uri, caller),
             label=approval.origin.label,
@@ -397,6 +397,8 @@ def row_from_exported(exported: Mapping[str, Any]) -> Row:
     """An exported approval to be kept here, or a `FormatError`: what it says must fit together."""
     entry = entry_from_stored(exported["entry"])
     resources = resource_set(entry)
+    if entry.is_dynamic:
+        resources = frozenset((parse_uri(file), parse_digest(digest)) for file, digest in exported["files"])
     row = Row(
         server=str(exported["server"]),
         uri=str(exported["uri"]),
@@ -414,7 +416,7 @@ def row_from_exported(exported: Mapping[str, Any]) -> Row:
         _parse(row) is None
         or not resources
         or entry.uri != row.uri
-        or shown_digest(entry) != exported["digest"]
+        or (seen_digest(entry, resources) if entry.is_dynamic else shown_digest(entry)) != exported["digest"]
     ):
         message = "an exported approval does not fit its entry"
         raise FormatError.of(rule="export", message=message, fix="export it again")
@@ -425,13 +427,15 @@ def _parse(row: Row) -> StoredApproval | None:
     """A row as an approval; `None`, and so not approved, when it is not one that we wrote."""
     try:
         pairs = cast("list[list[str]]", json.loads(row.resources))
+        entry = entry_from_stored(json.loads(row.entry))
         approval = Approval(
             origin=Origin.project(row.label) if row.identity.startswith(DIRECTORY) else Origin.mcp(row.label),
             uri=parse_uri(row.uri),
             resources=frozenset((parse_uri(file), parse_digest(digest)) for file, digest in pairs),
             grants=Grants(allowed_tools=row.allowed_tools == 1, execute_code=row.execute_code == 1),
+            bound=not entry.is_dynamic,
         )
-        return StoredApproval(approval, entry_from_stored(json.loads(row.entry)), row)
+        return StoredApproval(approval, entry, row)
     except _UNREADABLE:
         return None
 

@@ -15,8 +15,8 @@ class LegacyFeatures:
 
     `index` is the format of `skill://index.json`. With `tools="auto"`, the tools are hidden from clients that
     know the extension; with `every_tool`, those for searching and for listing files are always among them.
-    `listed` puts the index, the manifests and the XML into `resources/list`, for clients
-    that look for them there.
+    `listed` puts the index, the manifests and the XML into `resources/list`, `files` the supporting files of
+    all skills, for clients that look for them there.
     """
 
     index: IndexShape = "d2"
@@ -26,6 +26,7 @@ class LegacyFeatures:
     prompts: bool = True
     listed: bool = False
     every_tool: bool = False
+    files: bool = False
 
 
 ALL_OFF = LegacyFeatures(index="off", manifests=False, prompt_xml=False, tools="never", prompts=False)

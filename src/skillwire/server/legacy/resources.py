@@ -15,7 +15,8 @@ from skillwire.server.catalog import Catalog, Page, cut_page, has_same_metadata
 from skillwire.server.legacy.features import LegacyFeatures
 from skillwire.skill.dialects import Dialect
 from skillwire.skill.entries import DYNAMIC, SkillEntry
-from skillwire.skill.uris import SKILL_FILE, SkillUri, skill_root
+from skillwire.skill.files import media_type
+from skillwire.skill.uris import SKILL_FILE, SkillUri, path_below, skill_root
 from skillwire.wire.index import INDEX_URI
 from skillwire.wire.index_writer import write_index
 from skillwire.wire.legacy import is_legacy_resource
@@ -64,7 +65,8 @@ class LegacyResources:
         """A page of `resources/list`: each `SKILL.md`, and the listed legacy resources."""
         listing = self._listing
         if listing is None or listing.catalog is not catalog:
-            items = sorted([*catalog.listed, *self._resources(catalog)], key=lambda item: item.uri)
+            found = [*catalog.listed, *self._resources(catalog), *self._files(catalog)]
+            items = sorted(found, key=lambda item: item.uri)
             listing = _Listing(catalog, tuple(items), tuple(item.uri for item in items))
             self._listing = listing
         return cut_page(listing.items, listing.keys, cursor, size=size, listing="resources")
@@ -103,6 +105,22 @@ class LegacyResources:
             if self._has_manifest(entry):
                 description = f"The files of the skill {entry.name}, with sizes and hashes."
                 yield LegacyResource(manifest_uri(entry), f"{entry.name}/{MANIFEST}", description, JSON)
+
+    def _files(self, catalog: Catalog) -> Iterator[LegacyResource]:
+        """Every supporting file once; one of a nested skill is a file of the skill around it, too."""
+        if not self._features.files:
+            return
+        listed = {entry.uri for entry in catalog.listed}
+        files = {
+            file.uri: entry
+            for entry in catalog.listed
+            for file in (() if entry.resources is DYNAMIC else entry.resources)
+            if file.uri not in listed
+        }
+        for uri, entry in files.items():
+            path = "/".join(path_below(uri, skill_root(entry.uri)))
+            media = media_type(path.rpartition("/")[2])
+            yield LegacyResource(uri, f"{entry.name}/{path}", f"A file of the skill {entry.name}.", media)
 
     def _has(self, catalog: Catalog, uri: str) -> bool:
         is_on = self._features.index != "off" if uri == INDEX_URI else self._features.prompt_xml

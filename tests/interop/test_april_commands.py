@@ -1,0 +1,159 @@
+"""Servers of the April draft on the command line: what is listed, shown, approved, completed and loaded."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from command_line import Ended, Run, approved
+from interop.test_april import PYTHON
+from skillwire.cli import main
+
+pytestmark = [pytest.mark.interop, pytest.mark.process]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+
+    def start(*arguments: str) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["skillwire", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return Ended(ended.value.code, out, err)
+
+    return start
+
+
+def server(*options: str) -> tuple[str, str]:
+    return "--server", f"april={' '.join([*PYTHON, *options])}"
+
+
+def test_servers_show_has_declaration_dialect_and_reason_skills_files_and_problems(run: Run) -> None:
+    ended = run("servers", "show", "april", *server("--index", "malformed"))
+    assert ended.code == 0, ended.err
+    for line in (
+        "status    ready",
+        "protocol  2026-07-28",
+        "declares  the skills extension, under extensions",
+        "dialect   D2, skill index (April 2026 draft)",
+        "because   it declares the extension, but does not know skills/list, as servers of the April draft",
+        "docs/{product}  MCP · april  product    How a product works.",
+    ):
+        assert line in ended.out
+    assert "    references/limits.md\n    scripts/run.py\n" in ended.out
+    assert "Problems  8" in ended.out
+    assert "skills[4]: its type 'hologram' is not known" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("options", "declared", "dialects", "explanation"),
+    [
+        (("--declare", "experimental"), "experimental", ["D2"], "does not know skills/list"),
+        (("--declare", "none"), None, ["D2"], "it does not declare the extension, but it has resources"),
+        (
+            ("--declare", "none", "--no-resources"),
+            None,
+            [],
+            "it declares neither the extension nor resources",
+        ),
+    ],
+)
+def test_servers_show_as_json(
+    run: Run, options: tuple[str, ...], declared: str | None, dialects: list[str], explanation: str
+) -> None:
+    shown = run("servers", "show", "APRIL", "--json", *server(*options)).document["server"]
+    assert (shown["declared_in"], shown["dialects"]) == (declared, dialects)
+    assert explanation in shown["explanation"]
+    assert shown["revisions"]
+    if dialects:
+        assert [one["template"] for one in shown["templates"]] == ["skill://docs/{product}/SKILL.md"]
+        (skill,) = shown["skills"]
+        assert skill["supporting_files"] == ["references/limits.md", "scripts/run.py"]
+
+
+def test_servers_show_of_a_server_that_fails_or_is_not_there(run: Run) -> None:
+    dead = run("servers", "show", "dead", "--server", "dead=no-such-command")
+    assert dead.code == 4
+    assert "status    failed: " in dead.out
+    missing = run("servers", "show", "other", *server())
+    assert (missing.code, missing.err) == (8, "skillwire: no server is called other; there is april\n")
+    run("servers", "add", "off", "https://off.example/mcp")
+    Path("skillwire.toml").write_text(Path("skillwire.toml").read_text() + "skills = false\n")
+    off = run("servers", "show", "off")
+    assert off.code == 4
+    assert "off is not used: skills = false" in off.err
+
+
+def test_an_index_skill_is_approved_ahead_as_show_says_and_loads_without_a_terminal(run: Run) -> None:
+    refused = run("load", "refunds", *server())
+    assert refused.code == 7
+    assert "`skillwire show refunds`, which prints the `skillwire approve` line to run" in refused.err
+    shown = run("show", "refunds", *server())
+    assert "references/limits.md" in shown.out
+    digest = shown.out.rsplit("--digest ", 1)[1].strip()
+    wrong = run("approve", "refunds", "--digest", f"sha256:{'0' * 64}", *server())
+    assert wrong.code == 7
+    approved_now = run("approve", "refunds", "--digest", digest, *server())
+    assert approved_now.out.startswith("Approved refunds from MCP · april as it is now, 3 files.")
+    listed = run("list", "--json", *server()).document
+    assert [skill["approval"]["state"] for skill in listed["skills"]] == ["approved"]
+    assert "Read [the limits](references/limits.md) first." in run("load", "refunds", *server()).out
+    assert "No refund over 500." in run("read", "refunds", "references/limits.md", *server()).out
+    # What is approved is exported and imported with the files that were seen.
+    document = run("approvals", "export").out
+    Path("approvals.json").write_text(document)
+    assert run("revoke", "refunds").code == 0
+    assert run("load", "refunds", *server()).code == 7
+    assert run("approvals", "import", "approvals.json", "--yes").code == 0
+    assert run("load", "refunds", *server()).code == 0
+    tampered = document.replace("references/limits.md", "references/others.md")
+    Path("approvals.json").write_text(tampered)
+    assert run("approvals", "import", "approvals.json", "--yes").code == 4
+
+
+def test_a_template_is_listed_completed_and_loaded_with_values(run: Run) -> None:
+    listed = run("list", *server())
+    assert "docs/{product}  MCP · april  product    How a product works." in listed.out
+    (template,) = run("list", "--json", *server()).document["templates"]
+    assert template["arguments"] == ["product"]
+    shown = run("show", "docs/{product}", *server())
+    assert "product   widget, gadget" in shown.out
+    assert "skillwire load 'docs/{product}' --value product=widget" in shown.out
+    assert run("show", "docs/{product}", "--json", *server()).document["suggested"] == {
+        "product": ["widget", "gadget"]
+    }
+    missing = run("load", "docs/{product}", *server())
+    assert missing.code == 8
+    assert "needs a value for product; product can be widget, gadget" in missing.err
+    unapproved = run("load", "docs/{product}", "--value", "product=widget", *server())
+    assert unapproved.code == 7
+    assert "skillwire show skill://docs/widget/SKILL.md --on april" in unapproved.err
+    assert approved(run, "skill://docs/widget/SKILL.md", "--on", "april", *server()).code == 0
+    loaded = run("load", "docs/{product}", "--value", "product=widget", *server())
+    assert "All about widget." in loaded.out
+    nothing = run("load", "docs/{product}", "--value", "product=none", *server())
+    assert (nothing.code, "has no skill for these values" in nothing.err) == (8, True)
+    assert run("load", "docs/{product}", "--value", "product", *server()).code == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (
+            "not-json",
+            "april lists something that cannot be used: skill://index.json: skill://index.json is no ",
+        ),
+        ("huge", "april lists something that cannot be used: skills[20000]: 80,000 more entries"),
+    ],
+)
+def test_a_bad_index_is_one_line_that_names_the_server(run: Run, kind: str, words: str) -> None:
+    ended = run("servers", "show", "april", *server("--index", kind))
+    assert ended.code == 0
+    assert sum(words in line for line in ended.out.splitlines()) == 1
