@@ -16,9 +16,12 @@ from served import SKILLWIRE, serving
 from simulator import Simulator, agree, make_host
 from skillwire.errors import ApprovalRequired
 from skillwire.host.config.server import ServerConfig
+from skillwire.host.directories import LocalDirectory
 from skillwire.host.events import Event, EventKind
 from skillwire.host.host import SkillHost
+from skillwire.host.styles.ranks import Layer
 from skillwire.limits import Limits
+from skillwire.trust.origin import Origin
 from trees import write, write_skill
 
 pytestmark = pytest.mark.anyio
@@ -128,3 +131,47 @@ async def test_a_quick_server_is_listened_to_only_when_the_slow_ones_have_answer
             assert {skill.handle for skill in host.skills()} == {"notes", "orders"}
             with anyio.fail_after(30):
                 await asked.wait()
+
+
+@pytest.mark.process
+async def test_a_running_host_knows_new_and_changed_local_skills_without_polling_or_refresh(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_polling(*_: object) -> None:
+        raise AssertionError("this file system has events: nothing is polled")
+
+    monkeypatch.setattr("skillwire.sources.directory.watch._poll", no_polling)
+    folder = tmp_path / "own"
+    write_skill(folder / "notes")
+    async with make_host(tmp_path, directories=[folder]) as host:
+        with anyio.fail_after(10):
+            write_skill(folder / "later", {"a.md": b"# A\n"})
+            await hear(host, lambda event: event.kind is EventKind.ADDED and event.handle == "later")
+        assert "<name>later</name>" in host.catalog()
+        with anyio.fail_after(10):
+            write_skill(folder / "notes", description="Something new.")
+            await hear(host, lambda event: event.kind is EventKind.CHANGED and event.handle == "notes")
+        assert "Something new." in host.catalog()
+        assert "# A" in await load_and_read(host, "later", "a.md")
+        with anyio.fail_after(10):
+            (folder / "later/SKILL.md").unlink()
+            await hear(host, lambda event: event.kind is EventKind.REMOVED and event.handle == "later")
+
+
+async def load_and_read(host: SkillHost, name: str, path: str) -> str:
+    await host.load(name)
+    return await host.read(name, path)
+
+
+@pytest.mark.process
+async def test_flat_command_files_are_followed_too(tmp_path: Path) -> None:
+    folder = tmp_path / "commands"
+    write(folder / "ship.md", b"Ship it.\n")
+    directory = LocalDirectory(Origin.local("mine"), folder, Layer.COMMANDS)
+    async with make_host(tmp_path, directories=[directory], style="wayland") as host:
+        with anyio.fail_after(10):
+            write(folder / "db/migrate.md", b"Move it.\n")
+            await hear(host, lambda event: event.kind is EventKind.ADDED and event.handle == "db:migrate")
+        with anyio.fail_after(10):
+            write(folder / "ship.md", b"Ship it now.\n")
+            await hear(host, lambda event: event.kind is EventKind.CHANGED and event.handle == "ship")

@@ -254,3 +254,59 @@ async def test_pages_hold_skills_and_what_tells_of_them_alike(folder: Path) -> N
                 break
         assert uris == sorted(set(uris))
         assert len(uris) == 8
+
+
+@both_eras
+async def test_the_arguments_of_our_templates_are_completed(folder: Path, version: str) -> None:
+    server = SkillServer(folder, options=ServerOptions(unlisted=("git-*",)))
+    async with connected(server.low_level, version) as client:
+        assert client.server_capabilities.completions is not None
+        by_name, by_path = "skill://{name}/{+path}", "skill://{+path}"
+
+        async def values(uri: str, argument: str, value: str, **known: str) -> list[str]:
+            ref = types.ResourceTemplateReference(uri=uri)
+            result = await client.complete(ref, {"name": argument, "value": value}, known or None)
+            return result.completion.values
+
+        assert await values(by_name, "name", "") == ["code-review"]
+        assert await values(by_name, "name", "x") == []
+        assert await values(by_name, "path", "refs", name="code-review") == ["refs/checklist.md"]
+        assert await values(by_name, "path", "", name="other") == []
+        assert await values(by_path, "path", "team/") == ["team/release-notes/SKILL.md"]
+        assert await values("skill://{other}", "other", "") == []
+
+
+async def test_completion_leaves_a_servers_own_to_it(folder: Path) -> None:
+    from mcp.server.lowlevel import Server
+
+    from skillwire import add_skills
+
+    async def own(ctx: Any, params: Any) -> types.CompleteResult:
+        return types.CompleteResult(completion=types.Completion(values=["mine"]))
+
+    server = Server("own", on_completion=own)
+    add_skills(server, folder)
+    async with connected(server, "2026-07-28") as client:
+        theirs = await client.complete(types.PromptReference(name="p"), {"name": "a", "value": ""})
+        assert theirs.completion.values == ["mine"]
+        ours = types.ResourceTemplateReference(uri="skill://{name}/{+path}")
+        found = await client.complete(ours, {"name": "name", "value": "code"})
+        assert found.completion.values == ["code-review"]
+
+
+async def test_files_are_listed_as_resources_on_request_and_each_can_be_read(folder: Path) -> None:
+    write_skill(folder / "code-review/nested", {"deep.md": b"x"})
+    async with connected(SkillServer(folder).low_level, "2026-07-28") as client:
+        assert not any(uri.endswith("checklist.md") for uri in await uris_of(client))
+    options = ServerOptions(legacy_features=LegacyFeatures(files=True))
+    async with connected(SkillServer(folder, options=options).low_level, "2026-07-28") as client:
+        resources = (await client.list_resources()).resources
+        found = {str(one.uri): (one.name, one.mime_type) for one in resources}
+        assert found["skill://code-review/refs/checklist.md"] == (
+            "code-review/refs/checklist.md",
+            "text/markdown",
+        )
+        assert "skill://code-review/nested/deep.md" in found
+        assert len(found) == len(resources)
+        for uri in found:
+            assert (await client.read_resource(uri)).contents

@@ -283,3 +283,15 @@ def test_other_ways_to_say_when_are_understood(text: str) -> None:
 def test_an_example_path_is_not_called_missing(path: str) -> None:
     assert rules(HEAD + f"Put files such as `scripts/run.py` there, and `{path}`.\n") == []
     assert rules(HEAD + f"See `{path}`.\n") == []
+
+
+def test_a_file_that_readers_of_manifests_do_not_take_is_advice() -> None:
+    files = {"SKILL.md": 100, "assets/film.mp4": 1_500_000, "assets/fits.bin": 1_000_000}
+    issues = lint_skill(
+        b"---\nname: a\ndescription: Does it when asked.\n---\n# A\n", directory="a", files=files
+    )
+    (large,) = [issue for issue in issues if issue.rule == "large-file"]
+    assert large.severity is Severity.ADVICE
+    assert large.message.startswith(
+        "assets/film.mp4 has 1.5 MB; hosts that read skills by their manifest take 1 MB"
+    )

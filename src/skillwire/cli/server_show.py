@@ -26,8 +26,9 @@ def show_server(*, name: str, options: HostOptions, as_json: bool) -> int:
     from skillwire.host.state import Status
 
     settings = options.settings()
-    configured = next((one for one in settings.configured if one.label.casefold() == name.casefold()), None)
-    label = configured.label if configured else name
+    labels = [*(one.label for one in settings.configured), *settings.servers]
+    label = next((one for one in labels if one.casefold() == name.casefold()), name)
+    configured = next((one for one in settings.configured if one.label == label), None)
     _refuse_unused(settings, configured, label)
 
     async def action(host: SkillHost) -> bool:

@@ -6,11 +6,13 @@ file's. Nothing in such a file is expanded or run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import anyio
 import anyio.to_thread
 
 from skillwire.errors import FormatError, SkillNotFound, SourceError
@@ -21,7 +23,7 @@ from skillwire.skill.digests import digest_of
 from skillwire.skill.entries import SkillEntry, SkillResource
 from skillwire.skill.frontmatter import parse_skill_md
 from skillwire.skill.uris import SKILL_FILE, SkillUri, make_uri, shown_uri
-from skillwire.sources.base import Problem, Read, Source
+from skillwire.sources.base import Change, Problem, Read, Source, changes_between
 from skillwire.sources.directory.files import hash_file
 from skillwire.wire.legacy import reason
 
@@ -71,6 +73,38 @@ class CommandFiles(Source):
 
     async def refresh(self) -> None:
         await anyio.to_thread.run_sync(self._scan)
+
+    async def changes(self) -> AsyncGenerator[Change]:
+        """What changes in the folder, from now on."""
+        from skillwire.sources.directory.watch import watch_directories
+
+        await self.list_entries()
+        send, receive = anyio.create_memory_object_stream[tuple[SkillEntry, ...]](math.inf)
+
+        async def take(_paths: frozenset[str] | None) -> bool:
+            try:
+                await self.refresh()
+            except SourceError:
+                return False  # The folder is away: what was found stays until it is back.
+            await send.send(self._entries)
+            return True
+
+        async def watch() -> None:
+            await watch_directories([self._folder], take, cares=lambda path: path.endswith(_SUFFIX))
+
+        reported = self._entries
+        async with anyio.create_task_group() as tasks, send, receive:
+            tasks.start_soon(watch)
+            try:
+                async for entries in receive:
+                    before, reported = reported, entries
+                    if entries != before:
+                        for change in changes_between(before, entries):
+                            yield change
+            except GeneratorExit:
+                pass  # Closed by the caller. A task group would wrap it.
+            finally:
+                tasks.cancel_scope.cancel()
 
     def problems(self) -> Sequence[Problem]:
         return self._problems
