@@ -109,7 +109,7 @@ async def test_a_yes_to_a_dynamic_skill_at_its_load_ends_with_the_session(tmp_pa
     sim = Simulator()
     sim.skill("weather", dynamic=True)
     async with opened(tmp_path, shop=sim, host_options={"ask": agree}) as host:
-        with pytest.raises(ApprovalRequired, match="approved by the digest of what its review shows"):
+        with pytest.raises(ApprovalRequired, match="approved by the digest of the files that it has now"):
             await host.admin.approve(await host.find("weather"))
         await host.load("weather")
         assert host.admin.approvals.all() == []

@@ -68,7 +68,8 @@ def test_too_many_files_or_bytes_are_errors_even_when_the_rest_is_broken() -> No
         }
         assert {"too-many-files", "too-many-bytes"} <= found
     just = {"SKILL.md": 16 * MIB - 511} | {f"a/{number}": 1 for number in range(511)}
-    assert lint_skill(HEAD.encode() + b"Do it.", directory="refunds", files=just) == []
+    issues = lint_skill(HEAD.encode() + b"Do it.", directory="refunds", files=just)
+    assert [issue.rule for issue in issues] == ["large-file"]
     tight = Limits(files_per_skill=1, bytes_per_skill=5)
     issues = lint_skill(HEAD.encode() + b"Do it.", directory="refunds", files={"a": 3, "b": 3}, limits=tight)
     assert [(issue.rule, issue.severity) for issue in issues] == [

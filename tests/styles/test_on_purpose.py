@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from simulator import Simulator, agree, call, opened
+from simulator import Simulator, agree, call, make_host, opened
 from skillwire.errors import SkillwireError
+from skillwire.host.config.server import ServerConfig
 from skillwire.host.events import EventKind
 from skillwire.host.host import SkillHost
 from trees import write_skill
@@ -163,7 +164,8 @@ async def test_it_is_refused_with_a_message_that_the_page_has(tmp_path: Path, ro
     options: dict[str, object] = {"style": style, "ask": agree if asks else None}
     if row == "a name hides another":
         options["directories"] = [tmp_path / "own"]
-    async with opened(tmp_path, host_options=options, **servers) as host:
+    configs = {label: ServerConfig(instance=sim.server) for label, sim in servers.items()}
+    async with make_host(tmp_path, servers=configs, **options) as host:
         assert message in await act(host)
     assert message in PAGE
 
