@@ -462,8 +462,8 @@ GROUPS = (
         "tests/host/test_cache.py",
         (
             ("return data if digest_of(data) == digest else None", "return data"),
-            ("if not file.bound or file.origin.is_own:", "if file.origin.is_own:"),
-            ("if not file.bound or file.origin.is_own:", "if not file.bound:"),
+            ("if not (file.bound or approved) or file.origin.is_own:", "if file.origin.is_own:"),
+            ("if not (file.bound or approved) or file.origin.is_own:", "if not (file.bound or approved):"),
             ("            self.directory.chmod(0o700)\n", ""),
         ),
     ),

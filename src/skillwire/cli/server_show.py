@@ -53,7 +53,7 @@ def show_server(*, name: str, options: HostOptions, as_json: bool) -> int:
             servers={label: settings.servers[label]},
             directories=(),
             project_directories=(),
-            usual=False,
+            default_directories=False,
             untrusted=(),
             unusable=(),
         ),

@@ -127,7 +127,8 @@ class Registration:
     def _report(self, changes: Changes) -> None:
         for skill in changes.added if self.disabled else ():
             # Every name that it goes by: a collision must not enable it again.
-            handles = (skill.handle, *self.naming.handles(skill.key, skill.entry))
+            qualified = f"{skill.origin.label}/{skill.entry.name}"  # As `skillwire disable` writes it.
+            handles = (skill.handle, qualified, *self.naming.handles(skill.key, skill.entry))
             if self.disabled & {skill.uri, *map(fold_handle, handles)}:
                 self.registry.set_enabled(skill.key, False)
         for skill in changes.changed:

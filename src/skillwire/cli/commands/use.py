@@ -13,6 +13,7 @@ NAME: Final = Argument(
     completion="skill",
 )
 
+_NAMES: Final = NAME._replace(field="names", many=True)
 _VALUE: Final = text(
     "--value",
     metavar="NAME=VALUE",
@@ -142,6 +143,31 @@ COMMANDS: Final = (
         examples=(
             ("skillwire read code-review references/guide.md", "as text for a model"),
             ("skillwire read code-review assets/logo.png --raw -o logo.png", "the bytes, to a file"),
+        ),
+    ),
+    Command(
+        name="enable",
+        summary="Use skills again that were disabled",
+        run="switch:enable",
+        host=True,
+        arguments=(_NAMES,),
+        options=(JSON,),
+        examples=(("skillwire enable refunds", "in every file that disables it"),),
+    ),
+    Command(
+        name="disable",
+        summary="Leave skills out: no model is told of them, and they are not loaded",
+        about="Kept as `disabled` in your skillwire.toml. `skillwire list --all` shows them.",
+        run="switch:disable",
+        host=True,
+        arguments=(_NAMES,),
+        options=(
+            flag("--project", help="Keep it in the project's skillwire.toml instead of the user's."),
+            JSON,
+        ),
+        examples=(
+            ("skillwire disable refunds", "everywhere"),
+            ("skillwire disable shop/refunds --project", "in this project"),
         ),
     ),
     Command(

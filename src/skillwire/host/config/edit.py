@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -45,6 +45,22 @@ def with_switch(text: str, label: str, *, on: bool, file: Path) -> str:
     before = parse_config(text, file).servers.get(label, ServerText())
     after = replace(before, skills=None if on else False)
     return _checked(document, file, label, None if after == ServerText() else after)
+
+
+def with_disabled(text: str, names: Sequence[str], *, file: Path) -> str:
+    """The text with these skills as all that it disables; without any, the key is removed."""
+    document = cast("dict[str, Any]", tomlkit.parse(text))
+    if names:
+        document["disabled"] = list(names)
+    else:
+        document.pop("disabled", None)
+    try:
+        made = tomlkit.dumps(document)
+    except TOMLKitError:
+        made = ""
+    if parse_config(made, file).disabled != tuple(names):
+        raise SourceError(f"{file} has a layout that cannot be edited: change it by hand")
+    return made
 
 
 def without_server(text: str, label: str, *, file: Path) -> str:
