@@ -78,7 +78,8 @@ def _write(file: Path, *, add: list[str] | None = None, remove: set[str] | None 
     before = read_config(file)
     listed = list(before.disabled) if before is not None else []
     gone = {fold_handle(name) for name in remove or ()}
-    after = [name for name in dict.fromkeys([*listed, *(add or [])]) if fold_handle(name) not in gone]
+    wanted: list[str] = [*listed, *(name for name in add or () if name not in listed)]
+    after = [name for name in wanted if fold_handle(name) not in gone]
     if after == listed:
         return False
     write_project(file, before, with_disabled(before.text if before is not None else "", after, file=file))
