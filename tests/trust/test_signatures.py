@@ -366,6 +366,23 @@ def _resource(uri: SkillUri, *path: str) -> SkillResource:
     return SkillResource(file, FILES["/".join(path)], 6)
 
 
+def test_base64_has_one_spelling() -> None:
+    """The bits after the last byte are not part of the data: they could be anything."""
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+    for name in ("a", "ab", "abc"):
+        bundle = json.loads(sign_files(FILES, name=name, key=KEY))
+        payload = bundle["dsseEnvelope"]["payload"]
+        if payload.endswith("="):
+            last = payload.rstrip("=")[-1]
+            other = alphabet[alphabet.index(last) + 1]
+            respelled = payload.rstrip("=")[:-1] + other + "=" * payload.count("=")
+            assert base64.b64decode(respelled) == base64.b64decode(payload)
+            bundle["dsseEnvelope"]["payload"] = respelled
+            assert "one spelling" in check(json.dumps(bundle).encode()).reason
+            return
+    raise AssertionError("no payload has padding")
+
+
 def test_untrusted_text_in_a_reason_is_clean() -> None:
     verdict = check(signed_payload(lambda s: s.update({"x\x1b[31m\n": 1})))
     assert verdict.reason.isprintable()

@@ -66,6 +66,9 @@ def test_a_change_says_who_it_was_and_who_it_is() -> None:
         (ACME, "invalid signature", False),
         (STRANGER, ACME, True),
         (STRANGER, "unsigned", False),
+        # A lock can hold any text.
+        ("acme unsigned", "unsigned", False),
+        ("acme signature", "invalid signature", False),
         ("unsigned", ACME, True),
         ("invalid signature", "unsigned", True),
     ],
