@@ -128,6 +128,10 @@ async def test_what_the_publisher_of_a_source_did_not_sign_is_refused(
     assert reason in str(failure.error)
     assert failure.error.exit_code == 12
     sign(folder)
+    (folder / "more.md").write_text("Slipped in.\n")
+    changed = await signing(machine, ACME, required=required).propose([str(machine.team)], targets=())
+    assert "signed by acme, but 1 file differs" in str(changed.failures[0].error)
+    sign(folder)
     assert (
         await signing(machine, ACME, required=required).propose([str(machine.team)], targets=())
     ).candidates
