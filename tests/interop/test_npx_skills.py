@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import pytest
 from install.workspaces import tree_of, write_skill
 from interop.peers import PINS, NodeMissing, find_node, install
 from served import serving_http
+from skillwire.install import agents
 from terminals import SKILLWIRE
 
 pytestmark = pytest.mark.interop
@@ -146,3 +148,15 @@ def test_npx_skills_installs_from_a_server_and_we_adopt_that_too(desk: Desk, tea
         assert tree_of(desk.installed) == tree_of(team)
         assert {row["state"] for row in desk.skillwire("outdated")["skills"]} == {"current"}
     desk.skillwire("sync", "--check")
+
+
+def test_both_tools_mean_the_same_folder_by_the_id_of_an_agent(skills_cli: list[str]) -> None:
+    page = Path(skills_cli[1]).parents[1] / "docs/agents.md"
+    documented: dict[str, str] = {}
+    for line in page.read_text("utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 4 and cells[2].startswith("`"):
+            documented |= dict.fromkeys(
+                re.findall(r"`([a-z0-9-]+)`", cells[1]), cells[2].strip("`").rstrip("/")
+            )
+    assert documented == {agent.id: agent.project for agent in agents().values()}
