@@ -126,7 +126,7 @@ def measure(
             if kind == "gateway":
                 print(
                     f"first page: {taken:.2f} s after the start of the process; the slowest upstream takes "
-                    f"{DELAY:.1f} s ({taken / DELAY:.2f} of it)"
+                    f"{DELAY:.1f} s ({taken / DELAY:.2f} of it); {server.cpu_seconds():.1f} s of CPU"
                 )
             calls = reads([under(skill, f"up-{number}") for number, skill in chosen], host)
             p50 = median_ms(server, calls)

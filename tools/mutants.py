@@ -94,6 +94,32 @@ GROUPS = (
         ),
     ),
     Group(
+        "gateway-asking",
+        "gateway/asking.py",
+        "tests/gateway/test_asking.py",
+        (
+            ("content.get(_FIELD) is not True:", "False:"),
+            ("if self._desk.now() - asked.at >= QUICKEST_ANSWER:", "if True:"),
+            ("if name != caller.name or nonce in self._used", "if nonce in self._used"),
+            ("if name != caller.name or nonce in self._used", "if name != caller.name"),
+            ("if question is None or question.subject != asked.subject:", "if question is None:"),
+        ),
+    ),
+    Group(
+        "gateway-view",
+        "gateway/view.py",
+        "tests/gateway",
+        (
+            ("            self.require(offer)\n            return await", "            return await"),
+            ("        if not self.caller.allows(offer.root):\n            return False\n", ""),
+            ("if caller.sees_label(label) and not is_hidden:", "if caller.sees_label(label):"),
+            (
+                "self.store.get(skill.origin, skill.uri, caller=caller.name)\n\n    def facts",
+                "self.store.get(skill.origin, skill.uri)\n\n    def facts",
+            ),
+        ),
+    ),
+    Group(
         "replay",
         "host/loader.py",
         "tests/host/test_compaction.py",
