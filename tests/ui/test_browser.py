@@ -184,8 +184,8 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Served, di
     log = folder / "audit.jsonl"
     log.write_text(
         "".join(
-            json.dumps({"time": f"2026-11-16T09:0{n}:00Z", "event": event, "caller": "ann", "server": "shop",
-                        "uri": f"skill://{name}", "outcome": outcome}) + "\n"
+            json.dumps({"time": f"2026-11-16T09:0{n}:00Z", "act": event, "caller": "ann", "origin": "shop",
+                        "skill": f"skill://shop/{name}", "how": outcome}) + "\n"
             for n, (event, name, outcome) in enumerate(
                 [("load", "refunds", "approved"), ("load", "gift-cards", "declined"), ("list", "", "6")]
             )

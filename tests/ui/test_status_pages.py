@@ -149,7 +149,7 @@ async def test_folders_are_synced_with_what_was_shown_and_nothing_else(tmp_path:
 async def test_the_audit_log_is_shown_the_latest_first_and_searched(tmp_path: Path) -> None:
     log = tmp_path / "audit.jsonl"
     entries = [
-        {"time": f"2026-01-01T00:00:0{n}Z", "event": "load", "caller": f"caller-{n}", "extra": "<b>"}
+        {"time": f"2026-01-01T00:00:0{n}Z", "act": "load", "caller": f"caller-{n}", "extra": "<b>"}
         for n in range(3)
     ]
     log.write_text("".join(json.dumps(entry) + "\n" for entry in entries) + "not json\n[1]\n")

@@ -23,7 +23,7 @@ async def show_changes(screen: Screen, host: SkillHost, row: SkillRow) -> None:
     """Every file that changed, with a diff where both sides are text and the old one is in the cache."""
     screen.line()
     screen.line(("Changed since you approved it", "bold"))
-    for change in await host.admin.compare(row.skill):
+    for change in await host.admin.compare(host.admin.review(row.skill)):
         path = shown_path(change.path)
         screen.line("  ", (change.kind.value, "yellow"), f"  {path}")
         if change.kind is not ChangeKind.CHANGED:

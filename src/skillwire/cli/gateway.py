@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,11 +13,15 @@ from skillwire.cli.parser import UsageError
 from skillwire.errors import SourceError
 
 if TYPE_CHECKING:
+    from skillwire.gateway.app import Gateway
+    from skillwire.gateway.asking import ApprovalQuestion
     from skillwire.gateway.audit import Audit
-    from skillwire.gateway.callers import Callers
+    from skillwire.gateway.callers import Caller, Callers
     from skillwire.gateway.options import GatewayOptions
+    from skillwire.server.http.asgi import Asgi, StoppableApp
     from skillwire.server.legacy.features import ToolsMode
     from skillwire.server.options import ServerOptions
+    from skillwire.ui.app import ReviewApp
 
 _HOW = "--tokens or --token-file"
 
@@ -49,6 +53,8 @@ class RunOptions:
     page_size: int
     tools: ToolsMode
     prompts: bool
+    ui: bool
+    ui_url: str | None
 
 
 def run(**given: Any) -> None:
@@ -69,10 +75,11 @@ def run(**given: Any) -> None:
     from skillwire.gateway.app import Gateway
 
     host_options = _host_options(options)
+    page = _Page() if options.ui else None
     gateway = Gateway(
         host_options,
         _server_options(options),
-        options=_gateway_options(options, callers),
+        options=replace(_gateway_options(options, callers), page=page),
         name=options.name or "skillwire-gateway",
         instructions=instructions,
     )
@@ -85,16 +92,56 @@ def run(**given: Any) -> None:
                 info("An MCP client is meant to start this: `skillwire gateway install CLIENT` sets one up")
             run_until_signal(gateway.run_stdio, on_hangup=audit.reopen if audit else None)
             return
-        from skillwire.server.http.server import HttpServer
+        from skillwire.server.http.server import HttpServer, listen
 
         hosts = [*options.allow_host, address.shown_host]
         app = gateway.http_app(allowed_hosts=hosts, stateless=options.stateless)
-        http = HttpServer(app, address, limits=gateway.server_options.limits)
+        listening = listen(address)
+        if page is not None:
+            app = page.beside(app, gateway, hosts, listening.getsockname()[1], options)
+        http = HttpServer(app, address, listening=listening, limits=gateway.server_options.limits)
         info(f"Gateway to {what} at {http.url}" + (" (bearer token required)" if callers else ""))
+        if page is not None:
+            info(f"Review page, a link for you that works once: {page.link()}")
         run_until_signal(http.serve, stop=http.stop, on_hangup=audit.reopen if audit else None)
     finally:
         if audit is not None:
             audit.close()
+
+
+class _Page:
+    """The review page of a gateway, at its own address. Callers are sent to it to decide about a skill."""
+
+    def __init__(self) -> None:
+        from skillwire.cli.ui import require_packages
+
+        require_packages()
+        self._app: ReviewApp | None = None
+
+    def url(self, caller: Caller, question: ApprovalQuestion) -> str | None:
+        app = self._app
+        return None if app is None else app.ask(caller.name, question.label, question.uri)
+
+    def link(self) -> str:
+        return self._app.link() if self._app is not None else ""
+
+    def beside(
+        self, app: Asgi, gateway: Gateway, names: list[str], port: int, options: RunOptions
+    ) -> StoppableApp:
+        """The gateway's application with the page beside it."""
+        from skillwire.server.http.app import HEALTH_PATH, LOOPBACK, MCP_PATH, METRICS_PATH
+        from skillwire.ui.app import ReviewApp
+        from skillwire.ui.beside import PageBeside
+
+        known = [name for name in (*names, *LOOPBACK) if name not in ("0.0.0.0", "[::]")]  # noqa: S104 - compared
+        page = self._app = ReviewApp(
+            gateway.host,
+            names=list(dict.fromkeys(known)),
+            port=port,
+            audit_log=options.audit,
+            base_url=options.ui_url or "",
+        )
+        return PageBeside(app, page, (MCP_PATH, HEALTH_PATH, METRICS_PATH))
 
 
 def _check(options: RunOptions) -> None:
@@ -106,10 +153,13 @@ def _check(options: RunOptions) -> None:
             "--allow-host": options.allow_host,
             "--stateless": options.stateless,
             "--access-log": options.access_log,
+            "--ui": options.ui,
         }
         given = [name for name, value in idle.items() if value]
         if given:
             raise UsageError(f"{', '.join(given)} needs --http: add --http HOST:PORT, or leave it out")
+    if options.ui_url and not options.ui:
+        raise UsageError("--ui-url needs --ui: add it, or leave both out")
     if options.tokens and options.token_file:
         raise UsageError("--tokens and --token-file exclude each other: leave out one")
     if options.locked and options.approval not in (None, "locked"):

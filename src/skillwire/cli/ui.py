@@ -34,7 +34,7 @@ def ui(
     from skillwire.server.http.auth import TokenFile
     from skillwire.server.http.server import parse_address
 
-    _require_packages()
+    require_packages()
     address = parse_address(http or "127.0.0.1:0")
     tokens = TokenFile(token_file) if token_file is not None else None
     if not address.is_loopback and tokens is None:
@@ -122,7 +122,8 @@ def _open_browser(link: str) -> None:
         webbrowser.open(link)
 
 
-def _require_packages() -> None:
+def require_packages() -> None:
+    """Say what to install when the packages of the page are not there."""
     from importlib.util import find_spec
 
     missing = [name for name in ("jinja2", "markdown_it", "starlette") if find_spec(name) is None]

@@ -119,8 +119,14 @@ class Approvals:
             offer.upstream.host.feed.candidate(skill),
             approval=self.of(caller, offer),
             withdrawn=self.store.withdrawn(skill.origin, skill.uri, caller=caller.name),
+            declined=self._is_declined(caller, offer),
             seen=seen,
         )
+
+    def _is_declined(self, caller: Caller, offer: Offer) -> bool:
+        """Whether the caller's last decision was a no to exactly these files, on the review page."""
+        declined = self.store.declined(offer.skill.origin, offer.skill.uri, caller=caller.name)
+        return declined is not None and declined == offer.digest
 
     async def keep(self, caller: Caller, question: Question, *, how: str) -> None:
         """Keep a caller's yes to exactly what they were asked about."""

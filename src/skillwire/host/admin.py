@@ -71,21 +71,25 @@ class HostAdmin:
             skills = [one for one in self._registry.skills(disabled=True) if signatures.required(one.origin)]
         await signatures.check_all(skills, self._loader.preview)
 
-    def review(self, skill: RegisteredSkill) -> SkillReview:
-        """What a person is shown of a skill before they decide. Asks nobody."""
-        return SkillReview(skill, self.status(skill))
+    def review(self, skill: RegisteredSkill, *, caller: str = "") -> SkillReview:
+        """What a person is shown of a skill before they decide. Asks nobody.
 
-    async def compare(self, skill: RegisteredSkill) -> tuple[FileComparison, ...]:
+        With `caller`, what a caller of a gateway is shown: how it stands with them, not with the user.
+        """
+        return SkillReview(skill, self._approver.status(skill, caller=caller))
+
+    async def compare(self, review: SkillReview) -> tuple[FileComparison, ...]:
         """Every file that changed since the skill was approved, as it was and as it is; no load (SEC-7)."""
+        skill, approved = review.skill, review.status.approved
         return await compare(
-            self.review(skill),
+            review,
             lambda path: self._loader.preview(skill, path),
-            lambda uri: self._approver.approved_bytes(skill, uri),
+            lambda uri: self._approver.approved_bytes(skill, uri, approved),
         )
 
-    async def history(self, skill: RegisteredSkill) -> tuple[Decision, ...]:
-        """What was decided about a skill, the latest first."""
-        return await self.approvals.history(skill.origin, skill.uri)
+    async def history(self, skill: RegisteredSkill, *, caller: str = "") -> tuple[Decision, ...]:
+        """What the user, or a caller of a gateway, decided about a skill, the latest first."""
+        return await self.approvals.history(skill.origin, skill.uri, caller=caller)
 
     async def preview(self, name: str, path: str = SKILL_FILE, *, server: str | None = None) -> VerifiedFile:
         """A file for the user to look at before the skill is loaded. It is no load (SEC-7)."""
@@ -139,14 +143,17 @@ class HostAdmin:
         digest: str | None = None,
         server: str | None = None,
         how: str = "",
+        caller: str = "",
     ) -> None:
         """Decline a skill with exactly the files that the user was shown; said as for `approve`.
 
         It is not loaded, and nobody is asked about it, until its files change or it is approved.
         """
         current, entry = await self._shown(skill, digest, server)
-        self._loader.release(current.key)
-        await self._approver.decline(current, entry, how=how or "declined by the application")
+        if not caller:
+            self._loader.release(current.key)
+        how = how or "declined by the application"
+        await self._approver.decline(current, entry, how=how, caller=caller)
 
     async def _shown(
         self, skill: RegisteredSkill | str, digest: str | None, server: str | None

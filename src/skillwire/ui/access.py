@@ -37,12 +37,23 @@ class Notice:
     undo: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
+@dataclass(frozen=True, slots=True)
+class OneSkill:
+    """What a link of a gateway's caller opens: one skill, to be decided about by that caller alone."""
+
+    caller: str
+    label: str
+    uri: str
+
+
 @dataclass(slots=True)
 class Session:
     """One browser that was let in. `form_token` is what its forms carry."""
 
     form_token: str
     used_at: float
+    only: OneSkill | None = None
+    """The one skill that it may see; `None` for everything."""
     notice: Notice | None = None
     """What to tell the person on the next page, once."""
 
@@ -56,7 +67,9 @@ class Access:
     clock: Callable[[], float]
     tokens: Tokens | None = None
     """What opens a session besides a link, for a page that can be reached from other machines."""
-    _links: dict[bytes, float] = field(default_factory=dict[bytes, float])
+    _links: dict[bytes, tuple[float, OneSkill | None]] = field(
+        default_factory=dict[bytes, "tuple[float, OneSkill | None]"]
+    )
     _sessions: dict[bytes, Session] = field(default_factory=dict[bytes, Session])
 
     @classmethod
@@ -66,21 +79,21 @@ class Access:
         """Access to a server that is known by these names, on one port."""
         known = [name.lower() for name in names]
         # A proxy in front of it may leave out the port.
-        bare = known if port == 80 or tokens is not None else []
+        bare = known if port in (80, 443) or tokens is not None else []
         return cls(frozenset([*bare, *(f"{name}:{port}" for name in known)]), clock, tokens)
 
     @property
     def takes_tokens(self) -> bool:
         return self.tokens is not None
 
-    def new_link(self) -> str:
-        """A token that opens one session, within ten minutes."""
+    def new_link(self, only: OneSkill | None = None) -> str:
+        """A token that opens one session, within ten minutes; with `only`, one for that skill alone."""
         now = self.clock()
-        self._links = {key: end for key, end in self._links.items() if end > now}
+        self._links = {key: link for key, link in self._links.items() if link[0] > now}
         while len(self._links) >= _MOST_LINKS:
             del self._links[next(iter(self._links))]
         token = secrets.token_urlsafe(32)
-        self._links[_digest(token)] = now + LINK_SECONDS
+        self._links[_digest(token)] = (now + LINK_SECONDS, only)
         return token
 
     def open_session(self, token: str, *, is_link: bool) -> str | None:
@@ -88,9 +101,10 @@ class Access:
 
         `None` for anything else.
         """
+        only: OneSkill | None = None
         if is_link:
-            end = self._links.pop(_digest(token), None)
-            is_valid = end is not None and end > self.clock()
+            end, only = self._links.pop(_digest(token), (0.0, None))
+            is_valid = end > self.clock()
         else:
             given = [(b"authorization", b"Bearer " + token.strip().encode("utf-8", "replace"))]
             is_valid = self.tokens is not None and self.tokens.name_for(given) is not None
@@ -100,7 +114,7 @@ class Access:
             oldest = min(self._sessions, key=lambda key: self._sessions[key].used_at)
             del self._sessions[oldest]
         cookie = secrets.token_urlsafe(32)
-        self._sessions[_digest(cookie)] = Session(secrets.token_urlsafe(32), self.clock())
+        self._sessions[_digest(cookie)] = Session(secrets.token_urlsafe(32), self.clock(), only)
         return cookie
 
     def session(self, cookie: str) -> Session | None:

@@ -10,7 +10,6 @@ from starlette.responses import RedirectResponse, Response
 from skillwire.errors import SkillNotFound
 from skillwire.trust.approval import Grants
 from skillwire.ui.access import Notice
-from skillwire.ui.visit import local_path
 from skillwire.words import counted
 
 if TYPE_CHECKING:
@@ -53,6 +52,7 @@ class Actions:
             grants=_grants(visit),
             server=label,
             how=f"approved {HOW}",
+            caller=visit.caller,
             keep_files=True,
         )
         return self._done(visit, Notice(f"{skill.handle} is approved.", undo={"on": label, "uri": uri}))
@@ -62,7 +62,7 @@ class Actions:
         label, uri = _named(visit)
         skill = await self._host.find(uri, server=label)
         await self._host.admin.decline(
-            uri, digest=visit.form.get("digest", ""), server=label, how=f"declined {HOW}"
+            uri, digest=visit.form.get("digest", ""), server=label, how=f"declined {HOW}", caller=visit.caller
         )
         return self._done(visit, Notice(f"{skill.handle} is declined.", undo={"on": label, "uri": uri}))
 
@@ -70,7 +70,10 @@ class Actions:
         """Take a decision back."""
         label, uri = _named(visit)
         skill = await self._host.find(uri, server=label)
-        await self._host.admin.revoke(uri, server=label)
+        if visit.caller:
+            await self._host.admin.approvals.remove(skill.origin, skill.uri, caller=visit.caller)
+        else:
+            await self._host.admin.revoke(uri, server=label)
         return self._done(visit, Notice(f"The decision about {skill.handle} is taken back."))
 
     async def reconnect(self, visit: Visit) -> Response:
@@ -110,7 +113,7 @@ class Actions:
     def _done(self, visit: Visit, notice: Notice) -> Response:
         self._live.changed()
         visit.session.notice = notice
-        return RedirectResponse(local_path(visit.form.get("back", "/")), 303)
+        return RedirectResponse(visit.back, 303)
 
 
 def _named(visit: Visit) -> tuple[str, str]:

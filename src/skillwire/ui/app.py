@@ -15,7 +15,7 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
-from urllib.parse import parse_qsl, quote
+from urllib.parse import parse_qsl, quote, urlsplit
 
 import anyio
 from starlette.applications import Starlette
@@ -25,9 +25,11 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from skillwire.errors import ApprovalRequired, SkillNotFound, SkillwireError
-from skillwire.ui.access import Access, Notice, content_policy, is_form_token
+from skillwire.server.http.asgi import StoppableApp
+from skillwire.ui.access import Access, Notice, OneSkill, content_policy, is_form_token
 from skillwire.ui.actions import Actions
 from skillwire.ui.installed import InstalledSkills
+from skillwire.ui.items import address
 from skillwire.ui.live import MOST_STREAMS, Live
 from skillwire.ui.overview import Overview
 from skillwire.ui.pages import Pages
@@ -61,7 +63,7 @@ _HEADERS: Final = {
 }
 
 
-class ReviewApp:
+class ReviewApp(StoppableApp):
     """The pages on which a person sees the skills of a host and decides about them."""
 
     def __init__(
@@ -73,16 +75,21 @@ class ReviewApp:
         tokens: Tokens | None = None,
         installers: Mapping[str, Callable[[], Any]] | None = None,
         audit_log: Path | None = None,
+        base_url: str = "",
     ) -> None:
         """`host` is open for as long as this is served, at these host names and this port.
 
         `tokens` let people in who have no link, for a page that can be reached from other machines.
         `installers` make the installer of each scope, `project` and `user`. `audit_log` is a file of JSON
-        lines that a gateway writes.
+        lines that a gateway writes. `base_url` is where browsers reach the page, if a proxy is in front of
+        it.
         """
+        super().__init__()
         self._names = tuple(names)
-        self._port = port
+        self._base = base_url.rstrip("/") or f"http://{self._names[0]}:{port}"
         self._access = Access.for_server(self._names, port, clock=time.monotonic, tokens=tokens)
+        if base_url:
+            self._access.hosts |= {urlsplit(base_url).netloc.lower()}
         self._cookie = f"skillwire-{port}"
         self._live = Live(host)
         self._overview = Overview(host)
@@ -105,16 +112,26 @@ class ReviewApp:
                     for path, action in actions.routes().items()
                 ),
             ],
-            lifespan=self._lifespan,
+            lifespan=lambda _: self.running(),
             exception_handlers={HTTPException: self._on_http_error},
         )
 
     def link(self, path: str = "/") -> str:
         """A URL that opens a page once, within ten minutes. After that a cookie keeps it open."""
-        name = f"http://{self._names[0]}:{self._port}"
-        return f"{name}/open?token={self._access.new_link()}" + (
-            f"&next={quote(path)}" if path != "/" else ""
-        )
+        return self._link(path, None)
+
+    def ask(self, caller: str, label: str, uri: str) -> str:
+        """A URL at which one caller of a gateway decides about one skill, and sees nothing else.
+
+        The skill is marked in the inbox as asked for. An empty `caller` is the user.
+        """
+        self._overview.ask(label, uri, caller)
+        self._live.changed()
+        return self._link(address("/skill", {"on": label, "uri": uri}), OneSkill(caller, label, uri))
+
+    def _link(self, path: str, only: OneSkill | None) -> str:
+        link = f"{self._base}/open?token={self._access.new_link(only)}"
+        return link + (f"&next={quote(path)}" if path != "/" else "")
 
     def end_streams(self) -> None:
         """End the event streams that pages keep open."""
@@ -127,7 +144,8 @@ class ReviewApp:
         await self._starlette(scope, receive, send)
 
     @asynccontextmanager
-    async def _lifespan(self, app: Starlette) -> AsyncGenerator[None]:
+    async def running(self) -> AsyncGenerator[None]:
+        """What an ASGI server runs around the application: it follows the host."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._live.run)
             tasks.start_soon(self._check_signatures)
@@ -165,6 +183,9 @@ class ReviewApp:
                         nonce, 403, "Not done", "This form is out of date: open the page again.", link="/"
                     )
             visit = Visit(request=request, session=session, nonce=nonce, form=form)
+            if not visit.is_allowed:
+                text = "Your link is for one skill, and this is another page."
+                return self._message(nonce, 403, "Not for you", text)
             try:
                 return _secured(await handler(visit), nonce)
             except SkillwireError as error:

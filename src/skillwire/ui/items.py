@@ -60,6 +60,8 @@ class SkillItem:
     review: SkillReview
     verdict: SignatureVerdict | None = None
     """Who signed it; `None` when that was not checked yet."""
+    asked_by: tuple[str, ...] = ()
+    """The callers of a gateway who asked for it."""
 
     @property
     def signer(self) -> str:
@@ -196,6 +198,7 @@ class SkillItem:
     @property
     def remarks(self) -> list[str]:
         return [
+            *([f"asked for by {', '.join(self.asked_by)}"] if self.asked_by else []),
             *(
                 ["nested in another skill: it needs a decision of its own"]
                 if self.review.status.nested

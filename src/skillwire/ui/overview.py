@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 _SEARCHED: Final = 500
 _MOST_SIGNATURES: Final = 2_000
+_MOST_ASKED: Final = 10_000
 NOT_SIGNED: Final = "not signed"
 _SIGNER_WORDS: Final = {
     SignatureState.UNSIGNED: NOT_SIGNED,
@@ -71,6 +72,7 @@ class Overview:
         self._approvals = -1
         self._reviews: tuple[SkillReview, ...] = ()
         self._signers: tuple[object, int, list[str]] = (None, 0, [])
+        self._asked: dict[tuple[str, str], list[str]] = {}
         self.checked = 0
         """How often signatures were checked."""
 
@@ -82,10 +84,23 @@ class Overview:
             self._skills, self._approvals = skills, approvals
         return self._reviews
 
+    def ask(self, label: str, uri: str, caller: str) -> None:
+        """Note that a caller of a gateway asked for a skill."""
+        callers = self._asked.setdefault((label, uri), [])
+        name = caller or "your client"
+        if name not in callers:
+            callers.append(name)
+        while len(self._asked) > _MOST_ASKED:
+            del self._asked[next(iter(self._asked))]
+
+    def asked_by(self, review: SkillReview) -> tuple[str, ...]:
+        """The callers of a gateway who asked for a skill."""
+        return tuple(self._asked.get((review.skill.origin.label, review.skill.uri), ()))
+
     def waiting(self, origin: str = "") -> list[SkillReview]:
-        """What the user has to decide about: what changed first, then what is new."""
+        """What the user has to decide about: what was asked for, what changed, what is new."""
         found = [one for one in self.reviews() if one.waits and origin in ("", one.skill.origin.label)]
-        return sorted(found, key=lambda review: _ORDER[review.status.state])
+        return sorted(found, key=lambda one: (not self.asked_by(one), _ORDER[one.status.state]))
 
     def waiting_by_origin(self) -> list[tuple[str, int]]:
         """How many skills of each origin wait."""
@@ -93,7 +108,7 @@ class Overview:
 
     def item(self, review: SkillReview) -> SkillItem:
         """A skill as a page shows it."""
-        return SkillItem(review, self._host.admin.known_signature(review.skill))
+        return SkillItem(review, self._host.admin.known_signature(review.skill), self.asked_by(review))
 
     def signers(self) -> list[str]:
         """The signers that occur: publishers, and the words for skills without a good signature."""

@@ -89,6 +89,7 @@ class Pages:
             waiting=len(self._overview.waiting()),
             skill_count=len(self._overview.reviews()),
             version=VERSION,
+            is_alone=visit.session.only is not None,
             has_audit=self._has_audit,
             **values,
         )
@@ -99,11 +100,15 @@ class Pages:
         chosen = visit.query("from")
         page = paged(self._overview.waiting(chosen), visit.number("page"), _INBOX_ROWS)
         rows = [self._overview.item(review) for review in page.rows]
-        groups = [
+        asked = [row for row in rows if row.asked_by]
+        groups: list[dict[str, Any]] = [
+            {"title": "Asked for", "about": "callers of the gateway wait for them", "rows": asked}
+        ]
+        groups += [
             {
                 "title": title,
                 "about": about,
-                "rows": [row for row in rows if row.review.status.state is state],
+                "rows": [row for row in rows if row.review.status.state is state and not row.asked_by],
             }
             for state, title, about in _GROUPS
         ]
@@ -158,7 +163,7 @@ class Pages:
         view = await to_thread.run_sync(lambda: _file_view(item, file, first=line, column=column))
         files = paged(item.files, visit.number("files"), _FILE_ROWS)
         path = file.path if file else wanted
-        history = await self._host.admin.history(item.review.skill)
+        history = await self._host.admin.history(item.review.skill, caller=visit.caller)
         place = {state.label: state.place for state in self._host.servers()}.get(item.label, "")
         entry = item.review.skill.entry
         return self.render(
@@ -192,7 +197,8 @@ class Pages:
             dialect="" if item.review.skill.origin.is_local else entry.dialect.meaning,
             history=[_decision_view(decision) for decision in history],
             installed=[
-                _installed_view(scope, one, item) for scope, one in await self._installed.of(item.review)
+                _installed_view(scope, one, item)
+                for scope, one in (() if visit.session.only else await self._installed.of(item.review))
             ],
             **view,
         )
@@ -214,7 +220,7 @@ class Pages:
         if chosen:
             comparison = await self._compare_with_kept(item, chosen)
         elif has_approval:
-            comparison = await self._host.admin.compare(item.review.skill)
+            comparison = await self._host.admin.compare(item.review)
         else:
             raise SkillNotFound(f"{item.handle} was never approved: there is nothing to compare with")
         files = await to_thread.run_sync(lambda: show_comparison(comparison, split=split))
@@ -255,6 +261,10 @@ class Pages:
     async def item(self, visit: Visit) -> SkillItem:
         """The skill that an address names, as it is now."""
         label, uri = visit.query("on"), visit.query("uri")
+        if visit.caller:
+            skill = await self._host.find(uri, server=label)
+            review = self._host.admin.review(skill, caller=visit.caller)
+            return SkillItem(review, await self._host.admin.signature(skill))
         for review in self._overview.reviews():
             if review.skill.uri == uri and review.skill.origin.label == label:
                 return SkillItem(review, await self._host.admin.signature(review.skill))

@@ -173,7 +173,7 @@ def read_audit(path: Path) -> list[dict[str, Any]]:
 
 def _audit_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """An entry with the fields that have a column of their own, and the rest as words."""
-    known = {name: _words(row.get(name)) for name in ("time", "event", "caller", "server", "uri", "outcome")}
+    known = {name: _words(row.get(name)) for name in ("time", "act", "caller", "origin", "skill")}
     rest = [
         f"{name}: {_words(value)}"
         for name, value in row.items()

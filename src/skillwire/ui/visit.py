@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from skillwire.ui.items import address
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
     from skillwire.ui.access import Notice, Session
+
+_ABOUT_ONE_SKILL: Final = frozenset({"/skill", "/diff", "/approve", "/decline", "/revoke"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +37,28 @@ class Visit:
         """The path and query of this page."""
         url = self.request.url
         return url.path + (f"?{url.query}" if url.query else "")
+
+    @property
+    def caller(self) -> str:
+        """The caller of a gateway who decides here; empty for the user."""
+        return self.session.only.caller if self.session.only else ""
+
+    @property
+    def is_allowed(self) -> bool:
+        """Whether the session may see this page: one for a single skill has no other."""
+        only, path = self.session.only, self.request.url.path
+        if only is None or path == "/events":
+            return True
+        named = self.form if self.request.method == "POST" else self.request.query_params
+        return path in _ABOUT_ONE_SKILL and (named.get("on"), named.get("uri")) == (only.label, only.uri)
+
+    @property
+    def back(self) -> str:
+        """Where to go after a form: to the page that it names, which a session for one skill has one of."""
+        only = self.session.only
+        if only is not None:
+            return address("/skill", {"on": only.label, "uri": only.uri})
+        return local_path(self.form.get("back", "/"))
 
     def take_notice(self) -> Notice | None:
         notice, self.session.notice = self.session.notice, None

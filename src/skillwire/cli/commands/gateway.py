@@ -51,6 +51,12 @@ COMMANDS: Final = (
                 "--allow-host", metavar="NAME", many=True, help="Accept this Host and Origin too. Repeatable."
             ),
             flag("--stateless", help="Stateless HTTP: no sessions."),
+            flag(
+                "--ui", help="Also serve the review page at this address, and send callers to it to decide."
+            ),
+            text(
+                "--ui-url", metavar="URL", help="Where browsers reach the page, if a proxy is in front of it."
+            ),
             path(
                 "--audit",
                 help="Append a line for each list, load, read, approval and refusal. SIGHUP reopens it.",

@@ -284,10 +284,14 @@ class Approver:
         await self._note_signer(skill)
         return approval
 
-    async def decline(self, skill: RegisteredSkill, entry: CheckedEntry, *, how: str) -> None:
-        """Keep the user's no to a skill with exactly this entry."""
-        self._of_seen.pop(skill.key, None)
-        await self.approvals.decline(skill.origin, entry.uri, shown_digest(entry) or "", how=how)
+    async def decline(
+        self, skill: RegisteredSkill, entry: CheckedEntry, *, how: str, caller: str = ""
+    ) -> None:
+        """Keep the user's no, or a caller's, to a skill with exactly this entry."""
+        if not caller:
+            self._of_seen.pop(skill.key, None)
+        digest = shown_digest(entry) or ""
+        await self.approvals.decline(skill.origin, entry.uri, digest, how=how, caller=caller)
 
     async def approved_bytes(
         self, skill: RegisteredSkill, uri: SkillUri, approval: Approval | None = None
@@ -333,8 +337,16 @@ class Approver:
         self.tell(skill_event(EventKind.REVOKED, skill, message))
         return None
 
-    def status(self, skill: RegisteredSkill) -> ApprovalStatus:
-        """The approval status of a skill now. Changes nothing and asks nobody."""
+    def status(self, skill: RegisteredSkill, *, caller: str = "") -> ApprovalStatus:
+        """The approval status for the user, or for a caller of a gateway. Changes nothing, asks nobody."""
+        if caller:
+            origin, uri = skill.origin, skill.uri
+            candidate = replace(
+                self._candidate(skill, self.approvals.get(origin, uri, caller=caller)),
+                withdrawn=self.approvals.withdrawn(origin, uri, caller=caller),
+                declined=self.is_declined(skill, caller=caller),
+            )
+            return status_of(candidate, limits=self.limits)
         kept = self._kept(skill)
         candidate = self._candidate(skill, kept or self._of_seen.get(skill.key))
         if kept is not None and not kept.bound:
@@ -354,15 +366,16 @@ class Approver:
             self.facts(skill),
             approval=approval,
             withdrawn=self._withdrawn(skill),
-            declined=self._is_declined(skill),
+            declined=self.is_declined(skill),
             nested=self._nested(skill),
             require=self.signatures.required(skill.origin),
             signature=self.signatures.known(skill),
             signer=self.approvals.signer(skill.origin, skill.uri),
         )
 
-    def _is_declined(self, skill: RegisteredSkill) -> bool:
-        declined = self.approvals.declined(skill.origin, skill.uri)
+    def is_declined(self, skill: RegisteredSkill, *, caller: str = "") -> bool:
+        """Whether the last decision about a skill was a no to exactly the files that it has now."""
+        declined = self.approvals.declined(skill.origin, skill.uri, caller=caller)
         return declined is not None and declined == shown_digest(skill.entry)
 
     async def _read(self, skill: RegisteredSkill) -> None:

@@ -235,22 +235,24 @@ class ApprovalStore:
             self._rows[key] = row
         return self.get(origin, uri)
 
-    def declined(self, origin: Origin, uri: SkillUri) -> str | None:
+    def declined(self, origin: Origin, uri: SkillUri, *, caller: str = "") -> str | None:
         """The digest of the files that the user's last decision about a skill was a no to."""
-        last = self._decided.get(self._key(origin, uri))
+        last = self._decided.get(self._key(origin, uri, caller))
         return last.digest if last is not None and last.decision == Decided.DECLINED else None
 
-    async def decline(self, origin: Origin, uri: SkillUri, digest: str, *, how: str = "") -> None:
+    async def decline(
+        self, origin: Origin, uri: SkillUri, digest: str, *, how: str = "", caller: str = ""
+    ) -> None:
         """Keep the user's no to exactly these files. An approval of the skill is over with it."""
-        self.withdraw(origin, uri)
+        self.withdraw(origin, uri, caller=caller)
         await self.flush()
-        decision = _decision(self._key(origin, uri), Decided.DECLINED, digest, how=how)
+        decision = _decision(self._key(origin, uri, caller), Decided.DECLINED, digest, how=how)
         await self._in_thread(lambda: self._database.decide(decision))
         self._note(decision)
 
-    async def history(self, origin: Origin, uri: SkillUri) -> tuple[Decision, ...]:
+    async def history(self, origin: Origin, uri: SkillUri, *, caller: str = "") -> tuple[Decision, ...]:
         """What was decided about a skill, the latest first."""
-        key = self._key(origin, uri)
+        key = self._key(origin, uri, caller)
         found = await self._in_thread(lambda: self._database.decisions(*key), abandon=True)
         return tuple(reversed(found))
 

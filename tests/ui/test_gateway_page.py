@@ -1,0 +1,102 @@
+"""The review page of a gateway: a caller decides about the one skill that they asked for."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from simulator import Simulator
+from skillwire.host.approvals.status import State
+from ui.visitor import Visitor, visiting
+
+pytestmark = pytest.mark.anyio
+REFUNDS = "skill://refunds/SKILL.md"
+
+
+def shop() -> Simulator:
+    sim = Simulator()
+    sim.skill("refunds")
+    sim.skill("returns")
+    return sim
+
+
+@asynccontextmanager
+async def caller_of(visitor: Visitor, name: str = "ann") -> AsyncGenerator[Visitor]:
+    """Somebody who follows the link of a question."""
+    caller = Visitor(visitor.app, visitor.host)
+    async with caller.client:
+        assert (await caller.get(visitor.app.ask(name, "shop", REFUNDS))).status_code == 200
+        yield caller
+
+
+PAGE = "/skill?on=shop&uri=skill%3A%2F%2Frefunds%2FSKILL.md"
+
+
+async def test_a_caller_approves_for_themselves_alone(tmp_path: Path) -> None:
+    async with visiting(tmp_path, shop=shop()) as visitor:
+        async with caller_of(visitor) as caller:
+            answer = await caller.post("/approve", await caller.form(PAGE))
+            assert answer.headers["location"] == PAGE
+            assert "refunds is approved." in await caller.page(PAGE)
+        skill = await visitor.host.find("refunds")
+        approvals = visitor.host.admin.approvals
+        assert approvals.get(skill.origin, skill.uri, caller="ann") is not None
+        assert approvals.get(skill.origin, skill.uri) is None
+        assert approvals.get(skill.origin, skill.uri, caller="bob") is None
+        assert visitor.host.admin.status(skill).state is State.NEW
+
+
+async def test_a_caller_declines_for_themselves_alone(tmp_path: Path) -> None:
+    async with visiting(tmp_path, shop=shop()) as visitor:
+        async with caller_of(visitor) as caller:
+            await caller.post("/decline", await caller.form(PAGE))
+            assert "declined" in await caller.page(PAGE)
+        skill = await visitor.host.find("refunds")
+        admin = visitor.host.admin
+        assert admin.review(skill, caller="ann").status.state is State.DECLINED
+        assert admin.status(skill).state is State.NEW
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/skills",
+        "/servers",
+        "/installed",
+        "/audit",
+        PAGE.replace("refunds", "returns"),
+        "/skill?on=shop",
+    ],
+)
+async def test_a_caller_sees_nothing_else(tmp_path: Path, path: str) -> None:
+    async with visiting(tmp_path, shop=shop()) as visitor, caller_of(visitor) as caller:
+        answer = await caller.get(path)
+        assert answer.status_code == 403
+        assert "returns" not in answer.text
+        page = await caller.page(PAGE)
+        assert 'href="/skills"' not in page
+
+
+async def test_a_caller_decides_about_nothing_else(tmp_path: Path) -> None:
+    async with visiting(tmp_path, shop=shop()) as visitor:
+        other = await visitor.form("/", about="returns")
+        async with caller_of(visitor, "") as caller:
+            form = await caller.form(PAGE)
+            for action in ("/approve", "/decline", "/revoke", "/servers/reconnect"):
+                posted = await caller.post(
+                    action, {**other, "form_token": form["form_token"], "label": "shop"}
+                )
+                assert posted.status_code == 403
+        assert visitor.host.admin.status(await visitor.host.find("returns")).state is State.NEW
+
+
+async def test_what_callers_asked_for_comes_first_in_the_inbox(tmp_path: Path) -> None:
+    async with visiting(tmp_path, shop=shop()) as visitor:
+        visitor.app.ask("ann", "shop", "skill://returns/SKILL.md")
+        page = await visitor.page("/")
+        assert "asked for by ann" in page
+        assert page.index("returns") < page.index("refunds")
