@@ -25,7 +25,6 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from skillwire.errors import ApprovalRequired, SkillNotFound, SkillwireError
-from skillwire.server.http.asgi import StoppableApp
 from skillwire.ui.access import Access, Notice, OneSkill, content_policy, is_form_token
 from skillwire.ui.actions import Actions
 from skillwire.ui.installed import InstalledSkills
@@ -63,7 +62,7 @@ _HEADERS: Final = {
 }
 
 
-class ReviewApp(StoppableApp):
+class ReviewApp:
     """The pages on which a person sees the skills of a host and decides about them."""
 
     def __init__(
@@ -84,7 +83,6 @@ class ReviewApp(StoppableApp):
         lines that a gateway writes. `base_url` is where browsers reach the page, if a proxy is in front of
         it.
         """
-        super().__init__()
         self._names = tuple(names)
         self._base = base_url.rstrip("/") or f"http://{self._names[0]}:{port}"
         self._access = Access.for_server(self._names, port, clock=time.monotonic, tokens=tokens)

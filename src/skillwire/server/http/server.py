@@ -7,7 +7,7 @@ import os
 import socket
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from skillwire.errors import SourceError
 from skillwire.issues import shown
@@ -51,6 +51,13 @@ def parse_address(text: str) -> Address:
     if not port.isascii() or not port.isdigit() or len(port) > 5 or int(port) > 65535:
         raise SourceError(f"{shown(text)!r} is not an address: write HOST:PORT, a port is 0 to 65535")
     return Address(host or "127.0.0.1", int(port))
+
+
+@runtime_checkable
+class HasStreams(Protocol):
+    """An application with event streams, which have to end before it can stop."""
+
+    def end_streams(self) -> None: ...
 
 
 class HttpServer:
@@ -109,7 +116,7 @@ class HttpServer:
 
     def stop(self) -> None:
         """End the event streams, finish the other requests, then stop."""
-        if isinstance(self._app, StoppableApp):
+        if isinstance(self._app, HasStreams):
             self._app.end_streams()
         self._uvicorn.should_exit = True
 
