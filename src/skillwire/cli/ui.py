@@ -86,6 +86,7 @@ async def _serve(
     for number in (signal.SIGINT, signal.SIGTERM):
         with suppress(NotImplementedError):  # Windows: Ctrl-C arrives as KeyboardInterrupt instead.
             loop.add_signal_handler(number, server.stop)
+    app.prepare()
     link = app.link()
     write(link)
     if not address.is_loopback:

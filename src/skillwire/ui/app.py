@@ -131,6 +131,10 @@ class ReviewApp:
         link = f"{self._base}/open?token={self._access.new_link(only)}"
         return link + (f"&next={quote(path)}" if path != "/" else "")
 
+    def prepare(self) -> None:
+        """Work out the approval status of every skill now, so that the first page is quick."""
+        self._overview.reviews()
+
     def end_streams(self) -> None:
         """End the event streams that pages keep open."""
         self._live.close()
