@@ -304,6 +304,7 @@ def test_a_digest_trusts_what_was_shown_and_nothing_else(run: Run) -> None:
     assert ended.code == 7
     digest = json.loads(ended.out)["digest"]
     for change in (lambda: plant(".agents/skills/late"), lambda: PROJECT.write_text(EVIL + "# x\n", "utf-8")):
+        digest = json.loads(run("trust", "--json").out)["digest"]
         change()
         refused = run("trust", "--digest", digest)
         assert (refused.code, "is not what was shown with that digest" in refused.err) == (7, True)
