@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from mcp.shared.exceptions import MCPError
 from opentelemetry import metrics, trace
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -22,8 +23,11 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from clients import call
+from gateways import joined, make_gateway
 from simulator import Simulator, opened
 from skillwire.errors import SkillwireError
+from skillwire.gateway import GatewayOptions
 from skillwire.trust.approval import shown_digest
 
 
@@ -79,6 +83,20 @@ async def use_skills(folder: Path) -> str:
         return str(shown_digest((await host.find("refunds")).entry))
 
 
+async def use_gateway(folder: Path) -> None:
+    """One caller lists, and loads a skill that needs a yes and does not get it, then one that needs none."""
+    sim = Simulator()
+    sim.skill("refunds", body="# Refunds\nAsk for the receipt.\n")
+    for approval in ("required", "listed"):
+        gateway = make_gateway(folder / approval, options=GatewayOptions(approval=approval), shop=sim)
+        async with gateway as running, joined(running, "2026-07-28") as client:
+            await call(client, "skills/list")
+            try:
+                await call(client, "resources/read", uri="skill://shop/refunds/SKILL.md")
+            except MCPError:
+                continue
+
+
 def main() -> None:
     received: dict[str, bytes] = {}
     with collector(received) as url:
@@ -92,9 +110,12 @@ def main() -> None:
         metrics.set_meter_provider(meters)
         digest = asyncio.run(use_skills(Path(sys.argv[1])))
         data = reader.get_metrics_data()
+        finished = memory.get_finished_spans()
+        asyncio.run(use_gateway(Path(sys.argv[1]) / "gateway"))
+        passed_on = [span for span in memory.get_finished_spans() if ".gateway " in span.name]
         meters.shutdown()
         tracers.shutdown()
-    spans = [span for span in memory.get_finished_spans() if span.instrumentation_scope.name == "skillwire"]
+    spans = [span for span in finished if span.instrumentation_scope.name == "skillwire"]
     names = {span.context.span_id: span.name for span in spans}
     counts: dict[str, int] = {}
     for resource in data.resource_metrics:
@@ -113,6 +134,7 @@ def main() -> None:
             }
             for span in spans
         ],
+        "gateway": [[span.name, dict(span.attributes)] for span in passed_on],
         "metrics": counts,
         "otlp": {path: b"skillwire" in body for path, body in sorted(received.items(), reverse=True)},
     }

@@ -61,6 +61,11 @@ def test_spans_and_metrics_reach_a_collector_in_memory_and_over_otlp(tmp_path: P
     assert counts["skillwire.read.count"] == 1
     assert counts["skillwire.refusals"] == 2
     assert counts["skillwire.load.duration"] == 4
+    passed_on = dict(told["gateway"])
+    assert passed_on["skillwire.gateway list"]["skillwire.skills"] == 1
+    assert passed_on["skillwire.gateway refuse"]["skillwire.verdict"] == "refused"
+    assert passed_on["skillwire.gateway load"]["skillwire.origin"] == "shop"
+    assert passed_on["skillwire.gateway load"]["skillwire.set_digest"].startswith("sha256:")
     everything = json.dumps(told)
     for private in (str(tmp_path), "secret-folder", "receipt", "limits.md", "Mine alone"):
         assert private not in everything, private

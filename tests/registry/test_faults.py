@@ -231,7 +231,7 @@ def test_a_clock_that_goes_backwards_changes_no_order(store: Store, monkeypatch:
     assert [row.version for row in publishing.versions("acme", "pdf")] == ["1.1.0"]
     assert first_broken(store) is None
     entry = StoreCatalog(store, View()).entry(parse_uri("skill://acme/pdf/SKILL.md"))
-    assert entry.meta["io.skillwire/version"] == "1.1.0"
+    assert entry.meta["dev.skillwire/version"] == "1.1.0"
 
 
 @pytest.fixture

@@ -164,7 +164,7 @@ def test_a_withdrawn_version_leaves_the_listing_and_says_why_to_who_pinned_it(st
     assert left == ("stable",)
     assert listed(store) == []
     pinned = catalog(store).entry(parse_uri("skill://acme/@1.1.0/pdf/SKILL.md"))
-    assert pinned.meta["io.skillwire/yanked"] == "leaks a key"
+    assert pinned.meta["dev.skillwire/yanked"] == "leaks a key"
     assert read(store, "skill://acme/@1.1.0/pdf/a.md") == b"secret"
     with pytest.raises(VersionConflict, match="withdrawn"):
         Publishing(store).promote("acme", "pdf", "1.1.0", "stable", by="boss")

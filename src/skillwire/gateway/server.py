@@ -24,6 +24,7 @@ from skillwire.server.legacy.tools import READ, SkillTexts
 from skillwire.server.options import ServerOptions
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri, path_below, skill_root, split_uri
+from skillwire.telemetry import ORIGIN, SET_DIGEST, SKILLS, Value, operation
 from skillwire.trust.fence import fence
 from skillwire.trust.origin import Origin
 from skillwire.version import VERSION
@@ -92,6 +93,12 @@ class CallerServer(SkillServer):
         self._record("load" if is_skill else "read", offer, file="" if is_skill else uri)
 
     def _record(self, act: Act, offer: Offer, **details: object) -> None:
+        attributes: dict[str, Value] = {
+            ORIGIN: offer.skill.origin.label,
+            SET_DIGEST: offer.digest or "dynamic",
+        }
+        with operation("gateway", f"skillwire.gateway {act}", lambda: attributes) as done:
+            done.verdict = "refused" if act == "refuse" else "ok"
         if self._audit is not None:
             origin = offer.skill.origin
             self._audit.write(
@@ -107,8 +114,10 @@ class CallerServer(SkillServer):
         self._record("approve" if act == "approve" else "refuse", subject.offer, how=how)
 
     def _record_list(self, method: str) -> None:
+        count = len(self.source.current_entries() or ())
+        with operation("gateway", "skillwire.gateway list", lambda: {SKILLS: count}):
+            pass
         if self._audit is not None:
-            count = len(self.source.current_entries() or ())
             self._audit.write("list", caller=self.source.caller.name, method=method, skills=count)
 
     def _make_fast_path(self) -> FastPath:

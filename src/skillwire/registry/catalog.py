@@ -27,9 +27,9 @@ from skillwire.skill.uris import SKILL_FILE, SkillUri, child_uri, shown_uri
 from skillwire.sources.archive import ArchiveFile, archive_file
 from skillwire.text import clean_line
 
-YANKED_META: Final = "io.skillwire/yanked"
+YANKED_META: Final = "dev.skillwire/yanked"
 """In the `_meta` of an entry: why this version was withdrawn."""
-VERSION_META: Final = "io.skillwire/version"
+VERSION_META: Final = "dev.skillwire/version"
 """In the `_meta` of an entry: the version that the channel points to."""
 
 Row: TypeAlias = Mapping[Any, Any]
