@@ -124,6 +124,7 @@ async def test_what_another_process_decides_is_seen(tmp_path: Path) -> None:
         other_host = visitor.host.admin.approvals
         from skillwire.host.approvals.store import ApprovalStore
 
+        assert other_host.path is not None
         other = ApprovalStore(other_host.path, identify=other_host._identify)
         await other.open()
         skill = await visitor.host.find("refunds")
