@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, Literal
@@ -96,9 +97,18 @@ class Offer:
         return any(file.uri == wanted for file in resources)
 
 
-def make_offer(upstream: Upstream, skill: RegisteredSkill, limits: Limits) -> Offer:
-    """The offer of a skill; a `FormatError` or `LimitExceeded` if it cannot be served."""
-    entry = check_entry(skill.entry, limits=limits)
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """How an entry is served, and in which directory."""
+
+    original: SkillEntry
+    root: SkillUri
+    entry: SkillEntry
+
+
+def _served(origin: Origin, original: SkillEntry, limits: Limits) -> _Served:
+    """How an entry is served; a `FormatError` or `LimitExceeded` if it cannot be."""
+    entry = check_entry(original, limits=limits)
     if not entry.name or not entry.description.strip():
         # An older dialect may leave them out. They are never made up.
         raise FormatError(
@@ -108,18 +118,17 @@ def make_offer(upstream: Upstream, skill: RegisteredSkill, limits: Limits) -> Of
                 fix="serve it with the final extension",
             )
         )
+    if entry.resources is not DYNAMIC and any("%" in file.uri for file in entry.resources):
+        shown_digest(original)  # A `FormatError` for names that no set of files can have.
     old = skill_root(entry.uri)
-    root = downstream_root(skill.origin.label, old)
+    root = downstream_root(origin.label, old)
     served = SkillEntry(
         uri=moved(entry.uri, old, root),
         frontmatter=entry.frontmatter,
         resources=_resources(entry, old, root),
         meta=entry.meta,
     )
-    offer = Offer(upstream, skill, root, served)
-    if entry.resources is not DYNAMIC and any("%" in file.uri for file in entry.resources):
-        _ = offer.digest  # A `FormatError` for names that no set of files can have.
-    return offer
+    return _Served(original, root, served)
 
 
 def _resources(
@@ -151,6 +160,7 @@ class Upstream:
         self._memory = memory
         self._offers: dict[SkillUri, Offer] = {}
         self._made: dict[SkillKey, Offer] = {}
+        self._prepared: dict[SkillKey, _Served] = {}
         self._unusable: dict[SkillKey, tuple[SkillEntry, str]] = {}
         self._seen: tuple[RegisteredSkill, ...] | None = None
         self._listeners: list[Callable[[], None]] = []
@@ -164,6 +174,7 @@ class Upstream:
         """The servers and directories of the host by their labels in lower case."""
         self._refreshing = False
         host.feed.watch(self._changed)
+        host.feed.foresee(self._prepare)
 
     def listen(self, tell: Callable[[], None]) -> Callable[[], None]:
         """Call this whenever an offer changed; the result ends that."""
@@ -188,7 +199,7 @@ class Upstream:
     def kept_offer(self, origin: Origin, entry: SkillEntry) -> Offer | None:
         """The offer of a skill that was approved before and that its server cannot be asked about now."""
         try:
-            return make_offer(self, RegisteredSkill(origin, entry, entry.name), self._limits)
+            return self._offer(RegisteredSkill(origin, entry, entry.name))
         except (FormatError, LimitExceeded):
             return None
 
@@ -353,9 +364,11 @@ class Upstream:
                 unusable[key] = bad
                 continue
             try:
-                made[key] = make_offer(self, skill, self._limits)
+                made[key] = self._offer(skill)
             except (FormatError, LimitExceeded) as error:
                 unusable[key] = (skill.entry, str(error))
+        if skills:
+            self._prepared = {}
         for key in list(unusable.keys() - self._unusable.keys())[:_MOST_REASONS]:
             _log.warning("%s from %s is not served: %s", shown_uri(key.uri), key.origin, unusable[key][1])
         served = {offer.uri: offer for offer in made.values() if not self._is_failed(offer)}
@@ -364,6 +377,19 @@ class Upstream:
             self.has_dynamic = any(offer.skill.entry.is_dynamic for offer in served.values())
         self._seen, self._made, self._unusable, self._offers = skills, made, unusable, served
         self._signed &= set(made.values()) if self._signed else set()
+
+    def _prepare(self, origin: Origin, entries: Sequence[SkillEntry]) -> None:
+        """Do while slower servers are waited for what would be left to do when the last has answered."""
+        for entry in entries:
+            with suppress(FormatError, LimitExceeded):  # Found and reported again with the offer.
+                self._prepared[SkillKey(origin, entry.uri)] = _served(origin, entry, self._limits)
+
+    def _offer(self, skill: RegisteredSkill) -> Offer:
+        """The offer of a skill; a `FormatError` or `LimitExceeded` if it cannot be served."""
+        served = self._prepared.get(skill.key)
+        if served is None or served.original is not skill.entry:
+            served = _served(skill.origin, skill.entry, self._limits)
+        return Offer(self, skill, served.root, served.entry)
 
     def _is_failed(self, offer: Offer) -> bool:
         failure = self._failures.get(offer.skill.key)

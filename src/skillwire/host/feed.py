@@ -15,6 +15,7 @@ from skillwire.host.approvals.approver import Approver
 from skillwire.host.inventory import Inventory
 from skillwire.host.loader import Loader
 from skillwire.host.registration import Registration
+from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri
 from skillwire.sources.base import DirectoryChild
 from skillwire.trust.admission import Candidate
@@ -44,6 +45,13 @@ class SkillFeed:
     def watch(self, tell: Callable[[], None]) -> None:
         """Call this whenever a skill was added, changed or removed."""
         self._registry.watch(lambda changes: tell())
+
+    def foresee(self, tell: Callable[[Origin, Sequence[SkillEntry]], None]) -> None:
+        """Call this with what each origin lists while the host still waits for others to open.
+
+        Whoever has work to do for each skill can do it then; `skills` has none of them yet.
+        """
+        self._registration.on_collected = tell
 
     def candidate(self, skill: RegisteredSkill) -> Candidate:
         """What the admission of a skill depends on, without its approval."""

@@ -43,6 +43,8 @@ class Registration:
     limits: Limits
     on_changed: Callable[[RegisteredSkill], None]
     """Called for every skill whose entry is a different one now."""
+    on_collected: Callable[[Origin, Sequence[SkillEntry]], None] | None = field(default=None, init=False)
+    """Called with what an origin listed while others are still waited for."""
     switches: Switches = field(default=OPEN, init=False)
     # What was listed while opening; `None` once the host is open.
     _collected: dict[Origin, Sequence[SkillEntry]] | None = field(
@@ -105,6 +107,8 @@ class Registration:
         if self._collected is not None:
             self._collected[origin] = admitted
             self.registry.foresee(origin, admitted)  # Others are still waited for: there is time now.
+            if self.on_collected is not None:
+                self.on_collected(origin, admitted)
         else:
             self._report(self.registry.replace(origin, admitted))
 
