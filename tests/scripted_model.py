@@ -25,7 +25,7 @@ class ScriptedModel:
 
     def reply(self, path: str, request: dict[str, Any]) -> dict[str, Any]:
         self.requests.append(request)
-        results = _results(request["messages"])
+        results = _results(request.get("messages") or request["input"])
         move = self.script[min(len(results), len(self.script) - 1)](results)
         if path.endswith("/messages"):
             block = {"type": "text", "text": move}
@@ -41,6 +41,8 @@ class ScriptedModel:
                 "content": [block],
                 "usage": {"input_tokens": 1, "output_tokens": 1},
             }
+        if path.endswith("/responses"):
+            return _response(len(self.requests), request, len(results), move)
         message: dict[str, Any] = {"role": "assistant", "content": move}
         if not isinstance(move, str):
             function = {"name": move[0], "arguments": json.dumps(move[1])}
@@ -57,11 +59,36 @@ class ScriptedModel:
         }
 
 
+def _response(
+    number: int, request: dict[str, Any], calls: int, move: str | tuple[str, dict[str, Any]]
+) -> dict[str, Any]:
+    """A reply of OpenAI's Responses API."""
+    if isinstance(move, str):
+        text = {"type": "output_text", "text": move, "annotations": []}
+        item = {"id": f"m-{number}", "type": "message", "role": "assistant", "content": [text]}
+    else:
+        item = {"id": f"f-{number}", "type": "function_call", "call_id": f"call-{calls}", "name": move[0]}
+        item["arguments"] = json.dumps(move[1])
+    return {
+        "id": f"resp-{number}",
+        "object": "response",
+        "created_at": 1,
+        "model": request.get("model", ""),
+        "status": "completed",
+        "output": [{**item, "status": "completed"}],
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": request.get("tools", []),
+    }
+
+
 def _results(messages: list[dict[str, Any]]) -> list[str]:
-    """The tool results in a conversation, in order, in either format."""
+    """The tool results in a conversation, in order, in any of the formats."""
     found: list[str] = []
     for message in messages:
-        if message["role"] == "tool":
+        if message.get("type") == "function_call_output":
+            found.append(_text(message["output"]))
+        elif message.get("role") == "tool":
             found.append(_text(message["content"]))
         elif isinstance(message.get("content"), list):
             blocks = [block for block in message["content"] if block["type"] == "tool_result"]

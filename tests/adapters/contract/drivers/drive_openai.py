@@ -1,0 +1,46 @@
+# pyright: basic, reportMissingImports=false
+"""OpenAI's client and its Chat Completions API, in a plain loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from contract.driver import Answer, Script, agrees
+from contract.service import service_for
+from openai import AsyncOpenAI, OpenAI
+
+from scripted_model import serving
+from skillwire.adapters.openai import answer_chat, chat_tools
+from skillwire.host.host import SkillHost
+from skillwire.host.threads import run_sync as run_on_host
+
+asks_natively = False
+package = "openai"
+
+
+def _request(host: SkillHost, messages: list[Any]) -> dict[str, Any]:
+    system = {"role": "system", "content": f"You help.\n\n{host.catalog()}"}
+    return {"model": "scripted", "tools": chat_tools(host), "messages": [system, *messages]}
+
+
+async def run(host: SkillHost, script: Script, user: Answer = agrees) -> str:
+    messages: list[Any] = [{"role": "user", "content": "Go."}]
+    with serving(service_for(script)) as model:
+        async with AsyncOpenAI(api_key=model.key, base_url=model.url, max_retries=0) as client:
+            message = (await client.chat.completions.create(**_request(host, messages))).choices[0].message
+            while answers := await answer_chat(host, message):
+                messages += [message, *answers]
+                reply = await client.chat.completions.create(**_request(host, messages))
+                message = reply.choices[0].message
+    return message.content or ""
+
+
+def run_sync(host: SkillHost, script: Script, user: Answer = agrees) -> str:
+    messages: list[Any] = [{"role": "user", "content": "Go."}]
+    with serving(service_for(script)) as model:
+        with OpenAI(api_key=model.key, base_url=model.url, max_retries=0) as client:
+            message = client.chat.completions.create(**_request(host, messages)).choices[0].message
+            while answers := run_on_host(host, answer_chat, host, message):
+                messages += [message, *answers]
+                message = client.chat.completions.create(**_request(host, messages)).choices[0].message
+    return message.content or ""
