@@ -46,10 +46,12 @@ async def run(host: SkillHost, script: Script, user: Answer = agrees) -> str:
 
 def run_sync(host: SkillHost, script: Script, user: Answer = agrees) -> str:
     messages: list[Any] = [{"role": "user", "content": "Go."}]
-    with serving(service_for(script)) as model:
-        with Anthropic(api_key=model.key, base_url=model.url, max_retries=0) as client:
+    with (
+        serving(service_for(script)) as model,
+        Anthropic(api_key=model.key, base_url=model.url, max_retries=0) as client,
+    ):
+        reply = client.messages.create(**_request(host, messages))
+        while results := run_on_host(host, answer_tool_calls, host, reply):
+            messages = _continued(messages, reply, results)
             reply = client.messages.create(**_request(host, messages))
-            while results := run_on_host(host, answer_tool_calls, host, reply):
-                messages = _continued(messages, reply, results)
-                reply = client.messages.create(**_request(host, messages))
     return reply.content[0].text

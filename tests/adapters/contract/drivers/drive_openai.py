@@ -37,10 +37,12 @@ async def run(host: SkillHost, script: Script, user: Answer = agrees) -> str:
 
 def run_sync(host: SkillHost, script: Script, user: Answer = agrees) -> str:
     messages: list[Any] = [{"role": "user", "content": "Go."}]
-    with serving(service_for(script)) as model:
-        with OpenAI(api_key=model.key, base_url=model.url, max_retries=0) as client:
+    with (
+        serving(service_for(script)) as model,
+        OpenAI(api_key=model.key, base_url=model.url, max_retries=0) as client,
+    ):
+        message = client.chat.completions.create(**_request(host, messages)).choices[0].message
+        while answers := run_on_host(host, answer_chat, host, message):
+            messages += [message, *answers]
             message = client.chat.completions.create(**_request(host, messages)).choices[0].message
-            while answers := run_on_host(host, answer_chat, host, message):
-                messages += [message, *answers]
-                message = client.chat.completions.create(**_request(host, messages)).choices[0].message
     return message.content or ""

@@ -36,10 +36,12 @@ async def run(host: SkillHost, script: Script, user: Answer = agrees) -> str:
 
 def run_sync(host: SkillHost, script: Script, user: Answer = agrees) -> str:
     given: list[Any] = [{"role": "user", "content": "Go."}]
-    with serving(service_for(script)) as model:
-        with OpenAI(api_key=model.key, base_url=model.url, max_retries=0) as client:
+    with (
+        serving(service_for(script)) as model,
+        OpenAI(api_key=model.key, base_url=model.url, max_retries=0) as client,
+    ):
+        response = client.responses.create(**_request(host, given))
+        while answers := run_on_host(host, answer_response, host, response):
+            given += [*response.output, *answers]
             response = client.responses.create(**_request(host, given))
-            while answers := run_on_host(host, answer_response, host, response):
-                given += [*response.output, *answers]
-                response = client.responses.create(**_request(host, given))
     return response.output_text
