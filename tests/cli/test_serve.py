@@ -76,6 +76,21 @@ def test_a_summary_tells_skills_files_and_bytes_of_each_directory(
     assert said[-1] == "Serving 3 skills over stdio"
 
 
+def test_a_file_of_over_a_megabyte_is_named_and_served(run: Run, folder: Path) -> None:
+    write(folder / "alpha/exact.bin", b"x" * 1_000_000)
+    code, said = run(folder)
+    assert (code, [line for line in said if " of over " in line]) == (0, [])
+    write(folder / "alpha/large.bin", b"x" * 1_000_001)
+    write(folder / "alpha/larger.bin", b"x" * 1_500_000)
+    code, said = run(folder)
+    assert code == 0
+    assert [line for line in said if " of over " in line] == [
+        "2 files of over 1.0 MB, which clients that read manifests may refuse; "
+        "the largest is skill://alpha/larger.bin, 1.5 MB"
+    ]
+    assert said[-1] == "Serving 2 skills over stdio"
+
+
 def test_an_empty_directory_is_said_so(run: Run, tmp_path: Path) -> None:
     code, said = run(tmp_path)
     assert code == 0

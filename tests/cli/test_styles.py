@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from skillwire.cli import main
-from trees import write_skill
+from trees import write, write_skill
 
 SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
 Run = Callable[..., tuple[int | str | None, str, str]]
@@ -90,6 +90,29 @@ def test_load_prints_the_skill_in_a_style_once_it_is_approved(run: Run) -> None:
     assert "<file>skill://db/migrate/guide.md</file>" in out
     # An approval is for the skill, whatever a style calls it.
     assert "More." in run("read", "--style", "wayland", "shop:db:migrate", "guide.md")[1]
+
+
+@pytest.mark.process
+def test_the_style_of_the_configuration_counts_for_commands_unless_they_name_another(
+    run: Run, tmp_path: Path
+) -> None:
+    config = tmp_path / "xdg_config_home/skillwire/skillwire.toml"
+    write(config, b'style = "goose"\n')
+
+    def names(*arguments: str) -> set[str]:
+        code, out, err = run("list", "--json", *arguments)
+        assert code == 0, err
+        return {skill["handle"] for skill in json.loads(out)["skills"]}
+
+    assert names() == {"refunds", "migrate", "shop__refunds"}
+    assert names("--style", "wayland") == {"refunds", "shop:db:migrate", "shop:refunds"}
+    code, out, err = run("catalog")
+    assert code == 0, err
+    assert out == run("catalog", "--style", "goose")[1] != run("catalog", "--style", "spec")[1]
+    write(config, b'style = "emacs"\n')
+    code, out, err = run("list")
+    assert (code, out) == (4, "")
+    assert err.startswith(f"skillwire: the key style of {config}: no style is called emacs: there is ")
 
 
 def test_a_style_that_is_not_there_is_one_line(run: Run) -> None:

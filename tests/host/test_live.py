@@ -137,10 +137,7 @@ async def test_a_quick_server_is_listened_to_only_when_the_slow_ones_have_answer
 async def test_a_running_host_knows_new_and_changed_local_skills_without_polling_or_refresh(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_polling(*_: object) -> None:
-        raise AssertionError("this file system has events: nothing is polled")
-
-    monkeypatch.setattr("skillwire.sources.directory.watch._poll", no_polling)
+    monkeypatch.setattr("skillwire.sources.directory.watch._poll", refuse_to_poll)
     folder = tmp_path / "own"
     write_skill(folder / "notes")
     async with make_host(tmp_path, directories=[folder]) as host:
@@ -175,3 +172,82 @@ async def test_flat_command_files_are_followed_too(tmp_path: Path) -> None:
         with anyio.fail_after(10):
             write(folder / "ship.md", b"Ship it now.\n")
             await hear(host, lambda event: event.kind is EventKind.CHANGED and event.handle == "ship")
+
+
+def refuse_to_poll(*_: object) -> None:
+    raise AssertionError("this file system has events: nothing is polled")
+
+
+@pytest.mark.process
+async def test_a_named_folder_that_is_created_later_is_noticed_by_events_of_the_folders_above(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Whoever looked again and again would have to wait for longer than this test.
+    monkeypatch.setattr("skillwire.sources.directory.watch._LOOK_SECONDS", 60)
+    monkeypatch.setattr("skillwire.sources.directory.watch._poll", refuse_to_poll)
+    folder = tmp_path / "deep/down/own"
+    async with make_host(tmp_path, directories=[folder]) as host:
+        assert [failure.origin for failure in host.failures()] == [Origin.local("own")]
+        with anyio.fail_after(10):
+            folder.parent.parent.mkdir()
+            await anyio.sleep(0.5)  # Its parent is followed by now, or is found when it is.
+            write_skill(folder / "notes", {"a.md": b"# A\n"})
+            await hear(host, lambda event: event.kind is EventKind.ADDED and event.handle == "notes")
+        assert not host.failures()
+        assert "# A" in await load_and_read(host, "notes", "a.md")
+        with anyio.fail_after(10):
+            write_skill(folder / "later")
+            await hear(host, lambda event: event.kind is EventKind.ADDED and event.handle == "later")
+
+
+@pytest.mark.process
+async def test_a_usual_folder_that_is_created_later_becomes_part_of_the_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skillwire.sources.directory.watch._LOOK_SECONDS", 60)
+    monkeypatch.setattr("skillwire.sources.directory.watch._poll", refuse_to_poll)
+    project, home = tmp_path / "project", tmp_path / "home"
+    project.mkdir()
+    write_skill(home / ".agents/skills/old")
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("HOME", str(home))
+    async with make_host(tmp_path, default_directories=True, style="gemini") as host:
+        assert [origin.label for origin in host.feed.origins()] == ["user"]
+        assert not host.failures()
+        for path, label in ((home / ".claude", "user-claude"), (project / ".agents", "project")):
+            with anyio.fail_after(10):
+                write_skill(path / f"skills/in-{label}")
+                added = await hear(host, lambda event, name=f"in-{label}": event.handle == name)
+            assert added.kind is EventKind.ADDED
+            assert added.origin is not None
+            # As after a new start: what came with a project is not the user's own.
+            assert (added.origin.label, added.origin.is_own) == (label, path.is_relative_to(home))
+        assert [origin.label for origin in host.feed.origins()] == ["user", "user-claude", "project"]
+
+
+async def test_without_watching_a_refresh_finds_the_folders_that_were_created(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    own = tmp_path / "own"
+    async with make_host(tmp_path, default_directories=True, directories=[own], watch=False) as host:
+        write_skill(tmp_path / ".agents/skills/notes")
+        write_skill(own / "mine")
+        assert not host.skills()
+        await host.refresh()
+        assert {skill.handle for skill in host.skills()} == {"notes", "mine"}
+
+
+async def test_a_folder_that_is_created_inside_the_cache_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tmp_path / "cache/project"
+    project.mkdir(parents=True)
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    async with make_host(tmp_path, default_directories=True, watch=False) as host:
+        write_skill(project / ".agents/skills/notes")
+        await host.refresh()
+        assert not host.skills()
+        assert "lie in one another" in host.failures()[0].message

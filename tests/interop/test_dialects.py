@@ -114,10 +114,18 @@ async def test_a_skill_md_among_plain_resources_is_a_skill_that_nobody_confirmed
     skills: Path, tmp_path: Path
 ) -> None:
     config = ServerConfig(instance=only(ALL_OFF, skills))
-    async with make_host(tmp_path, servers={"peer": config}, ask=agree) as host:
+    async with make_host(tmp_path, servers={"peer": config}, ask=agree, style="spec") as host:
         drafts = [skill.entry.draft for skill in host.skills()]
         assert drafts
         assert all(draft is not None and not draft.confirmed for draft in drafts)
+        # To load it, and the user's yes to that, confirm nothing; nor does another listing.
+        assert "# refunds" in (await host.load("refunds")).text
+        await host.refresh()
+        loaded = (await host.find("refunds")).entry
+        assert loaded.dialect is Dialect.BARE_SCAN
+        assert loaded.draft is not None
+        assert not loaded.draft.confirmed
+        assert loaded.is_dynamic
 
 
 @pytest.fixture(params=["fastmcp provider", "fastmcp extension", "ext-skills", "skillwire"])

@@ -68,6 +68,14 @@ def default_directories(
 
     `more` are further folders of both, `config` those below the user's configuration directory.
     """
+    places = usual_places(project, home, more=more, config=config)
+    return [(label, path) for label, path in places if path.is_dir()]
+
+
+def usual_places(
+    project: Path, home: Path, *, more: Iterable[str] = (), config: Iterable[str] = ()
+) -> list[tuple[str, Path]]:
+    """The same, with those that are not there."""
     below = [*_USUAL, *((folder, f"-{folder.partition('/')[0].lstrip('.')}") for folder in more)]
     places = [
         (label + suffix, base / folder)
@@ -75,8 +83,7 @@ def default_directories(
         for folder, suffix in below
     ]
     settings = Path(platformdirs.user_config_dir(appauthor=False))
-    places += [(f"user-{folder.partition('/')[0]}", settings / folder) for folder in config]
-    return [(label, path) for label, path in places if path.is_dir()]
+    return places + [(f"user-{folder.partition('/')[0]}", settings / folder) for folder in config]
 
 
 def label_directories(
@@ -130,12 +137,11 @@ def publishers_for(path: Path, required: Iterable[tuple[str, str]]) -> tuple[str
 
 
 def command_directories(project: Path, home: Path, folders: Iterable[str]) -> list[LocalDirectory]:
-    """The folders of flat command files, of the project and of the user, those that are there."""
+    """The folders of flat command files, of the project and of the user, whether they are there or not."""
     return [
         LocalDirectory(_usual_origin(f"{label}-commands"), base / folder, Layer.COMMANDS)
         for label, base in (("project", project), ("user", home))
         for folder in folders
-        if (base / folder).is_dir()
     ]
 
 

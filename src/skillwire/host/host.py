@@ -163,7 +163,9 @@ class SkillHost:
             limits=limits,
             required_sources=required_sources,
         )
-        self._cache.refuse_inside(origins.directories)
+        self._cache.refuse_inside(
+            path for origin, path in origins.directories.items() if origin not in origins.later
+        )
         self._cache.bind(origins.identities)
         self._approvals.bind(origins.identities, identities_by_label)
         naming = self.style.naming(origins.ranks)
@@ -182,6 +184,9 @@ class SkillHost:
         self._inventory = Inventory(
             servers=origins.servers,
             sources=origins.sources,
+            directories=origins.directories,
+            later=origins.later,
+            check_directory=lambda path: self._cache.refuse_inside([path]),
             registry=self._registry,
             log=self._log,
             approvals=self._approvals,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import aclosing, contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
@@ -58,6 +59,9 @@ class Inventory:
         *,
         servers: Mapping[Origin, ServerConfig],
         sources: Mapping[Origin, Source],
+        directories: Mapping[Origin, Path],
+        later: Collection[Origin],
+        check_directory: Callable[[Path], None],
         registry: Registry,
         log: EventLog,
         approvals: ApprovalStore,
@@ -73,9 +77,15 @@ class Inventory:
 
         With `listings`, servers are listed from that cache while it is current, and connected when they are
         needed. Without `discover`, servers are not listed. Without `watch`, changes are not followed.
+        `directories` says where the local sources are. Those of `later` become part of the host when they
+        are created and `check_directory` raises nothing.
         """
         self._configs = dict(servers)
-        self._places = {origin: Place(origin, source) for origin, source in sources.items()}
+        places = {origin: Place(origin, source) for origin, source in sources.items()}
+        self._places = {origin: place for origin, place in places.items() if origin not in later}
+        self._later = {origin: place for origin, place in places.items() if origin in later}
+        self._directories = directories
+        self._check_directory = check_directory
         self._servers: dict[Origin, ServerPlace] = {}
         self._registry = registry
         self._log = log
@@ -91,11 +101,13 @@ class Inventory:
         # Servers that were quick are asked for nothing more while others still start: on a small machine
         # they would take their time from them.
         self._opened = anyio.Event()
+        self._tasks: anyio.abc.TaskGroup | None = None
 
     # Opening and closing
 
     async def open(self, tasks: anyio.abc.TaskGroup) -> None:
         """Open, connect and list, side by side; ends when everybody has answered or used up their time."""
+        self._tasks = tasks
         for origin, config in self._configs.items():
             self._servers[origin] = await server_place(
                 origin,
@@ -117,8 +129,16 @@ class Inventory:
         self._registration.finish_opening()
         self._opened.set()
         if self._watch:
-            for place in (*self._places.values(), *self._servers.values()):
-                tasks.start_soon(self._follow, place.origin, place.source)
+            awaited = [*self._later.values()]
+            for place in self._places.values():
+                if place.is_open or self._is_there(place):
+                    self._follow_place(place)
+                else:
+                    awaited.append(place)
+            for server in self._servers.values():
+                tasks.start_soon(self._follow, server.origin, server.source)
+            if awaited:
+                tasks.start_soon(self._await_directories, awaited)
 
     async def aclose(self) -> None:
         """Close every source."""
@@ -130,9 +150,50 @@ class Inventory:
 
     async def _open_place(self, place: Place) -> None:
         with self._recording_failures(place.origin, "failed"):
+            if (path := self._directories.get(place.origin)) is not None:
+                self._check_directory(path)
             await place.source.open()
             place.is_open = True
             await self._list(place.origin, place.source)
+
+    def _is_there(self, place: Place) -> bool:
+        """Whether there is something to open. A source of the user's own knows that itself."""
+        path = self._directories.get(place.origin)
+        return path is None or path.is_dir()
+
+    async def _await_directories(self, places: Collection[Place]) -> None:
+        """Open directories when they are created."""
+        from skillwire.sources.directory.watch import await_directories
+
+        by_path = {self._directories[place.origin]: place for place in places}
+
+        async def take(path: Path) -> bool:
+            await self._arrive(by_path[path])
+            return by_path[path].is_open
+
+        await await_directories(by_path, take)
+
+    async def _arrive(self, place: Place) -> None:
+        """Open a directory that was not there when the host was opened, unless somebody has."""
+        self._places[place.origin] = place
+        self._later.pop(place.origin, None)
+        if not place.is_open:
+            await self._open_place(place)
+        if place.is_open:
+            self._follow_place(place)
+
+    def _follow_place(self, place: Place) -> None:
+        """Follow what changes in a place from now on, unless that is being done."""
+
+        async def follow() -> None:
+            try:
+                await self._follow(place.origin, place.source)
+            finally:
+                place.is_followed = False
+
+        if self._watch and self._tasks is not None and not place.is_followed:
+            place.is_followed = True
+            self._tasks.start_soon(follow)
 
     async def _await_listing(self, server: ServerPlace) -> None:
         """Wait for one server: for no longer than its deadline, and for a listing while its pages come."""
@@ -168,6 +229,8 @@ class Inventory:
 
     async def refresh(self, label: str | None = None, *, expired_only: bool = False) -> None:
         """List every source again, or one; with `expired_only` no server whose listing is current."""
+        for place in [place for place in self._later.values() if self._is_there(place)]:
+            self._places[place.origin] = self._later.pop(place.origin)
         if label is not None:
             self.require_label(label)
         async with anyio.create_task_group() as tasks:
@@ -180,7 +243,7 @@ class Inventory:
 
     async def _refresh_place(self, place: Place) -> None:
         if not place.is_open:
-            await self._open_place(place)
+            await self._arrive(place)
             return
         with self._recording_failures(place.origin, "failed"):
             await place.source.refresh()

@@ -10,10 +10,10 @@ from skillwire.host.config.server import ServerConfig, parse_server
 from skillwire.host.directories import (
     LocalDirectory,
     command_directories,
-    default_directories,
     label_directories,
     origin_identities,
     publishers_for,
+    usual_places,
 )
 from skillwire.host.styles.base import Style
 from skillwire.host.styles.ranks import Layer, Rank
@@ -33,7 +33,10 @@ class HostOrigins:
     ranks: Mapping[Origin, Rank]
     identities: Mapping[Origin, str]
     """What identifies an origin, whatever it is called: approvals and cached files are kept under it."""
-    directories: tuple[Path, ...]
+    directories: Mapping[Origin, Path]
+    """Where the local directories are, also those that are not there."""
+    later: frozenset[Origin] = frozenset()
+    """The usual places that are not there yet. They are no part of the host until they are."""
     required: Mapping[Origin, tuple[str, ...]] = field(default_factory=dict[Origin, tuple[str, ...]])
     """The publishers who must have signed the skills of a directory."""
 
@@ -61,7 +64,7 @@ def collect_origins(
         for label, given in servers.items()
         if (config := _server_config(given, timeout, style)).skills and (only is None or label in only)
     }
-    local = _local_directories(
+    local, later = _local_directories(
         directories, with_default_directories, style, taken=[*(o.label for o in configs), *sources]
     )
     own = {Origin.local(label): source for label, source in sources.items()}
@@ -74,7 +77,8 @@ def collect_origins(
         sources={origin: source for origin, source in opened.items() if only is None or origin.label in only},
         ranks=ranks,
         identities=origin_identities(configs, local),
-        directories=tuple(directory.path for directory in local),
+        directories={directory.origin: directory.path for directory in local},
+        later=later,
         required={one.origin: publishers_for(one.path, required_sources) for one in local},
     )
 
@@ -92,14 +96,29 @@ def _local_directories(
     with_defaults: bool,
     style: Style,
     *,
-    taken: Iterable[str],
-) -> list[LocalDirectory]:
+    taken: Collection[str],
+) -> tuple[list[LocalDirectory], frozenset[Origin]]:
+    """Every directory in the order of precedence, and which of them are usual places that are not there."""
     if not with_defaults:
-        return label_directories([], directories, taken=taken)
+        return label_directories([], directories, taken=taken), frozenset()
     here, home = Path.cwd(), Path.home()
     folders = command_directories(here, home, style.command_folders)
-    defaults = default_directories(here, home, more=style.skill_folders, config=style.config_folders)
-    return label_directories(defaults, [*directories, *folders], taken=taken)
+    usual = usual_places(here, home, more=style.skill_folders, config=style.config_folders)
+    there = label_directories(
+        [one for one in usual if one[1].is_dir()],
+        [*directories, *(folder for folder in folders if folder.path.is_dir())],
+        taken=taken,
+    )
+    # What is not there takes no label from what is.
+    known = {directory.path.resolve() for directory in there}
+    later = label_directories(
+        [one for one in usual if one[1].resolve() not in known],
+        [folder for folder in folders if folder.path.resolve() not in known],
+        taken=[*taken, *(directory.origin.label for directory in there)],
+    )
+    order = {path: number for number, (_, path) in enumerate(usual)}
+    both = sorted([*there, *later], key=lambda directory: order.get(directory.path, len(order)))
+    return both, frozenset(directory.origin for directory in later)
 
 
 def _directory_source(directory: LocalDirectory, limits: Limits) -> Source:

@@ -32,6 +32,7 @@ class Place:
     origin: Origin
     source: Source
     is_open: bool = False
+    is_followed: bool = False
 
 
 @dataclass(slots=True)

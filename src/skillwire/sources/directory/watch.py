@@ -33,6 +33,8 @@ _BURST: Final = 2000
 # Polling takes at most a tenth of one processor.
 _POLL_SECONDS: Final = 0.5
 _POLL_SHARE: Final = 10
+# A directory that is not there yet is looked for this often where no event can tell of it.
+_LOOK_SECONDS: Final = 3.0
 # File systems whose changes, made elsewhere, cause no event here.
 _WITHOUT_EVENTS: Final = frozenset(
     {"9p", "afs", "ceph", "cifs", "drvfs", "glusterfs", "nfs", "nfs4", "prl_fs", "smb3", "smbfs", "vboxsf"}
@@ -77,6 +79,62 @@ async def watch_directories(
         reason = await _follow_events(directories, take, cares)
         _log.warning("no events from the file system, so the directories are polled: %s", reason)
     await _poll(take)
+
+
+async def await_directories(directories: Iterable[Path], take: Callable[[Path], Awaitable[bool]]) -> None:
+    """Call `take` with each directory once it is there; ends when all were taken.
+
+    Events of the nearest directories above them tell of it. False asks to be called at the next event.
+    """
+    await wait_until_idle(anyio.sleep)
+    missing = list(directories)
+
+    async def look() -> None:
+        for directory in _present(missing):
+            if await take(directory):
+                missing.remove(directory)
+
+    while missing:
+        signs = _signs_of(missing)
+        above = sorted({Path(sign).parent for sign in signs})
+        # Also that a directory above was moved or removed.
+        telling = signs.union(map(str, above))
+        feed = _Feed(above, telling.__contains__, recursive=False)
+        if any(map(is_without_events, above)):
+            feed.failure = "a file system without events"
+        async with anyio.create_task_group() as tasks:
+            if feed.failure is None:
+                tasks.start_soon(feed.run)
+            try:
+                while feed.failure is None:
+                    if await feed.next_batch() or feed.is_owed:
+                        feed.is_owed = False
+                        await look()
+                        if _signs_of(missing) != signs:
+                            break
+            finally:
+                feed.stop()
+            tasks.cancel_scope.cancel()
+        if feed.failure is not None:
+            await look()
+            await anyio.sleep(_LOOK_SECONDS)
+
+
+def _present(directories: Iterable[Path]) -> list[Path]:
+    return [directory for directory in directories if os.path.isdir(directory)]
+
+
+def _signs_of(missing: Iterable[Path]) -> frozenset[str]:
+    """The paths whose appearance may bring a directory: each lies in a directory that is there."""
+    signs: set[str] = set()
+    for directory in missing:
+        # Of a link that leads nowhere yet, also the place that it leads to.
+        for path in {os.path.abspath(directory), os.path.realpath(directory)}:
+            sign, above = path, os.path.dirname(path)
+            while not os.path.isdir(above) and above != os.path.dirname(above):
+                sign, above = above, os.path.dirname(above)
+            signs.add(os.path.join(os.path.realpath(above), os.path.basename(sign)))
+    return frozenset(signs)
 
 
 def is_without_events(directory: Path, *, mounts: Path = _MOUNTS) -> bool:
@@ -146,8 +204,11 @@ class _Feed:
     `is_owed` says that anything may have changed unseen, as it may have before the first batch.
     """
 
-    def __init__(self, directories: Sequence[Path], cares: Callable[[str], bool]) -> None:
+    def __init__(
+        self, directories: Sequence[Path], cares: Callable[[str], bool], *, recursive: bool = True
+    ) -> None:
         self._directories = directories
+        self._recursive = recursive
         self._cares = cares
         self._stopping = threading.Event()
         self._waiting: set[str] = set()
@@ -189,6 +250,7 @@ class _Feed:
                     yield_on_timeout=True,
                     stop_event=self._stopping,
                     raise_interrupt=False,
+                    recursive=self._recursive,
                     ignore_permission_denied=True,
                 ):
                     self._tell({path for _, path in changes})
