@@ -189,8 +189,6 @@ async def test_a_named_folder_that_is_created_later_is_noticed_by_events_of_the_
     async with make_host(tmp_path, directories=[folder]) as host:
         assert [failure.origin for failure in host.failures()] == [Origin.local("own")]
         with anyio.fail_after(10):
-            folder.parent.parent.mkdir()
-            await anyio.sleep(0.5)  # Its parent is followed by now, or is found when it is.
             write_skill(folder / "notes", {"a.md": b"# A\n"})
             await hear(host, lambda event: event.kind is EventKind.ADDED and event.handle == "notes")
         assert not host.failures()

@@ -13,7 +13,7 @@ import pytest
 
 from skillwire import DirectorySource
 from skillwire.sources.directory import watch
-from skillwire.sources.directory.watch import is_without_events, watch_directories
+from skillwire.sources.directory.watch import await_directories, is_without_events, watch_directories
 from trees import scanned, skill_md, write, write_skill
 
 pytestmark = pytest.mark.anyio
@@ -193,3 +193,39 @@ def test_network_file_systems_are_known_by_their_mount(
 
 def test_a_system_without_a_list_of_mounts_is_taken_to_have_events(tmp_path: Path) -> None:
     assert is_without_events(tmp_path, mounts=tmp_path / "none") is False
+
+
+@pytest.mark.parametrize("has_events", [True, False])
+async def test_directories_are_awaited_through_all_that_happens_above_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_events: bool
+) -> None:
+    # By events, or else by looking: the other way would take longer than the test may.
+    monkeypatch.setattr(watch, "_LOOK_SECONDS", 60 if has_events else 0.05)
+    monkeypatch.setattr(watch, "is_without_events", lambda _: not has_events)
+    first, deeper, moved = tmp_path / "a/x", tmp_path / "a/b/c/y", tmp_path / "a/z"
+    linked = tmp_path / "link"
+    linked.symlink_to(tmp_path / "elsewhere/skills")
+    send, receive = anyio.create_memory_object_stream[Path](10)
+    refusals = [first]
+
+    async def take(path: Path) -> bool:
+        await send.send(path)
+        if path in refusals:
+            refusals.remove(path)
+            return False
+        return True
+
+    async with anyio.create_task_group() as tasks, send, receive:
+        tasks.start_soon(await_directories, [first, deeper, moved, linked], take)
+        with anyio.fail_after(30):
+            first.mkdir(parents=True)
+            assert await receive.receive() == first
+            first.chmod(0o700)
+            assert await receive.receive() == first
+            deeper.mkdir(parents=True)
+            assert await receive.receive() == deeper
+            (tmp_path / "a").rename(tmp_path / "old")
+            moved.mkdir(parents=True)
+            assert await receive.receive() == moved
+            (tmp_path / "elsewhere/skills").mkdir(parents=True)
+            assert await receive.receive() == linked

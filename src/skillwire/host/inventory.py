@@ -142,7 +142,7 @@ class Inventory:
 
     async def aclose(self) -> None:
         """Close every source."""
-        for place in self._places.values():
+        for place in list(self._places.values()):
             with suppress(
                 Exception
             ):  # Somebody's own class may fail here; the others are closed all the same.
@@ -159,7 +159,10 @@ class Inventory:
     def _is_there(self, place: Place) -> bool:
         """Whether there is something to open. A source of the user's own knows that itself."""
         path = self._directories.get(place.origin)
-        return path is None or path.is_dir()
+        try:
+            return path is None or path.is_dir()
+        except OSError:
+            return False  # Above it is a directory that nobody lets us into.
 
     async def _await_directories(self, places: Collection[Place]) -> None:
         """Open directories when they are created."""

@@ -97,6 +97,7 @@ async def await_directories(directories: Iterable[Path], take: Callable[[Path], 
     while missing:
         signs = _signs_of(missing)
         above = sorted({Path(sign).parent for sign in signs})
+        identities = _identities(above)
         # Also that a directory above was moved or removed.
         telling = signs.union(map(str, above))
         feed = _Feed(above, telling.__contains__, recursive=False)
@@ -110,7 +111,7 @@ async def await_directories(directories: Iterable[Path], take: Callable[[Path], 
                     if await feed.next_batch() or feed.is_owed:
                         feed.is_owed = False
                         await look()
-                        if _signs_of(missing) != signs:
+                        if _signs_of(missing) != signs or _identities(above) != identities:
                             break
             finally:
                 feed.stop()
