@@ -85,6 +85,8 @@ class Limits:
     """SEC-9: a request that has no answer by then has failed."""
     verified_skills: int = 200
     """`skillwire verify` reads the files of so many skills of a server; it lists all of them."""
+    verified_bad_entries: int = 1_000
+    """SEC-9: `skillwire verify` reads a listing up to so many entries without a usable URI of their own."""
     verified_directories: int = 5_000
     """`skillwire verify` walks so many directories of a server."""
     verify_seconds: float = 1800

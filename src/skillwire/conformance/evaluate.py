@@ -95,10 +95,12 @@ def merge(by_revision: Mapping[Revision, Sequence[Violation]]) -> Iterator[_Merg
             yield from ((violation, revisions) for violation in group[revisions[0]])
             continue
         one, other = (group[revision] for revision in revisions[:2])
-        same = [violation for violation in one if violation in other]
+        # As sets: one place may have thousands.
+        mine_too, theirs_too = set(one), set(other)
+        same = [violation for violation in one if violation in theirs_too]
         yield from ((violation, revisions) for violation in same)
-        left = [violation for violation in one if violation not in same]
-        right = [violation for violation in other if violation not in same]
+        left = [violation for violation in one if violation not in theirs_too]
+        right = [violation for violation in other if violation not in mine_too]
         for mine, theirs in zip(left, right, strict=False):
             seen = f"{mine.seen} (on {revisions[0]}); {theirs.seen} (on {revisions[1]})"
             yield replace(mine, seen=seen), revisions
@@ -136,7 +138,8 @@ def _revision_report(seen: Observations) -> RevisionReport:
         revision=seen.revision,
         is_supported=True,
         has_skills=seen.settings is not None,
-        listed=len(seen.entries),
+        listed=len(seen.entries) + seen.listing.left_out,
+        entries_left_out=seen.listing.left_out,
         checked=len(seen.checked),
         files=sum(bool(file.digest) for file in seen.files.values()),
         directories=len(seen.directories),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from pydantic_core import from_json
 
 from skillwire.issues import shown
 from skillwire.json_types import is_list, is_object
@@ -20,6 +23,8 @@ RESOURCE_NOT_FOUND: Final = -32002
 MOST_VALUES: Final = 1_000_000
 """SEC-9: an answer with more values is refused before it is parsed. Each costs about 80 bytes in memory."""
 _DEEPEST: Final = 100
+_LONG: Final = 1024 * 1024
+"""A longer text is parsed from its bytes: as a `str`, one emoji makes it four times as long."""
 _STRUCTURE: Final = (b"{", b"[", b",", b":")
 _STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _BOM: Final = b"\xef\xbb\xbf"
@@ -81,6 +86,8 @@ class Answer:
     reason: str = ""
     advice: str = ""
     status: int | None = None
+    size: int = 0
+    """The bytes of a result."""
 
     @property
     def seen(self) -> str:
@@ -107,7 +114,7 @@ def answer_from(reply: Reply, *, method: str, about: str, id: int) -> Answer:
     message: Mapping[str, object] = reply.message if is_object(reply.message) else {}
     result, error = message.get("result"), message.get("error")
     if not problem and is_object(result):
-        return Answer(method=method, about=about, result=result, status=reply.status)
+        return Answer(method=method, about=about, result=result, status=reply.status, size=reply.size)
     if not problem and is_object(error):
         code, text = whole_number(error.get("code")), error.get("message")
         if code is not None and isinstance(text, str):
@@ -140,21 +147,27 @@ def parse_message(data: bytes | bytearray) -> tuple[object, int]:
     values = count_values(data)
     if values > MOST_VALUES:
         raise TooManyValues(f"more than {MOST_VALUES:,} JSON values")
+    is_long = len(data) > _LONG
     if data.startswith(_BOM):
         raise ValueError("not JSON: it starts with a byte order mark")
     try:
-        text = data.decode("utf-8")
+        message: object = (
+            from_json(data, allow_inf_nan=False, cache_strings="keys")
+            if is_long
+            else json.loads(data.decode("utf-8"), parse_constant=_no_constant, object_pairs_hook=_unique)
+        )
     except UnicodeDecodeError as error:
         raise ValueError(f"not JSON: {error.reason} at byte {error.start}, where UTF-8 is required") from None
-    try:
-        message = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_unique)
     except _RepeatedKey as error:
         raise ValueError(f"ambiguous JSON: the key {error} occurs twice in one object") from None
     except RecursionError:
         raise ValueError(f"JSON of more than {_DEEPEST} levels") from None
     except ValueError as error:
         raise ValueError(f"not JSON: {shown(str(error), 80)}") from None
-    _check_depth(message)
+    keys = _count_keys(message)
+    # The parser of long texts keeps the last of two equal keys: then there are more colons than keys.
+    if is_long and data.count(b":") != keys and _count_outside(data, (b":",)) != keys:
+        raise ValueError("ambiguous JSON: a key occurs twice in one object")
     return message, values
 
 
@@ -164,13 +177,18 @@ def count_values(data: bytes | bytearray) -> int:
     if rough <= MOST_VALUES:
         return rough
     # A long text may well have a million commas: those inside strings do not count.
-    values = end = 0
+    return _count_outside(data, _STRUCTURE, MOST_VALUES)
+
+
+def _count_outside(data: bytes | bytearray, marks: Sequence[bytes], most: int | None = None) -> int:
+    """How often the marks occur outside strings. The count ends when it exceeds `most`."""
+    found = end = 0
     for string in _STRING.finditer(data):
-        values += sum(data.count(mark, end, string.start()) for mark in _STRUCTURE)
-        if values > MOST_VALUES:
-            return values
+        found += sum(data.count(mark, end, string.start()) for mark in marks)
+        if most is not None and found > most:
+            return found
         end = string.end()
-    return values + sum(data.count(mark, end) for mark in _STRUCTURE)
+    return found + sum(data.count(mark, end) for mark in marks)
 
 
 class _RepeatedKey(ValueError):
@@ -180,8 +198,8 @@ class _RepeatedKey(ValueError):
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise _RepeatedKey(describe(next(name for name in names if names.count(name) > 1)))
+        counts = Counter(name for name, _ in pairs)
+        raise _RepeatedKey(describe(next(name for name in counts if counts[name] > 1)))
     return found
 
 
@@ -189,14 +207,21 @@ def _no_constant(name: str) -> object:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def _check_depth(message: object) -> None:
-    waiting: list[tuple[object, int]] = [(message, 0)]
-    while waiting:
-        value, depth = waiting.pop()
+def _count_keys(message: object) -> int:
+    """The keys of all objects, or a `ValueError` when there are too many levels."""
+    keys = depth = 0
+    level: list[object] = [message]
+    while level:
         if depth > _DEEPEST:
             raise ValueError(f"JSON of more than {_DEEPEST} levels")
-        inner = value.values() if is_object(value) else value if is_list(value) else ()
-        waiting.extend((one, depth + 1) for one in inner if is_object(one) or is_list(one))
+        inner: list[object] = []
+        for value in level:
+            if is_object(value):
+                keys += len(value)
+            held = value.values() if is_object(value) else value if is_list(value) else ()
+            inner.extend(one for one in held if is_object(one) or is_list(one))
+        level, depth = inner, depth + 1
+    return keys
 
 
 def same_json(one: object, other: object) -> bool:

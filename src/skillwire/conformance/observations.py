@@ -45,6 +45,8 @@ class Paged:
 
     pages: tuple[Answer, ...] = ()
     endless: str = ""
+    left_out: int = 0
+    """Items that were counted and dropped, because there are too many or too many of them are useless."""
 
     def items(self, key: str) -> list[object]:
         """The items of all pages that have an array under `key`."""

@@ -15,7 +15,8 @@ The steps, in order:
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Final, Protocol
 
 import anyio
@@ -29,6 +30,7 @@ from skillwire.conformance.observations import Burst, Candidate, Observations, P
 from skillwire.conformance.session import Opening, Session
 from skillwire.errors import FormatError
 from skillwire.json_types import JsonObject, is_list, is_object
+from skillwire.limits import Limits
 from skillwire.skill.frontmatter import parse_skill_md
 from skillwire.skill.names import name_issues
 from skillwire.skill.uris import (
@@ -45,6 +47,7 @@ from skillwire.wire.v1 import METHOD_GET, METHOD_LIST, METHOD_READ_DIRECTORY
 
 AT_ONCE: Final = 32
 _PARALLEL: Final = 8
+_SHOWN: Final = 200
 _READ: Final = "resources/read"
 _BAD_CURSOR: Final = f"{NO_SUCH}-cursor"
 _SKILL_URI: Final = re.compile(rf"{SCHEME}://[^\s<>\"'`()\[\]]+/{re.escape(SKILL_FILE)}")
@@ -94,31 +97,38 @@ class Prober:
             if entry.uri is not None and entry.uri in gets and gets[entry.uri].result is not None
         ]
         # The last one of the listing: a server that builds its index on the way meets it last.
-        listed = [entry for entry in good if entry in self.seen.entries] or good
+        uris = {entry.uri for entry in self.seen.entries}
+        listed = [entry for entry in good if entry.uri in uris] or good
         return listed[-1] if listed else None
 
     async def pages(self, method: str, params: JsonObject, key: str) -> Paged:
-        """Follow `nextCursor` until it ends, repeats or goes on for too long (LST-1, SEC-9)."""
+        """Follow `nextCursor` until it ends, repeats or goes on for too long (LST-1, SEC-9).
+
+        What is kept of the items of a hostile server is bounded.
+        """
         pages: list[Answer] = []
+        keeping = _Keeping(self._session.limits, is_listing=method == METHOD_LIST)
         paging = PageLimits(self._session.limits)
         cursor: object = None
         while True:
             answer = await self._session.ask(
                 method, {**params, "cursor": cursor} if isinstance(cursor, str) else params
             )
-            pages.append(answer)
             found = (answer.result or {}).get(key)
+            if is_list(found):
+                answer = replace(answer, result={**(answer.result or {}), key: keeping.kept(found)})
+            pages.append(answer)
             cursor = (answer.result or {}).get("nextCursor")
             next_cursor = cursor if isinstance(cursor, str) else None
             stop = paging.stop(next_cursor, len(found) if is_list(found) else 0)
             if stop is Stop.LAST or (stop and not next_cursor):
-                return Paged(tuple(pages))
+                return Paged(tuple(pages), left_out=keeping.left_out)
             if stop is Stop.LOOP:
-                return Paged(tuple(pages), f"the cursor of page {paging.pages} was returned before")
+                reason = f"the cursor of page {paging.pages} was returned before"
+                return Paged(tuple(pages), reason, keeping.left_out)
             if stop is not None:
-                return Paged(
-                    tuple(pages), f"more to come after {paging.pages} pages and {paging.items} entries"
-                )
+                reason = f"more to come after {paging.pages} pages and {paging.items} entries"
+                return Paged(tuple(pages), reason, keeping.left_out)
 
     async def _list(self) -> None:
         self._progress("listing", 0, 1)
@@ -145,7 +155,7 @@ class Prober:
         if not seen.reads_directories:
             return
         is_whole = len(seen.checked) == len({entry.uri for entry in seen.entries if entry.uri})
-        walk = DirectoryWalk(self, seen.checked, is_whole=is_whole)
+        walk = DirectoryWalk(self, seen.checked, is_whole=is_whole and not seen.listing.left_out)
         await walk.run(self._each)
         seen.directories = walk.seen
         seen.too_deep = walk.too_deep
@@ -153,6 +163,8 @@ class Prober:
     async def _find_unlisted(self) -> None:
         """LST-3: a skill that is shown or named but not listed is served all the same."""
         seen = self.seen
+        if seen.listing.left_out:
+            return  # Nobody knows what is not listed.
         listed = {entry.uri for entry in seen.entries}
         shown = {uri for entry in seen.checked for uri in entry.files if _is_skill_md(uri)}
         for directory in seen.directories.values():
@@ -235,12 +247,16 @@ class Prober:
         if skill is not None:
             probes.update(self._probes_of(skill))
         for probe, (method, params) in probes.items():
-            seen.probes[probe] = await self._session.ask(method, params)
+            answer = await self._session.ask(method, params)
+            if answer.result is not None and "cursor" in params:
+                answer = replace(answer, result={})  # A whole listing; all that counts is that it is one.
+            seen.probes[probe] = answer
 
     def _subject(self) -> EntryView | None:
         """The skill to probe around: the deepest one whose files are listed."""
         stable = [entry for entry in self.seen.checked if entry.uri and not entry.is_dynamic]
-        listed = [entry for entry in stable if entry in self.seen.entries] or stable
+        uris = {entry.uri for entry in self.seen.entries}
+        listed = [entry for entry in stable if entry.uri in uris] or stable
         return max(listed, key=lambda entry: (_depth(entry), bool(_supporting_file(entry))), default=None)
 
     def _probes_of(self, skill: EntryView) -> Iterable[tuple[Probe, tuple[str, JsonObject]]]:
@@ -290,43 +306,54 @@ class Prober:
     ) -> None:
         real = set(known)
         for neighbor in neighbors:
-            if neighbor.uri not in real:
+            # A skill that was not read may well have such a URI.
+            may_exist = self.seen.listing.left_out and not neighbor.impossible
+            if neighbor.uri not in real and not may_exist:
                 into.append((neighbor, await self._session.ask(method, {"uri": neighbor.uri})))
 
     async def _burst(self) -> None:
         """The same request many times at once. Only what answers the same in turn is worth asking for."""
         seen = self.seen
-        requests: list[tuple[str, JsonObject]] = []
+        requests: list[tuple[str, JsonObject, int]] = []
         if seen.relisting is not None and same_json(_plain(seen.listing.first), _plain(seen.relisting.first)):
-            requests.append((METHOD_LIST, {}))
+            requests.append((METHOD_LIST, {}, seen.listing.first.size if seen.listing.first else 0))
         steady = [
             entry
             for entry in seen.checked
             if entry.uri and seen.files[entry.uri].digest and not seen.changes(entry.uri)
         ]
         for entry in [entry for entry in steady if not entry.is_dynamic][:1]:
-            requests.append((_READ, {"uri": entry.asked}))
+            if entry.uri:
+                requests.append((_READ, {"uri": entry.asked}, seen.files[entry.uri].size or 0))
             if entry.uri and seen.gets[entry.uri].result is not None:
-                requests.append((METHOD_GET, {"uri": entry.asked}))
+                requests.append((METHOD_GET, {"uri": entry.asked}, seen.gets[entry.uri].size))
         bursts: list[Burst] = []
-        for number, (method, params) in enumerate(requests):
+        for number, (method, params, size) in enumerate(requests):
             self._progress("asking at once", number, len(requests))
-            answers: list[Answer] = []
-
-            async def ask(method: str, params: JsonObject, into: list[Answer]) -> None:
-                into.append(await self._session.ask(method, params))
-
-            async with anyio.create_task_group() as tasks:
-                for _ in range(AT_ONCE):
-                    tasks.start_soon(ask, method, params, answers)
-            kept = [_plain(answer) for answer in answers if answer.failure is None]
-            different: list[object] = []
-            for one in kept:
-                if not any(same_json(one, other) for other in different):
-                    different.append(one)
-            about = params.get("uri")
-            bursts.append(Burst(method, about if isinstance(about, str) else "", len(kept), len(different)))
+            # SEC-9: all the answers together are no longer than one may be.
+            times = min(AT_ONCE, self._session.limits.answer_bytes // max(size, 1))
+            if times > 1:
+                bursts.append(await self._ask_at_once(method, params, times))
         seen.bursts = tuple(bursts)
+
+    async def _ask_at_once(self, method: str, params: JsonObject, times: int) -> Burst:
+        answered = 0
+        different: list[object] = []
+
+        async def ask() -> None:
+            nonlocal answered
+            answer = await self._session.ask(method, params)
+            if answer.failure is None:
+                answered += 1
+                plain = _plain(answer)
+                if not any(same_json(plain, other) for other in different):
+                    different.append(plain)
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(times):
+                tasks.start_soon(ask)
+        about = params.get("uri")
+        return Burst(method, about if isinstance(about, str) else "", answered, len(different))
 
     async def _each(
         self, step: str, items: Iterable[SkillUri], work: Callable[[SkillUri], Awaitable[None]]
@@ -360,6 +387,57 @@ async def second_look(session: Session, skill: EntryView, *, reads_directories: 
         directory = await session.ask(METHOD_READ_DIRECTORY, {"uri": skill.root})
     get = await session.ask(METHOD_GET, {"uri": skill.asked})
     return SecondLook(skill, get, read, directory)
+
+
+class _Keeping:
+    """Which items of a paged listing are kept: the first ones, until there are too many (SEC-9).
+
+    Of `skills/list`, entries without a usable URI of their own count apart: no server needs many.
+    """
+
+    def __init__(self, limits: Limits, *, is_listing: bool) -> None:
+        self._room = limits.entries_per_server
+        self._bad_room = limits.verified_bad_entries
+        self._is_listing = is_listing
+        self._known: set[SkillUri] = set()
+        self.left_out = 0
+
+    def kept(self, items: Sequence[object]) -> list[object]:
+        kept: list[object] = []
+        for item in items[: self._room]:
+            if self._is_listing and self._is_bad(item):
+                if not self._bad_room:
+                    break
+                self._bad_room -= 1
+            kept.append(_shortened(item) if self._is_listing else item)
+        self._room -= len(kept)
+        if len(kept) < len(items):
+            self._room = 0
+        self.left_out += len(items) - len(kept)
+        return kept
+
+    def _is_bad(self, item: object) -> bool:
+        given = item.get("uri") if is_object(item) else None
+        try:
+            uri = parse_uri(given) if isinstance(given, str) else None
+        except FormatError:
+            return True
+        if uri is None or not _is_skill_md(uri) or uri in self._known:
+            return True
+        self._known.add(uri)
+        return False
+
+
+def _shortened(item: object) -> object:
+    """An entry as it was sent or, if it has no URI, no more than a report says about it."""
+    if not is_object(item):
+        return [] if is_list(item) else item[:_SHOWN] if isinstance(item, str) else item
+    given = item.get("uri")
+    if isinstance(given, str):
+        return item
+    if "uri" not in item:
+        return {}
+    return {"uri": {} if is_object(given) else [] if is_list(given) else given}
 
 
 def _supporting_file(skill: EntryView) -> ListedFile | None:

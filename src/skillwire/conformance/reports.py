@@ -65,6 +65,8 @@ class RevisionReport:
     files: int = 0
     directories: int = 0
     skipped_requests: int = 0
+    entries_left_out: int = 0
+    """Entries at the end of a very long or very wrong listing, which were not checked at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +175,7 @@ def _revision_json(revision: RevisionReport) -> JsonObject:
         "files": revision.files,
         "directories": revision.directories,
         "skippedRequests": revision.skipped_requests,
+        "entriesLeftOut": revision.entries_left_out,
     }
 
 
@@ -291,6 +294,10 @@ def _revision_text(revision: RevisionReport) -> str:
     text = f"{skills}, {_count(revision.files, 'file')}, {directories} checked"
     if revision.skipped_requests:
         text += f"; {_count(revision.skipped_requests, 'request')} not sent"
+    if revision.entries_left_out:
+        text += (
+            f"; {_count(revision.entries_left_out, 'entry', 'entries')} at the end of the listing not checked"
+        )
     return text
 
 

@@ -81,8 +81,9 @@ class ServerProcess:
             held += first
             for part in rest:
                 self._check_length(held)
-                line, held = bytes(held), bytearray(part)  # One copy of a long line, not two.
-                yield line
+                # One copy of a long line, not two, and none while the next one arrives.
+                line, held = [bytes(held)], bytearray(part)
+                yield line.pop()
             self._check_length(held)
 
     def _check_length(self, line: bytearray) -> None:

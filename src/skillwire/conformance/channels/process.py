@@ -73,6 +73,7 @@ class ProcessChannel:
                 if line.strip():
                     self._trace("received", line)
                     await self._receive(line)
+                line = b""  # A long one is not held while the next one arrives.
             code = await self._process.exit_code()
             ended = "closed its standard output" if code is None else f"exited with code {code}"
             self._finish(Failure.CONNECTION, f"the server {ended}")

@@ -96,7 +96,12 @@ def check_revisions(
 def _is_whole(seen: Observations) -> bool:
     """Whether the listing is complete, and the same when asked again."""
     pages, again = seen.listing.pages, seen.relisting
-    if again is None or seen.listing.endless or not all(page.result is not None for page in pages):
+    if (
+        again is None
+        or seen.listing.endless
+        or seen.listing.left_out
+        or not all(page.result is not None for page in pages)
+    ):
         return False
     return same_json(seen.listing.items("skills"), again.items("skills"))
 

@@ -139,7 +139,8 @@ def _missing(seen: Observations) -> Iterator[Violation]:
 
 def _is_usable(directory: DirectorySeen) -> bool:
     """Whether absence from it means anything."""
-    is_whole = not directory.paged.endless and all(page.result is not None for page in directory.paged.pages)
+    paged = directory.paged
+    is_whole = not (paged.endless or paged.left_out) and all(page.result is not None for page in paged.pages)
     return is_whole and all(child.uri is not None for child in directory.children)
 
 

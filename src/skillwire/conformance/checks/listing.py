@@ -103,7 +103,9 @@ def _steady(seen: Observations) -> Iterator[Violation]:
         return
     one, other = _uris(seen.listing), _uris(again)
     before, after = ({uri: item for _, uri, item in listing} for listing in (one, other))
-    for uri in sorted(before.keys() | after.keys()):
+    # What was left out of one of them may be in the other.
+    compared = before.keys() & after.keys() if seen.listing.left_out or again.left_out else before | after
+    for uri in sorted(compared):
         if uri not in after:
             yield Violation("LST-1/changing", "missing in the second listing", shown_uri(uri))
         elif uri not in before:
