@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -140,6 +141,65 @@ def test_a_source_that_fails_beside_one_that_does_not_is_done_in_part(run: Run) 
     assert "none is not a folder" in ended.err
     assert run("add", "./none", "--yes").code == 4
     assert run("add", TEAM, "--skill", "other", "--yes").code == 8
+
+
+def git(folder: Path, *words: str) -> str:
+    own = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
+    done = subprocess.run(["git", *own, *words], cwd=folder, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def commit(repository: Path, body: str) -> str:
+    """Commit the skill `notes` with this text; the commit."""
+    write_skill(repository / "skills", "notes", body=body)
+    git(repository, "add", "-A")
+    git(repository, "commit", "-q", "-m", "notes")
+    return git(repository, "rev-parse", "HEAD")
+
+
+def test_a_repository_is_installed_at_a_commit_and_stays_there(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    git(repository, "init", "-q", "-b", "main")
+    first = commit(repository, "the first text")
+    git(repository, "tag", "v1")
+    assert run("add", f"git+file://{repository}#v1:skills/notes", "--yes").code == 0
+    assert f'commit = "{first}"' in LOCK.read_text()
+    installed = tree_of(INSTALLED)
+    # The branch goes on and the tag is moved: a clean machine still gets what was pinned.
+    second = commit(repository, "the second text")
+    git(repository, "tag", "-f", "v1")
+    become(tmp_path, "another", monkeypatch)
+    shutil.rmtree(INSTALLED)
+    assert run("sync", "--yes").code == 0
+    assert tree_of(INSTALLED) == installed
+    assert "the first text" in (INSTALLED / "notes/SKILL.md").read_text()
+    # What the tag means now is an update, which is shown and agreed to.
+    assert "notes" in run("outdated").out
+    assert run("update", "--yes").code == 0
+    assert f'commit = "{second}"' in LOCK.read_text()
+    assert "the second text" in (INSTALLED / "notes/SKILL.md").read_text()
+
+
+@pytest.mark.parametrize("names", [["notes"], ["notes", "more"]])
+def test_bytes_that_are_not_those_pinned_have_an_exit_code_of_their_own(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str]
+) -> None:
+    """The lock says one thing and the folder that it names has another by now."""
+    for text in ("one\n", "two\n"):
+        for name in names:
+            write_skill(TEAM, name, {"reference.md": text})
+        if text == "one\n":
+            run("add", TEAM, "--yes")
+    become(tmp_path, "another", monkeypatch)
+    shutil.rmtree(INSTALLED)
+    ended = run("sync", "--yes")
+    assert ended.code == 6
+    for name in names:
+        assert f"{name}: ../team has another version now" in ended.out + ended.err
+        assert not (INSTALLED / name).exists()
 
 
 def test_check_says_what_differs_and_frozen_puts_it_right(run: Run) -> None:

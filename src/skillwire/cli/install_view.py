@@ -8,7 +8,14 @@ from typing import Final
 from skillwire.cli.changes import show_diff
 from skillwire.cli.output import counted, human_size, printable
 from skillwire.cli.screen import Screen
-from skillwire.errors import InstalledInPart, OutOfSync, RefusedByPolicy, SkillwireError, SourceError
+from skillwire.errors import (
+    InstalledInPart,
+    OutOfSync,
+    RefusedByPolicy,
+    SkillwireError,
+    SourceError,
+    VerificationError,
+)
 from skillwire.install.candidates import Candidate, Failure
 from skillwire.install.disk import read_file
 from skillwire.install.installer import Report
@@ -200,7 +207,10 @@ def conclude(report: Report, extra: Sequence[Failure] = ()) -> None:
     if len(failures) == 1 and not done and not report.stopped and not report.refused:
         raise failures[0].error
     if not done and not report.stopped and not report.refused:
-        raise SourceError(f"{counted(len(failures), 'skill')} not installed: see above")
+        words = f"{counted(len(failures), 'skill')} not installed: see above"
+        if all(isinstance(failure.error, VerificationError) for failure in failures):
+            raise VerificationError(words, uri="")
+        raise SourceError(words)
     raise InstalledInPart("done in part: see above for what was not installed and why")
 
 

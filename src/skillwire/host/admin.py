@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+import anyio
 
 from skillwire.catalog.registry import RegisteredSkill, Registry
 from skillwire.errors import SkillNotFound
@@ -22,7 +24,7 @@ from skillwire.issues import shown as shown_name
 from skillwire.limits import Limits
 from skillwire.skill.digests import SetDigest, parse_set_digest
 from skillwire.skill.entries import SkillEntry
-from skillwire.skill.uris import SKILL_FILE, parse_uri
+from skillwire.skill.uris import SKILL_FILE, SkillUri, parse_uri
 from skillwire.trust.approval import NO_GRANTS, Approval, Grants, seen_set
 from skillwire.trust.origin import Origin
 from skillwire.trust.publishers import Publisher
@@ -94,6 +96,15 @@ class HostAdmin:
     async def preview(self, name: str, path: str = SKILL_FILE, *, server: str | None = None) -> VerifiedFile:
         """A file for the user to look at before the skill is loaded. It is no load (SEC-7)."""
         return await self._loader.preview(await self._resolver.find(name, server), path)
+
+    async def preview_files(
+        self, skill: RegisteredSkill, *, together: anyio.CapacityLimiter, on_file: Callable[[], None]
+    ) -> Mapping[SkillUri, VerifiedFile]:
+        """Every file of a skill as `find` returned it, asked for side by side. It is no load (SEC-7).
+
+        At most as many are asked for at once as `together` allows. `on_file` is called after each.
+        """
+        return await self._loader.preview_files(skill, together=together, on_file=on_file)
 
     async def fetch_files(self, name: str, *, server: str | None = None) -> SkillFiles:
         """Every file of a skill, for a user who decides on it now, and the digest to approve it by.

@@ -18,7 +18,7 @@ Skills of earlier drafts are files: their approved bytes are used again until th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -213,9 +213,45 @@ class Loader:
         entry = check_entry(skill.entry, limits=self.limits)
         uri = skill_file(entry, path)
         data, _ = await self._fetch(entry, skill.origin, uri, anew=True)
+        return self._previewed(entry, uri, data, skill.origin)
+
+    async def preview_files(
+        self, skill: RegisteredSkill, *, together: anyio.CapacityLimiter, on_file: Callable[[], None]
+    ) -> Mapping[SkillUri, VerifiedFile]:
+        """Every file that an entry lists, each as `preview` gives it, as many at once as `together` allows.
+
+        The entry is checked once and the cache is asked once, not for each file: that counts with thousands.
+        """
+        entry, origin = check_entry(skill.entry, limits=self.limits), skill.origin
+        if entry.resources is DYNAMIC:
+            raise ApprovalRequired(
+                f"{skill.handle} is made on request: it has no fixed files that could be pinned",
+                reason=Reason.UNBINDABLE,
+                origin=origin.label,
+                uri=entry.uri,
+            )
+        source = self.source_of(origin)  # Refused behind a closed gate, cached or not.
+        digests = {resource.uri: resource.digest for resource in entry.resources}
+        cached = {} if origin.is_local else await self.cache.fetch_all(origin, digests)
+        files: dict[SkillUri, VerifiedFile] = {}
+
+        async def read(uri: SkillUri) -> None:
+            data = cached.get(uri)
+            if data is None:
+                async with together:
+                    data = (await source.read(uri)).data
+            files[uri] = self._previewed(entry, uri, data, origin)
+            on_file()
+
+        async with anyio.create_task_group() as tasks:
+            for uri in digests:
+                tasks.start_soon(read, uri)
+        return files
+
+    def _previewed(self, entry: CheckedEntry, uri: SkillUri, data: bytes, origin: Origin) -> VerifiedFile:
         if uri == entry.uri:
-            return verify_skill_md(entry, data, skill.origin, limits=self.limits).file
-        return verify_file(entry, uri, data, skill.origin, limits=self.limits)
+            return verify_skill_md(entry, data, origin, limits=self.limits).file
+        return verify_file(entry, uri, data, origin, limits=self.limits)
 
     @contextmanager
     def _observed(self, kind: str, tool: str, skill: RegisteredSkill) -> Generator[None]:

@@ -49,7 +49,7 @@ def look_at(path: Path, pinned: Collection[str] = ()) -> Found:
     if not stat.S_ISDIR(status.st_mode):
         return Other("a file, not a folder")
     try:
-        return _tree(text, frozenset(pinned))
+        return _tree(text, pinned)
     except OSError as error:
         return Other(error.strerror or "unreadable")
 
@@ -143,18 +143,16 @@ def lock_folder(folder: Path, *, limits: Limits = DEFAULT_LIMITS) -> Lock:
     return Lock().put(*skills)
 
 
-def _tree(root: str, pinned: frozenset[str]) -> Tree | Other:
+def _tree(root: str, pinned: Collection[str]) -> Tree | Other:
     files: list[LockedFile] = []
     strange: list[str] = []
     waiting = [(root, "")]
-    # Litter is looked for among the pinned paths only where there is any: most skills have none.
-    pinned_ignored = frozenset(path for path in pinned if not all(map(belongs_to_skill, path.split("/"))))
     while waiting:
         folder, prefix = waiting.pop()
         with os.scandir(folder) as entries:
             for entry in entries:
                 path = prefix + entry.name
-                if not belongs_to_skill(entry.name) and not _holds(pinned_ignored, path):
+                if not belongs_to_skill(entry.name) and not _holds(pinned, path):
                     continue
                 if entry.is_file(follow_symlinks=False) and (
                     entry.name.isprintable() or _is_plain(entry.name)
@@ -172,7 +170,7 @@ def _tree(root: str, pinned: frozenset[str]) -> Tree | Other:
     return Tree(tuple(files), tuple(sorted(strange)))
 
 
-def _holds(paths: frozenset[str], folder: str) -> bool:
+def _holds(paths: Collection[str], folder: str) -> bool:
     return any(path == folder or path.startswith(f"{folder}/") for path in paths)
 
 

@@ -236,9 +236,12 @@ def plan(
                 )
             )
     targets = {folder: target for target, folder in folders.items()}
-    for path, before in sorted(placed.items()):
-        if path in places or (wanted is not None and before.name not in wanted):
-            continue
+    gone = [
+        (path, before)
+        for path, before in placed.items()
+        if path not in places and (wanted is None or before.name in wanted)
+    ]
+    for path, before in sorted(gone, key=lambda one: one[0]):
         there = found.get(path, NOTHING)
         if isinstance(there, Nothing):
             continue

@@ -6,7 +6,7 @@ held or cached by that: every file is a preview (SEC-7).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, cast
@@ -37,11 +37,11 @@ from skillwire.issues import shown
 from skillwire.limits import Limits
 from skillwire.skill.digests import SetDigest, set_digest
 from skillwire.skill.entries import DYNAMIC, SkillEntry
-from skillwire.skill.uris import path_below, skill_root
+from skillwire.skill.uris import SkillUri, path_below, skill_root
 from skillwire.sources.reference import Reference
 from skillwire.text import redact_url
 from skillwire.trust.approval import Policy, Reason
-from skillwire.trust.verify import check_entry
+from skillwire.trust.verify import VerifiedFile, check_entry
 
 if TYPE_CHECKING:
     from skillwire.trust.publishers import Publisher
@@ -203,17 +203,16 @@ class ServerSkills:
         done = 0
         total = sum(len(one.entry.resources) for one, _ in chosen if one.entry.resources is not DYNAMIC)
 
-        async def read_one(skill: RegisteredSkill, path: str, into: dict[str, bytes]) -> None:
-            nonlocal done
-            async with limiter:
-                file = await host.admin.preview(skill.uri, path, server=skill.origin.label)
-            into[path] = file.data
-            done += 1
-            self.on_progress(skill.origin.label, done, total)
-
         async def read(skill: RegisteredSkill, source: str) -> None:
+            def count() -> None:
+                nonlocal done
+                done += 1
+                self.on_progress(skill.origin.label, done, total)
+
             try:
-                candidates.append(await self._read(skill, source, read_one))
+                current = await host.find(skill.uri, server=skill.origin.label)
+                files = await host.admin.preview_files(current, together=limiter, on_file=count)
+                candidates.append(self._candidate(current, source, files))
             except SkillwireError as error:
                 failures.append(Failure(skill.entry.name, error))
             except ExceptionGroup as group:
@@ -227,28 +226,15 @@ class ServerSkills:
                 tasks.start_soon(read, skill, source)
         return candidates, failures
 
-    async def _read(
-        self,
-        skill: RegisteredSkill,
-        source: str,
-        read_one: Callable[[RegisteredSkill, str, dict[str, bytes]], Coroutine[object, object, None]],
+    def _candidate(
+        self, skill: RegisteredSkill, source: str, files: Mapping[SkillUri, VerifiedFile]
     ) -> Candidate:
         entry = check_entry(skill.entry, limits=self.limits)
-        if entry.resources is DYNAMIC:
-            raise ApprovalRequired(
-                f"{skill.handle} is made on request: it has no fixed files that could be pinned",
-                reason=Reason.UNBINDABLE,
-                origin=skill.origin.label,
-                uri=entry.uri,
-            )
         root = skill_root(entry.uri)
-        files: dict[str, bytes] = {}
-        async with anyio.create_task_group() as tasks:
-            for resource in entry.resources:
-                tasks.start_soon(read_one, skill, "/".join(path_below(resource.uri, root)), files)
+        content = {"/".join(path_below(uri, root)): file.data for uri, file in files.items()}
         config = self.servers.get(skill.origin.label)
         candidate = make_candidate(
-            with_interpreters(sorted(files.items())),
+            with_interpreters(sorted(content.items())),
             source=source,
             pin=Pin.make(
                 "mcp",

@@ -6,7 +6,7 @@ Everything here is local: what has to be fetched is in the version store before 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -147,17 +147,17 @@ class Workspace:
         """Compare the lock with what is on disk, every file hashed."""
         folders = self.folders(lock)
         wanted = None if only is None else frozenset(only)
-        looked_at: dict[Path, frozenset[str]] = {}
+        looked_at: dict[Path, Sequence[str]] = {}
         for skill in lock.skills:
             if wanted is not None and skill.name not in wanted:
                 continue
-            paths = frozenset(file.path for file in skill.files)
+            paths = [file.path for file in skill.files]
             for target in ("agents", *skill.targets):
                 if target in folders:
                     looked_at[folders[target] / skill.name] = paths
         for path, placed in state.placed.items():
             if wanted is None or placed.name in wanted:
-                looked_at.setdefault(path, frozenset())
+                looked_at.setdefault(path, ())
         found = look_at_all(looked_at)
         made = plan(
             lock, folders=folders, found=found, placed=state.placed, links=self.links, force=force, only=only

@@ -45,7 +45,7 @@ def set_digest(files: Iterable[tuple[str, Digest]]) -> SetDigest:
     The order of `files` does not matter. A path that is not relative and plain, is given twice, or holds a
     control character is a `FormatError`, as is an empty set: two sets must never be written alike.
     """
-    whole = hashlib.sha256()
+    lines: list[bytes] = []
     rows = sorted(files)
     if not rows:
         raise _refused_set("a skill has no files", "a skill has at least its SKILL.md")
@@ -58,9 +58,9 @@ def set_digest(files: Iterable[tuple[str, Digest]]) -> SetDigest:
                 f"{path[:200]!r} is not the path of a file in a skill",
                 "use plain segments joined by /, without control characters",
             )
-        whole.update(path.encode("utf-8") + b"\0" + bytes.fromhex(digest[len(_PREFIX) :]) + b"\n")
+        lines.append(b"%b\0%b\n" % (path.encode("utf-8"), bytes.fromhex(digest[len(_PREFIX) :])))
         previous = path
-    return SetDigest(_PREFIX + whole.hexdigest())
+    return SetDigest(digest_of(b"".join(lines)))
 
 
 def parse_set_digest(text: str) -> SetDigest:
