@@ -20,6 +20,14 @@ _FORM = re.compile(r"<form\b[^>]*>.*?</form>", re.DOTALL)
 _FIELD = re.compile(r'<input type="hidden" name="([^"]+)" value="([^"]*)">')
 
 
+def form_fields(page: str, *, about: str = "", action: str = "/approve") -> dict[str, str]:
+    """The hidden fields of the first form of a page that has `about` in it."""
+    for form in _FORM.findall(page):
+        if about in form and f'action="{action}"' in form:
+            return {name: unescape(value) for name, value in _FIELD.findall(form)}
+    raise AssertionError(f"no form for {action} about {about}")
+
+
 class Visitor:
     """A browser's part: it keeps its cookie and sends the origin with a form."""
 
@@ -42,10 +50,7 @@ class Visitor:
 
     async def form(self, path: str, *, about: str = "", action: str = "/approve") -> dict[str, str]:
         """The hidden fields of the first form of a page that has `about` in it."""
-        for form in _FORM.findall(await self.page(path)):
-            if about in form and f'action="{action}"' in form:
-                return {name: unescape(value) for name, value in _FIELD.findall(form)}
-        raise AssertionError(f"no form for {action} about {about}")
+        return form_fields(await self.page(path), about=about, action=action)
 
     async def post(self, path: str, form: dict[str, str], *, origin: str | None = BASE) -> httpx2.Response:
         headers = {} if origin is None else {"origin": origin}

@@ -136,7 +136,8 @@ class ApprovalDesk:
                     return await handler(ctx, params)
                 except Unapproved as refused:
                     if refused.question is None:
-                        return desk.refuse(refused, "the policy of its server does not allow it")
+                        policy = "the policy of its server does not allow it"
+                        return desk.refuse(refused, "declined" if refused.was_declined else policy)
                     result = await desk.ask(refused, refused.question)
                     if result is not None:
                         return result
@@ -332,13 +333,15 @@ class _Request:
         self._record("approve", question, "form")
 
     async def _approved_on_page(self, question: Question) -> bool:
-        """Wait until the caller has approved the skill on the page, for as long as an answer may take."""
+        """Wait until the caller has decided on the page, for as long as an answer may take."""
         with anyio.move_on_after(self._desk.answer_seconds):
             while True:
                 await self._desk.approvals.refresh()
                 if self._is_approved(question):
                     self._record("approve", question, "page")
                     return True
+                if self._desk.approvals.is_declined(self._caller, question.offer):
+                    return False
                 await anyio.sleep(_PAGE_SECONDS)
         return False
 
@@ -356,9 +359,9 @@ def refusal_text(refused: Unapproved, caller: Caller, why: str) -> str:
 def next_step(refused: Unapproved, caller: Caller) -> str:
     """The one command by which a person approves a skill, and what to do then."""
     skill = refused.offer.skill
-    if refused.question is None:
+    if refused.question is None and not refused.was_declined:
         return f"Change the policy of {skill.origin.label} in skillwire.toml to use it."
-    if refused.question.digest is None:
+    if refused.offer.digest is None:
         return "It is made on request, so only a client that can ask its user can load it."
     who = f" --caller {caller.name}" if caller.name else ""
     command = f"skillwire approve {skill.uri} --on {skill.origin.label}{who}"

@@ -23,6 +23,7 @@ Act: TypeAlias = Literal["list", "load", "read", "approve", "refuse"]
 CLIENT: ContextVar[str] = ContextVar("client", default="stdio")
 """Where the request that is served comes from: the address of an HTTP client, or `stdio`."""
 
+_REOPEN: Final = b""
 _MOST_WAITING: Final = 100_000
 
 _log = logging.getLogger("skillwire.gateway")
@@ -67,8 +68,11 @@ class AuditLog:
             self._lost += 1
 
     def reopen(self) -> None:
-        """Open the path again before the next line: for log rotation, on SIGHUP."""
-        self._reopen.set()
+        """Open the path again after the lines so far: for log rotation, on SIGHUP."""
+        try:
+            self._lines.put_nowait(_REOPEN)
+        except queue.Full:
+            self._reopen.set()  # With the next line, then.
 
     def close(self) -> None:
         """Write what is waiting, and close the file."""
@@ -77,9 +81,11 @@ class AuditLog:
 
     def _run(self) -> None:
         while (line := self._lines.get()) is not None:
-            if self._reopen.is_set():
+            if line is _REOPEN or self._reopen.is_set():
                 self._reopen.clear()
                 self._open_again()
+            if line is _REOPEN:
+                continue
             if self._lost:
                 lost = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "lost": self._lost}
                 line = json.dumps(lost).encode() + b"\n" + line

@@ -71,10 +71,20 @@ class Question:
 class Unapproved(ApprovalRequired):
     """A caller has to approve a skill before it is loaded. `question` is `None` if nobody may be asked."""
 
-    def __init__(self, message: str, *, offer: Offer, reason: str, question: Question | None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        offer: Offer,
+        reason: str,
+        question: Question | None,
+        was_declined: bool = False,
+    ) -> None:
         super().__init__(message, reason=reason, origin=offer.skill.origin.label, uri=offer.uri)
         self.question = question
         self.offer = offer
+        self.was_declined = was_declined
+        """Whether the caller said no to exactly these files on the review page."""
 
 
 class _Always:
@@ -119,11 +129,11 @@ class Approvals:
             offer.upstream.host.feed.candidate(skill),
             approval=self.of(caller, offer),
             withdrawn=self.store.withdrawn(skill.origin, skill.uri, caller=caller.name),
-            declined=self._is_declined(caller, offer),
+            declined=self.is_declined(caller, offer),
             seen=seen,
         )
 
-    def _is_declined(self, caller: Caller, offer: Offer) -> bool:
+    def is_declined(self, caller: Caller, offer: Offer) -> bool:
         """Whether the caller's last decision was a no to exactly these files, on the review page."""
         declined = self.store.declined(offer.skill.origin, offer.skill.uri, caller=caller.name)
         return declined is not None and declined == offer.digest
@@ -346,6 +356,7 @@ class CallerSource(Source):
             offer=offer,
             reason=decision.reason,
             question=_question(offer, decision, seen),
+            was_declined=self.approvals.is_declined(self.caller, offer),
         )
 
     def _decide(self, offer: Offer, seen: ResourceSet = frozenset()) -> Decision:
