@@ -607,6 +607,94 @@ GROUPS = (
         ),
     ),
     Group(
+        "ui-access",
+        "ui/access.py",
+        "tests/ui/test_access.py",
+        (
+            ("self._links.pop(_digest(token), (0.0, None))", "self._links.get(_digest(token), (0.0, None))"),
+            ("is_valid = end > self.clock()", "is_valid = end > 0"),
+            ("        if not is_valid:\n            return None\n", ""),
+            ("or self.clock() - found.used_at > SESSION_SECONDS", ""),
+            ("return len(hosts) == 1 and hosts[0].lower() in self.hosts", "return len(hosts) == 1"),
+            (
+                "return len(origins) == 1 and origins[0].lower() in (",
+                "return not origins or origins[0] not in (",
+            ),
+            (
+                'return hmac.compare_digest(session.form_token.encode(), given.encode("utf-8", "replace"))',
+                "return True",
+            ),
+            (
+                "default-src 'none'; script-src 'nonce-{nonce}'",
+                "default-src 'none'; script-src 'unsafe-inline'",
+            ),
+            ("frame-ancestors 'none'; ", ""),
+        ),
+    ),
+    Group(
+        "ui-app",
+        "ui/app.py",
+        "tests/ui/test_access.py tests/ui/test_gateway_page.py",
+        (
+            ("httponly=True, ", ""),
+            ('samesite="strict"', 'samesite="lax"'),
+            ("if not self._access.is_addressed(hosts):", "if False:"),
+            ('if request.method == "POST" and not self._access.is_own_origin(', "if False and not bool("),
+            ('if not is_form_token(session, form.get("form_token", "")):', "if False:"),
+            ("            if not visit.is_allowed:", "            if False:"),
+            ("if len(body) > _MOST_FORM_BYTES:", "if False:"),
+        ),
+    ),
+    Group(
+        "ui-actions",
+        "ui/actions.py",
+        "tests/ui/test_decisions.py tests/ui/test_gateway_page.py",
+        (
+            (
+                'digest=visit.form.get("digest", ""),\n            grants',
+                "digest=str(self._host.admin.review(skill).digest),\n            grants",
+            ),
+            (
+                'digest=visit.form.get("digest", ""), server=label, how=f"declined',
+                'digest=str(self._host.admin.review(skill).digest), server=label, how=f"declined',
+            ),
+            ('bool(visit.form.get("allow_tools"))', "True"),
+            ('bool(visit.form.get("allow_code"))', "True"),
+            (
+                "caller=visit.caller,\n            keep_files=True",
+                'caller="",\n            keep_files=True',
+            ),
+        ),
+    ),
+    Group(
+        "ui-code",
+        "ui/code.py",
+        "tests/ui/test_text.py",
+        (
+            ("_mark(run) if is_hidden else escape(run)", "_mark(run) if is_hidden else run"),
+            ("_mark(run) if is_hidden else escape(run)", "escape(run)"),
+        ),
+    ),
+    Group(
+        "ui-markdown",
+        "ui/markdown.py",
+        "tests/ui/test_text.py",
+        (
+            ('"html": False', '"html": True'),
+            ("<code>{escape(token.content)}</code></pre>", "<code>{token.content}</code></pre>"),
+            ('<code>{escape(token.content)}</code>")', '<code>{token.content}</code>")'),
+            ("parts.append(str(escape(token.content)))", "parts.append(token.content)"),
+            ('return path if path in self._files else ""', "return path"),
+            ('safe_text(FRONTMATTER.sub("", text, count=1))', 'FRONTMATTER.sub("", text, count=1)'),
+        ),
+    ),
+    Group(
+        "ui-rendering",
+        "ui/rendering.py",
+        "tests/ui/test_decisions.py",
+        (("autoescape=True", "autoescape=False"), ("finalize=_clean,", "")),
+    ),
+    Group(
         "uris",
         "skill/uris.py",
         "tests/skill/test_uris.py",

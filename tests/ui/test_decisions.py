@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -132,3 +133,45 @@ async def test_what_another_process_decides_is_seen(tmp_path: Path) -> None:
         assert await visitor.host.admin.approvals.refresh() is True
         assert await visitor.host.admin.approvals.refresh() is False
         assert "1 skill waits" in await visitor.page("/")
+
+
+async def test_files_are_a_tree_of_folders_that_needs_no_script(tmp_path: Path) -> None:
+    sim = Simulator()
+    few = {"references/eu/vat.md": b"1\n", "references/limits.md": b"2\n", "a&b/<i>.txt": b"3\n"}
+    sim.skill("few", files=few)
+    sim.skill("many", files={f"part-{n // 50}/{n:03}.md": b"x\n" for n in range(300)})
+    sim.skill("deep", files={"/".join(["d"] * 30) + "/end.md": b"x\n"})
+    async with visiting(tmp_path, shop=sim) as visitor:
+
+        def address(name: str, file: str = "") -> str:
+            return f"/skill?on=shop&uri=skill%3A%2F%2F{name}%2FSKILL.md&file={file}"
+
+        page = await visitor.page(address("few", "references/eu/vat.md"))
+        assert re.findall(r'<summary><span class="path">(.*?)</span>', page) == [
+            "a%26b/",
+            "references/",
+            "eu/",
+        ]
+        assert page.count("<details open>") == 3
+        assert "<i>" not in page
+        assert re.search(r'aria-current="page"><span class="path">vat.md</span>', page)
+        # Of many files only the folder of the one that is shown is open; its count is of all pages.
+        page = await visitor.page(address("many", "part-1/060.md"))
+        assert page.count("<details open>") == 1
+        assert page.count("<details>") == 3
+        assert page.count('<span class="size">50 files</span>') == 4
+        page = await visitor.page(address("deep"))
+        assert page.count("<details open>") == 8
+        assert f'<span class="path">{"d/" * 22}end.md</span>' in page
+
+
+async def test_what_a_skill_says_of_itself_is_escaped_and_cleaned(tmp_path: Path) -> None:
+    sim = Simulator()
+    sim.skill("odd", description="Use for <b onclick=x>\u202etxt.", fields={"license": "<i>\u200bMIT"})
+    async with visiting(tmp_path, shop=sim) as visitor:
+        for path in ("/", "/skills", REFUNDS.replace("refunds", "odd")):
+            page = await visitor.page(path)
+            assert "&lt;b onclick=x&gt;" in page
+            assert "<b onclick" not in page
+            assert "<i>" not in page
+            assert not {"\u202e", "\u200b"} & set(page)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from simulator import Simulator
 from skillwire.host.approvals.status import State
+from skillwire.ui.beside import PageBeside
 from ui.visitor import Visitor, visiting
 
 pytestmark = pytest.mark.anyio
@@ -100,3 +102,22 @@ async def test_what_callers_asked_for_comes_first_in_the_inbox(tmp_path: Path) -
         page = await visitor.page("/")
         assert "asked for by ann" in page
         assert page.index("returns") < page.index("refunds")
+
+
+async def test_the_page_beside_a_gateway_is_prepared_before_the_first_request(tmp_path: Path) -> None:
+    async with visiting(tmp_path, shop=shop()) as visitor:
+        steps: list[str] = []
+        visitor.app.prepare = lambda: steps.append("prepared")
+
+        async def gateway(scope: Any, receive: Any, send: Any) -> None:
+            steps.append("host open")
+            await send({"type": "lifespan.startup.complete"})
+
+        async def send(message: Any) -> None:
+            steps.append(message["type"])
+
+        async def receive() -> Any:
+            return {"type": "lifespan.startup"}
+
+        await PageBeside(gateway, visitor.app, ["/mcp"])({"type": "lifespan"}, receive, send)
+        assert steps == ["host open", "prepared", "lifespan.startup.complete"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING
+from collections.abc import Collection, MutableMapping
+from typing import TYPE_CHECKING, Any
 
 from skillwire.server.http.asgi import StoppableApp
 
@@ -31,8 +31,18 @@ class PageBeside(StoppableApp):
             if isinstance(self._app, StoppableApp):
                 self._app.connections = self.connections
             async with self._page.running():
-                await self._app(scope, receive, send)
+                await self._app(scope, receive, self._preparing(send))
         elif scope["type"] != "http" or scope["path"] in self._paths:
             await self._app(scope, receive, send)
         else:
             await self._page(scope, receive, send)
+
+    def _preparing(self, send: Send) -> Send:
+        """`send` that prepares the page when the host of the application is open, before anybody asks."""
+
+        async def prepare_and_send(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "lifespan.startup.complete":
+                self._page.prepare()
+            await send(message)
+
+        return prepare_and_send

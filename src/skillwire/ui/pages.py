@@ -20,6 +20,7 @@ from skillwire.ui.comparing import show_comparison
 from skillwire.ui.items import Address, SkillItem, address
 from skillwire.ui.markdown import MOST_CHARS, render_markdown
 from skillwire.ui.overview import Filter, paged
+from skillwire.ui.tree import file_tree
 from skillwire.version import VERSION
 from skillwire.words import human_size
 
@@ -179,15 +180,7 @@ class Pages:
                 (safe_line(key, limit=60), _field(value)) for key, value in entry.frontmatter.items()
             ],
             files=files,
-            listed=[
-                {
-                    "path": one.path,
-                    "size": one.size,
-                    "href": item.file_href(one.real_path),
-                    "is_current": one.real_path == path,
-                }
-                for one in files.rows
-            ],
+            tree=file_tree(item.files, files.rows, path),
             files_href=Address("/skill", {**item.key, "file": path}, "files"),
             part_href=Address("/skill", {**item.key, "file": path}, "line"),
             column_href=address(
