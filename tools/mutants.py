@@ -94,6 +94,59 @@ GROUPS = (
         ),
     ),
     Group(
+        "registry-catalog",
+        "registry/catalog.py",
+        "tests/registry/test_store.py",
+        (
+            ("if self._view.has(place.namespace) else None", "if True else None"),
+            ("        if not self._view.has(place.namespace):\n            return None\n", ""),
+            (
+                "            seen.append(channels.c.namespace.in_(sorted(self._view.namespaces)))\n",
+                "            pass\n",
+            ),
+            ("return named if self._view.has(namespace) else {}", "return named"),
+        ),
+    ),
+    Group(
+        "registry-publishing",
+        "registry/publishing.py",
+        "tests/registry/test_store.py",
+        (
+            (
+                ".where(skills.c.namespace == draft.namespace, files.c.digest.in_(sorted(wanted)))",
+                ".where(files.c.digest.in_(sorted(wanted)))",
+            ),
+            ("            if sizes[file.digest] != file.size:\n", "            if False:\n"),
+            ("        if not verdict.is_signed:\n", "        if False:\n"),
+            (
+                "if existing is not None and existing.set_digest != draft.set_digest:",
+                "if False:",
+            ),
+            ("if existing is not None and existing.yanked is not None:", "if False:"),
+            ("        if used > quota:\n", "        if False:\n"),
+        ),
+    ),
+    Group(
+        "registry-access",
+        "registry/access.py",
+        "tests/registry/test_app.py tests/registry/test_commands.py",
+        (
+            ("tokens.c.hash == _hash(token), tokens.c.revoked_at.is_(None)", "tokens.c.hash == _hash(token)"),
+            ("self.roles.get(ALL, 0)) >= role", "self.roles.get(ALL, 0)) >= Role.READ"),
+            ("if subject == ANYONE and role not in (None, Role.READ):", "if False:"),
+        ),
+    ),
+    Group(
+        "registry-login",
+        "registry/login.py",
+        "tests/registry/test_app.py",
+        (
+            ("                audience=self.settings.audience,\n", ""),
+            ("                issuer=self.settings.issuer,\n", ""),
+            ('"require": ["exp", "iss", "aud", "sub"]', '"require": []'),
+        ),
+    ),
+    Group(
         "gateway-asking",
         "gateway/asking.py",
         "tests/gateway/test_asking.py",
