@@ -33,7 +33,7 @@ def rows() -> list[tuple[str, int, str]]:
         ("--nope", WRONG, "is not an option of skillwire itself"),
         ("-- list", WRONG, "name a command first"),
         ("servers lst", WRONG, "did you mean list?"),
-        ("servers frobnicate", WRONG, "list, add, remove, login"),
+        ("servers frobnicate", WRONG, "add, remove, login"),
         ("cache clar", WRONG, "did you mean clear?"),
         ("serve", WRONG, "PATH is missing: write skillwire serve"),
         ("lint", 4, "no skills in .: a skill is a directory with a SKILL.md; skillwire new"),

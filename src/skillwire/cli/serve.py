@@ -334,7 +334,7 @@ def _token(file: Path | None) -> Tokens | None:
 
 def _note_large_files(source: DirectorySource) -> None:
     """Name the files that clients which read manifests do not take (R6): they are served all the same."""
-    from skillwire.skill.lint import MANIFEST_FILE_BYTES
+    from skillwire.skill.files import MANIFEST_FILE_BYTES
 
     large = [file for file in source.snapshot.files.values() if file.resource.size > MANIFEST_FILE_BYTES]
     if large:

@@ -8,6 +8,8 @@ from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from typing import Final
 
+MANIFEST_FILE_BYTES: Final = 1_000_000
+"""R6: so much of one file is read by clients of the reference server's dialect."""
 MARKDOWN: Final = "text/markdown"
 DIRECTORY: Final = "inode/directory"
 _UNKNOWN: Final = "application/octet-stream"

@@ -18,6 +18,7 @@ from skillwire.issues import Issue, Severity, shown
 from skillwire.json_types import JsonValue
 from skillwire.limits import DEFAULT_LIMITS, MIB, Limits
 from skillwire.skill.fields import HOST_FIELDS, KNOWN_FIELDS, MAX_DESCRIPTION_LENGTH, field_issues
+from skillwire.skill.files import MANIFEST_FILE_BYTES
 from skillwire.skill.fix import LAST_BLOCK
 from skillwire.skill.frontmatter import CONFLICT, SkillDocument, parse_skill_md, salvage_skill_md
 from skillwire.skill.references import Reference, find_references, resolve
@@ -25,8 +26,6 @@ from skillwire.skill.uris import SKILL_FILE
 
 RESERVED_METADATA: Final = "io.modelcontextprotocol/"
 
-MANIFEST_FILE_BYTES: Final = 1_000_000
-"""R6: so much of one file is read by clients of the reference server's dialect."""
 SHORT_DESCRIPTION: Final = 40
 LONG_DESCRIPTION: Final = 700
 MAX_BODY_LINES: Final = 500

@@ -17,6 +17,7 @@ from skillwire.trust.signatures import claimed_differences
 
 # Reported already, as a rule of the extension.
 _REPORTED = {
+    "large-file",
     "metadata-reserved",
     "name-not-directory",
     "description-too-long",

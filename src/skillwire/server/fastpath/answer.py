@@ -63,6 +63,7 @@ def discovery(instructions: str, legacy_features: LegacyFeatures, *, watched: bo
     """The result of `server/discover`. A test compares it with the SDK's."""
     changes: JsonObject = {"listChanged": watched}
     capabilities: JsonObject = {
+        "completions": {},
         "extensions": {EXTENSION_ID: {DIRECTORY_READ_SETTING: True}},
         "resources": {"subscribe": watched, **changes},
     }
