@@ -671,7 +671,7 @@ GROUPS = (
             ("return len(hosts) == 1 and hosts[0].lower() in self.hosts", "return len(hosts) == 1"),
             (
                 "return len(origins) == 1 and origins[0].lower() in (",
-                "return not origins or origins[0] not in (",
+                "return len(origins) < 2 or origins[0].lower() in (",
             ),
             (
                 'return hmac.compare_digest(session.form_token.encode(), given.encode("utf-8", "replace"))',
