@@ -733,7 +733,6 @@ GROUPS = (
         "ui/markdown.py",
         "tests/ui/test_text.py",
         (
-            ('"html": False', '"html": True'),
             ("<code>{escape(token.content)}</code></pre>", "<code>{token.content}</code></pre>"),
             ('<code>{escape(token.content)}</code>")', '<code>{token.content}</code>")'),
             ("parts.append(str(escape(token.content)))", "parts.append(token.content)"),
@@ -745,7 +744,7 @@ GROUPS = (
         "ui-rendering",
         "ui/rendering.py",
         "tests/ui/test_decisions.py",
-        (("autoescape=True", "autoescape=False"), ("finalize=_clean,", "")),
+        (("autoescape=True", "autoescape=False"),),
     ),
     Group(
         "uris",
