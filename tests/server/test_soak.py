@@ -274,7 +274,8 @@ async def test_clients_see_only_what_is_so_while_everything_changes() -> None:
             assert mismatches > 0
             assert cured > mismatches * 0.9
             early, late = weights
-            assert late.descriptors <= early.descriptors + 8
+            # A scan that is under way holds a few directories open; a leak would add one for each edit.
+            assert late.descriptors <= early.descriptors + 16
             assert late.kilobytes <= early.kilobytes * 1.15 + 20_000
             async with Client(url, mode="legacy") as client:
                 await expect_the_same(client, scanned([folder]))
