@@ -5,12 +5,13 @@ The tables in `commands/` are made of these. Parsing, help, documentation and sh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 Kind: TypeAlias = Literal["flag", "text", "path", "choice", "integer", "number"]
 Completion: TypeAlias = Literal["", "file", "directory", "skill", "server", "agent", "command"]
 """What a shell offers for a value; `skill`, `server` and `agent` are names that Skillwire knows."""
+_YEAR: Final = 365 * 24 * 3600
 
 
 class Option(NamedTuple):
@@ -103,158 +104,140 @@ class Group(NamedTuple):
 
 
 def flag(
-    *names: str, help: str, field: str = "", default: bool = False, hidden: tuple[str, ...] = ()
+    spec: str, help: str, *, field: str = "", default: bool = False, hidden: tuple[str, ...] = ()
 ) -> Option:
     """An option without a value. One that is on by default has a `--no-` spelling, and so has its field."""
-    return Option(
-        names=names,
-        help=help,
-        kind="flag",
-        field=field or _field(names),
-        default=default,
-        off=f"--no-{names[0].removeprefix('--')}" if default else "",
-        hidden=hidden,
-    )
+    option = _option("flag", spec, help, field=field, default=default, hidden=hidden)
+    return option._replace(off=f"--no-{option.name.removeprefix('--')}") if default else option
 
 
 def text(
-    *names: str,
-    metavar: str,
+    spec: str,
     help: str,
+    *,
     field: str = "",
     many: bool = False,
     completion: Completion = "",
     hidden: tuple[str, ...] = (),
 ) -> Option:
-    return Option(
-        names=names,
-        help=help,
-        kind="text",
-        field=field or _field(names),
-        metavar=metavar,
-        many=many,
-        default=() if many else None,
-        completion=completion,
-        hidden=hidden,
+    default = () if many else None
+    return _option(
+        "text", spec, help, field=field, many=many, default=default, completion=completion, hidden=hidden
     )
 
 
-def path(*names: str, help: str, metavar: str = "FILE", field: str = "", many: bool = False) -> Option:
-    return Option(
-        names=names,
-        help=help,
-        kind="path",
-        field=field or _field(names),
-        metavar=metavar,
-        many=many,
-        default=() if many else None,
-        completion="directory" if metavar.startswith("DIR") else "file",
-    )
+def path(spec: str, help: str, *, field: str = "", many: bool = False) -> Option:
+    option = _option("path", spec, help, field=field, many=many, default=() if many else None)
+    return option._replace(completion="directory" if option.metavar.startswith("DIR") else "file")
 
 
 def choice(
-    *names: str,
-    choices: Iterable[str] | Mapping[str, str],
+    spec: str,
     help: str,
+    *,
+    choices: Mapping[str, str] | None = None,
     field: str = "",
     default: str | None = None,
     hidden: tuple[str, ...] = (),
 ) -> Option:
-    return Option(
-        names=names,
-        help=help,
-        kind="choice",
-        field=field or _field(names),
-        metavar="|".join(choices),
-        choices=choices if isinstance(choices, Mapping) else {one: one for one in choices},
-        default=default,
-        hidden=hidden,
-    )
+    """One of several words, as in `--log text|json`; `choices` maps words to values that differ from them."""
+    option = _option("choice", spec, help, field=field, default=default, hidden=hidden)
+    values = choices or {one: one for one in option.metavar.split("|")}
+    return option._replace(metavar="|".join(values), choices=values)
 
 
 def integer(
-    *names: str,
-    help: str,
-    metavar: str = "N",
-    default: int | None = None,
-    least: int = 0,
-    most: int | None = None,
+    spec: str, help: str, *, default: int | None = None, least: int = 0, most: int | None = None
 ) -> Option:
-    return Option(
-        names=names,
-        help=help,
-        kind="integer",
-        field=_field(names),
-        metavar=metavar,
-        default=default,
-        least=least,
-        most=most,
-    )
+    return _option("integer", spec, help, default=default, least=least, most=most)
 
 
 def seconds(
-    *names: str, help: str, default: float | None = None, least: float = 0, most: float | None = None
+    spec: str, help: str, *, default: float | None = None, least: float = 0.1, most: float = _YEAR
 ) -> Option:
+    return _option("number", spec, help, default=default, least=least, most=most)
+
+
+def _option(kind: Kind, spec: str, help: str, *, field: str = "", **values: Any) -> Option:
+    """An option from its names and its placeholder, as help shows them: `--output -o FILE`."""
+    words = spec.split(" ")
+    names = tuple(word for word in words if word.startswith("-"))
     return Option(
         names=names,
         help=help,
-        kind="number",
-        field=_field(names),
-        metavar="SECONDS",
-        default=default,
-        least=least,
-        most=most,
+        kind=kind,
+        field=field or names[0].removeprefix("--").replace("-", "_"),
+        metavar=" ".join(words[len(names) :]),
+        **values,
     )
 
 
-def _field(names: tuple[str, ...]) -> str:
-    return names[0].removeprefix("--").replace("-", "_")
-
-
-JSON: Final = flag("--json", help="Print one JSON document.", field="as_json")
+JSON: Final = flag("--json", "Print one JSON document.", field="as_json")
 ON_SERVER: Final = text(
-    "--on",
-    metavar="SERVER",
-    help="The server to take the skill from. No other server is contacted.",
-    completion="server",
+    "--on SERVER", "The server to take the skill from. No other server is contacted.", completion="server"
 )
 HOST_OPTIONS: Final = (
     text(
-        "--server",
-        metavar="NAME=PLACE",
-        help="Also use this MCP server: NAME=URL or 'NAME=command args'. Repeatable.",
+        "--server NAME=PLACE",
+        "Also use this MCP server: NAME=URL or 'NAME=command args'. Repeatable.",
         field="servers",
         many=True,
     ),
     text(
-        "--dir",
-        metavar="[NAME=]PATH",
-        help="Also use this directory of skills, shown under NAME. Repeatable.",
+        "--dir [NAME=]PATH",
+        "Also use this directory of skills, shown under NAME. Repeatable.",
         field="directories",
         many=True,
         completion="directory",
     ),
     flag(
         "--no-default-directories",
-        help="Leave out the default directories, such as .agents/skills and .claude/skills.",
+        "Leave out the default directories, such as .agents/skills and .claude/skills.",
         hidden=("--no-usual",),
     ),
-    path("--config", help="Read this file instead of the user's and the project's skillwire.toml."),
-    flag("--no-config", help="Read no configuration file."),
-    text("--profile", metavar="NAME", help="Use this profile of the configuration."),
-    text(
-        "--style",
-        metavar="STYLE",
-        help="Emulate another host: claude, codex, gemini, goose or wayland.",
-    ),
-    seconds("--timeout", help="Wait this long for each server.", least=0.1, most=3600),
+    path("--config FILE", "Read this file instead of the user's and the project's skillwire.toml."),
+    flag("--no-config", "Read no configuration file."),
+    text("--profile NAME", "Use this profile of the configuration."),
+    text("--style STYLE", "Emulate another host: claude, codex, gemini, goose or wayland."),
+    seconds("--timeout SECONDS", "Wait this long for each server.", least=0.1, most=3600),
 )
 """The options of every command that uses skills: where the skills come from."""
 
+HTTP_OPTIONS: Final = (
+    text(
+        "--http HOST:PORT",
+        "Serve Streamable HTTP at /mcp instead of stdio. "
+        "A port alone means 127.0.0.1; port 0 picks a free one.",
+    ),
+    text("--allow-host NAME", "Accept this Host and Origin too. Repeatable.", many=True),
+    flag("--unsafe-no-auth", "Listen on a public address without a token."),
+    flag("--stateless", "Stateless HTTP: no sessions."),
+    integer("--max-connections N", "Accept at most N HTTP connections.", default=2000, least=1),
+    integer(
+        "--max-connections-per-address N",
+        "Accept at most N HTTP connections from one address.",
+        default=512,
+        least=1,
+    ),
+    flag("--access-log", "Log each HTTP request to standard error."),
+    choice("--log-format text|json", "Write the log as text or as one JSON object per line.", default="text"),
+)
+"""The options of every command that serves over HTTP."""
+LISTING_OPTIONS: Final = (
+    integer("--page-size N", "Skills per page of a listing.", default=100, least=1, most=1000),
+    choice(
+        "--tools auto|always|never",
+        "Offer load_skill and related tools. auto hides them from clients that support the extension.",
+        default="auto",
+    ),
+    flag("--prompts", "Offer each skill as a prompt, which clients show as a slash command.", default=True),
+)
+"""How every command that serves skills presents them to clients."""
+
 GLOBAL_OPTIONS: Final = (
-    flag("--quiet", "-q", help="Print results and errors only."),
-    flag("--verbose", "-v", help="Print what is going on, and warnings of libraries."),
-    flag("--help", "-h", help="Show the help and exit.", field="wants_help"),
+    flag("--quiet -q", "Print results and errors only."),
+    flag("--verbose -v", "Print what is going on, and warnings of libraries."),
+    flag("--help -h", "Show the help and exit.", field="wants_help"),
 )
 """The options of every command."""
 HELP_NAMES: Final = GLOBAL_OPTIONS[-1].names

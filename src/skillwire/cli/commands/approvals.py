@@ -7,30 +7,25 @@ from typing import Final
 from skillwire.cli.command import JSON, ON_SERVER, Argument, Command, Group, flag, path, text
 from skillwire.cli.commands.use import NAME
 
-CALLER: Final = text("--caller", metavar="NAME", help="For this caller of a gateway, and not for yourself.")
-GROUPS: Final = (
-    Group(name="approvals", summary="List, export and import approvals", default="approvals list"),
-)
+CALLER: Final = text("--caller NAME", "For this caller of a gateway, and not for yourself.")
+GROUPS: Final = (Group("approvals", "List, export and import approvals", "approvals list"),)
 COMMANDS: Final = (
     Command(
-        name="ui",
-        summary="Review skills in a browser: read, compare, approve, decline",
+        "ui",
+        "Review skills in a browser: read, compare, approve, decline",
+        "ui:ui",
         about="Serves one page on this machine until Ctrl-C, prints a link that opens it once, and opens it. "
         "Needs the packages of the extra `ui`.",
-        run="ui:ui",
         host=True,
         options=(
-            flag("--open", help="Open the page in the browser.", field="open_browser", default=True),
+            flag("--open", "Open the page in the browser.", field="open_browser", default=True),
             text(
-                "--http",
-                metavar="HOST:PORT",
-                help="Listen here instead of on a free port of this machine. An address that other machines "
+                "--http HOST:PORT",
+                "Listen here instead of on a free port of this machine. An address that other machines "
                 "can reach needs --token-file.",
             ),
-            text(
-                "--allow-host", metavar="NAME", many=True, help="Accept this Host and Origin too. Repeatable."
-            ),
-            path("--token-file", help="Let people in who enter a token of this file, besides the link."),
+            text("--allow-host NAME", "Accept this Host and Origin too. Repeatable.", many=True),
+            path("--token-file FILE", "Let people in who enter a token of this file, besides the link."),
         ),
         examples=(
             ("skillwire ui", "opens the page of your servers and directories"),
@@ -38,43 +33,41 @@ COMMANDS: Final = (
         ),
     ),
     Command(
-        name="decline",
-        summary="Decline a skill as it is now",
+        "decline",
+        "Decline a skill as it is now",
+        "approvals:decline",
         about="It is not loaded, and nobody is asked about it, until its files change or it is approved.",
-        run="approvals:decline",
         host=True,
         arguments=(NAME,),
         options=(
-            text(
-                "--digest", metavar="SHA256", help="Only if these are its files, as `skillwire show` prints."
-            ),
+            text("--digest SHA256", "Only if these are its files, as `skillwire show` prints."),
             ON_SERVER,
             JSON,
         ),
         examples=(("skillwire decline refunds", "`skillwire approve` or `skillwire revoke` takes it back"),),
     ),
     Command(
-        name="approve",
-        summary="Approve skills with exactly the files that you were shown",
+        "approve",
+        "Approve skills with exactly the files that you were shown",
+        "approvals:approve",
         about="On a terminal each skill is shown and you are asked. Elsewhere --digest must name its files, "
         "as `skillwire show` prints it. Any change to the files revokes the approval.",
-        run="approvals:approve",
         host=True,
         arguments=(
             Argument(
-                field="names",
-                metavar="NAME",
-                help="The name of a skill, its URI, or a pattern such as 'shop/*'.",
+                "names",
+                "NAME",
+                "The name of a skill, its URI, or a pattern such as 'shop/*'.",
                 required=False,
                 many=True,
                 completion="skill",
             ),
         ),
         options=(
-            text("--digest", metavar="SHA256", help="Approve this set of files. Repeatable.", many=True),
-            flag("--all", help="All skills of the server named with --on.", field="everything"),
-            flag("--allow-tools", help="Also grant the tools that its allowed-tools field asks for."),
-            flag("--allow-code", help="Also allow running code while the skill is in use."),
+            text("--digest SHA256", "Approve this set of files. Repeatable.", many=True),
+            flag("--all", "All skills of the server named with --on.", field="everything"),
+            flag("--allow-tools", "Also grant the tools that its allowed-tools field asks for."),
+            flag("--allow-code", "Also allow running code while the skill is in use."),
             ON_SERVER,
             CALLER,
             JSON,
@@ -86,34 +79,34 @@ COMMANDS: Final = (
         ),
     ),
     Command(
-        name="revoke",
-        summary="Revoke an approval",
+        "revoke",
+        "Revoke an approval",
+        "approvals:revoke",
         about="No server is contacted.",
-        run="approvals:revoke",
         arguments=(NAME,),
         options=(CALLER, JSON),
         examples=(("skillwire revoke refunds", "it must be approved again before it loads"),),
     ),
     Command(
-        name="approvals list",
-        summary="List approvals with who gave them, when and how",
-        run="approvals:list_approvals",
+        "approvals list",
+        "List approvals with who gave them, when and how",
+        "approvals:list_approvals",
         options=(JSON,),
         examples=(("skillwire approvals", "everything that is approved"),),
     ),
     Command(
-        name="approvals export",
-        summary="Print all approvals as JSON, to share them",
-        run="approvals:export_approvals",
+        "approvals export",
+        "Print all approvals as JSON, to share them",
+        "approvals:export_approvals",
         examples=(("skillwire approvals export", "redirect it to a file, for the rest of a team"),),
     ),
     Command(
-        name="approvals import",
-        summary="Import approvals that somebody exported",
+        "approvals import",
+        "Import approvals that somebody exported",
+        "approvals:import_approvals",
         about="They are shown, and you are asked. Each is recorded with who gave it first.",
-        run="approvals:import_approvals",
-        arguments=(Argument(field="file", metavar="FILE", help="A file of `approvals export`."),),
-        options=(flag("--yes", "-y", help="Import them without asking."), JSON),
+        arguments=(Argument("file", "FILE", "A file of `approvals export`."),),
+        options=(flag("--yes -y", "Import them without asking."), JSON),
         examples=(("skillwire approvals import approvals.json", "review, then approve all"),),
     ),
 )

@@ -6,34 +6,31 @@ from typing import Final
 
 from skillwire.cli.command import JSON, Argument, Command, Option, flag, text
 
-_USER: Final = flag("--user", help="Your own skills, for every project, instead of this project's.")
-_YES: Final = flag("--yes", "-y", help="Accept exactly what is shown, without being asked.")
+_USER: Final = flag("--user", "Your own skills, for every project, instead of this project's.")
+_YES: Final = flag("--yes -y", "Accept exactly what is shown, without being asked.")
 _AGENT: Final = text(
-    "--agent",
-    metavar="ID",
-    help="Also link it for this agent instead of those that are found here. Repeatable.",
+    "--agent ID",
+    "Also link it for this agent instead of those that are found here. Repeatable.",
     field="agent_ids",
     many=True,
     completion="agent",
 )
-_COPY: Final = flag("--copy", help="Give agents with folders of their own a copy instead of a link.")
-_FORCE: Final = flag("--force", help="Overwrite folders that were edited or that others put there.")
+_COPY: Final = flag("--copy", "Give agents with folders of their own a copy instead of a link.")
+_FORCE: Final = flag("--force", "Overwrite folders that were edited or that others put there.")
 _GRANTS: Final = (
-    flag("--allow-tools", help="Grant the tools that an allowed-tools field asks for."),
-    flag("--allow-code", help="Grant the scripts that an agent can run."),
-    flag("--allow-signer", help="Accept another signer than the pinned one, or none."),
+    flag("--allow-tools", "Grant the tools that an allowed-tools field asks for."),
+    flag("--allow-code", "Grant the scripts that an agent can run."),
+    flag("--allow-signer", "Accept another signer than the pinned one, or none."),
 )
 _NAMES: Final = Argument(
-    field="names",
-    metavar="NAME",
-    help="The name of an installed skill; without one, all of them.",
+    "names",
+    "NAME",
+    "The name of an installed skill; without one, all of them.",
     required=False,
     many=True,
     completion="skill",
 )
-_ONE: Final = Argument(
-    field="name", metavar="NAME", help="The name of an installed skill.", completion="skill"
-)
+_ONE: Final = Argument("name", "NAME", "The name of an installed skill.", completion="skill")
 
 
 def _common(*options: Option) -> tuple[Option, ...]:
@@ -42,26 +39,26 @@ def _common(*options: Option) -> tuple[Option, ...]:
 
 COMMANDS: Final = (
     Command(
-        name="add",
-        summary="Install skills, and pin them in skillwire.lock",
+        "add",
+        "Install skills, and pin them in skillwire.lock",
+        "install:add",
         about="Skills of MCP servers, sites, git repositories, folders and Python packages. Shows what would "
         "be installed, asks, writes it to .agents/skills and pins every file. Tools and scripts are granted "
         "apart; a skill that has them is not installed without.",
-        run="install:add",
         host=True,
         arguments=(
             Argument(
-                field="sources",
-                metavar="SOURCE",
-                help="SERVER/SKILL, SERVER, https://SITE, git+URL#REF:PATH, a folder, an archive, or a lock "
+                "sources",
+                "SOURCE",
+                "SERVER/SKILL, SERVER, https://SITE, git+URL#REF:PATH, a folder, an archive, or a lock "
                 "file of another tool.",
                 required=False,
                 many=True,
             ),
         ),
         options=_common(
-            flag("--installed", help="The skills that installed Python packages carry."),
-            text("--skill", metavar="NAME", help="Only the skills of this name. Repeatable.", many=True),
+            flag("--installed", "The skills that installed Python packages carry."),
+            text("--skill NAME", "Only the skills of this name. Repeatable.", many=True),
             *_GRANTS,
             _AGENT,
             _COPY,
@@ -77,17 +74,17 @@ COMMANDS: Final = (
         ),
     ),
     Command(
-        name="sync",
-        summary="Make the folders equal to skillwire.lock",
+        "sync",
+        "Make the folders equal to skillwire.lock",
+        "sync:sync",
         about="The first time in a project it shows what the lock would install and asks once. A folder that "
         "was edited is left alone. Exits with 10 if something differs, 11 if it was done in part, and 12 if "
         "something was refused.",
-        run="sync:sync",
         host=True,
         options=_common(
-            flag("--check", help="Only say what differs; every file is hashed."),
-            flag("--frozen", help="For CI: never change the lock, and fail if anything is not as it says."),
-            flag("--adopt", help="Pin what was edited by hand, as it is on disk."),
+            flag("--check", "Only say what differs; every file is hashed."),
+            flag("--frozen", "For CI: never change the lock, and fail if anything is not as it says."),
+            flag("--adopt", "Pin what was edited by hand, as it is on disk."),
             _FORCE,
             _COPY,
             _YES,
@@ -99,33 +96,33 @@ COMMANDS: Final = (
         ),
     ),
     Command(
-        name="outdated",
-        summary="List installed skills that changed at their source",
+        "outdated",
+        "List installed skills that changed at their source",
+        "installed:outdated",
         about="Exits with 10 if there are any.",
-        run="installed:outdated",
         host=True,
         arguments=(_NAMES,),
         options=_common(),
         examples=(("skillwire outdated", "every source is asked, side by side"),),
     ),
     Command(
-        name="diff",
-        summary="Show what changed at the source of a skill",
+        "diff",
+        "Show what changed at the source of a skill",
+        "installed:diff",
         about="Files, texts, and what it newly asks for.",
-        run="installed:diff",
         host=True,
         arguments=(_ONE,),
-        options=_common(flag("--local", help="Compare with the folder on disk instead.")),
+        options=_common(flag("--local", "Compare with the folder on disk instead.")),
         examples=(
             ("skillwire diff release-notes", "before an update"),
             ("skillwire diff release-notes --local", "what was edited by hand"),
         ),
     ),
     Command(
-        name="update",
-        summary="Install what the sources of skills have now",
+        "update",
+        "Install what the sources of skills have now",
+        "install:update",
         about="Shows the changes, asks, and pins it.",
-        run="install:update",
         host=True,
         arguments=(_NAMES,),
         options=_common(*_GRANTS, _COPY, _FORCE, _YES),
@@ -135,72 +132,57 @@ COMMANDS: Final = (
         ),
     ),
     Command(
-        name="rollback",
-        summary="Put an earlier version of a skill back",
+        "rollback",
+        "Put an earlier version of a skill back",
+        "install:rollback",
         about="From what is kept here: no source is contacted, and every file is verified again.",
-        run="install:rollback",
         arguments=(_ONE,),
-        options=_common(
-            text("--to", metavar="DIGEST", help="This version; the beginning of its digest is enough."),
-            _FORCE,
-        ),
+        options=_common(text("--to DIGEST", "This version; the beginning of its digest is enough."), _FORCE),
         examples=(
             ("skillwire rollback release-notes", "the version before"),
             ("skillwire rollback release-notes --to 3f2a90", "a version that `skillwire why` lists"),
         ),
     ),
     Command(
-        name="remove",
-        summary="Remove installed skills from all folders",
-        run="install:remove",
+        "remove",
+        "Remove installed skills from all folders",
+        "install:remove",
         arguments=(
-            Argument(
-                field="names",
-                metavar="NAME",
-                help="The name of an installed skill.",
-                many=True,
-                completion="skill",
-            ),
+            Argument("names", "NAME", "The name of an installed skill.", many=True, completion="skill"),
         ),
         options=_common(_FORCE),
         examples=(("skillwire remove release-notes", "its versions stay, to roll back to"),),
     ),
     Command(
-        name="why",
-        summary="Show where an installed skill came from",
-        run="installed:why",
+        "why",
+        "Show where an installed skill came from",
+        "installed:why",
         host=True,
         arguments=(_ONE,),
         options=_common(),
         examples=(("skillwire why release-notes", "source, pin, powers, signature, versions"),),
     ),
     Command(
-        name="export",
-        summary="Write a verified copy of installed skills",
+        "export",
+        "Write a verified copy of installed skills",
+        "installed:export",
         about="The same lock always gives the same archive, byte for byte.",
-        run="installed:export",
         arguments=(
             Argument(
-                field="place",
-                metavar="DIR | FILE.tar.gz",
-                help="A new folder, or an archive.",
-                kind="path",
-                completion="file",
+                "place", "DIR | FILE.tar.gz", "A new folder, or an archive.", kind="path", completion="file"
             ),
         ),
-        options=_common(
-            text("--skill", metavar="NAME", help="Only the skills of this name. Repeatable.", many=True)
-        ),
+        options=_common(text("--skill NAME", "Only the skills of this name. Repeatable.", many=True)),
         examples=(
             ("skillwire export skills.tar.gz", "all of them, in one file"),
             ("skillwire export ./copy", "as a folder"),
         ),
     ),
     Command(
-        name="agents",
-        summary="List the agents that read skills from folders",
-        run="installed:list_agents",
-        options=_common(flag("--all", help="Also those that are not found here.", field="everyone")),
+        "agents",
+        "List the agents that read skills from folders",
+        "installed:list_agents",
+        options=_common(flag("--all", "Also those that are not found here.", field="everyone")),
         examples=(
             ("skillwire agents", "those that are here"),
             ("skillwire agents --all", "every agent that is known"),

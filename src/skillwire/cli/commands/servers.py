@@ -4,54 +4,39 @@ from __future__ import annotations
 
 from typing import Final
 
-from skillwire.cli.command import (
-    JSON,
-    Argument,
-    Command,
-    Group,
-    choice,
-    flag,
-    integer,
-    path,
-    seconds,
-    text,
-)
+from skillwire.cli.command import JSON, Argument, Command, Group, choice, flag, integer, path, seconds, text
 
-_USER: Final = flag("--user", help="Use the user's skillwire.toml instead of the project's.")
+_USER: Final = flag("--user", "Use the user's skillwire.toml instead of the project's.")
 _VARIABLES: Final = flag(
-    "--use-variables", help="Write the name of an environment variable in place of each secret."
+    "--use-variables", "Write the name of an environment variable in place of each secret."
 )
-_SERVER: Final = Argument(field="name", metavar="NAME", help="The name of a server.", completion="server")
-_LOGIN_SERVER: Final = Argument(
-    field="name", metavar="NAME", help="The name of a server, or its URL.", completion="server"
-)
+_SERVER: Final = Argument("name", "NAME", "The name of a server.", completion="server")
+_LOGIN_SERVER: Final = Argument("name", "NAME", "The name of a server, or its URL.", completion="server")
 
-GROUPS: Final = (
-    Group(name="servers", summary="Manage the MCP servers that skills come from", default="servers list"),
-)
+GROUPS: Final = (Group("servers", "Manage the MCP servers that skills come from", "servers list"),)
 _TRUST: Final = Command(
-    name="trust",
-    summary="Review and trust a project: its servers, directories and skills",
+    "trust",
+    "Review and trust a project: its servers, directories and skills",
+    "trust:trust",
     about="Files such as ./skillwire.toml and .mcp.json may come from somebody else, and so may the skills "
     "in ./.agents/skills. Until you trust them, their servers are not started, their directories are not "
     "read, and each skill needs an approval. Everything is shown first and trusted exactly as it was shown: "
     "what changes is not trusted any more. Tools and code are never granted by it.",
-    run="trust:trust",
     arguments=(
         Argument(
-            field="directory",
-            metavar="DIR",
-            help="The project. By default the working directory.",
+            "directory",
+            "DIR",
+            "The project. By default the working directory.",
             kind="path",
             required=False,
             completion="directory",
         ),
     ),
     options=(
-        text("--digest", metavar="SHA256", help="Trust it without asking, if it is what this digest names."),
-        flag("--yes", "-y", help="Trust what is there without asking."),
-        flag("--list", help="List what you trust, of all projects.", field="listing"),
-        flag("--revoke", help="Stop trusting this project.", hidden=("--forget",)),
+        text("--digest SHA256", "Trust it without asking, if it is what this digest names."),
+        flag("--yes -y", "Trust what is there without asking."),
+        flag("--list", "List what you trust, of all projects.", field="listing"),
+        flag("--revoke", "Stop trusting this project.", hidden=("--forget",)),
         JSON,
     ),
     examples=(
@@ -71,13 +56,13 @@ COMMANDS: Final = (
         examples=(("skillwire servers trust", "see what would be started and loaded, then decide"),),
     ),
     Command(
-        name="servers list",
-        summary="List the servers of your configuration",
-        run="servers:list_servers",
+        "servers list",
+        "List the servers of your configuration",
+        "servers:list_servers",
         options=(
-            flag("--check", help="Connect to each server and show its status. Exits with 4 if one fails."),
-            path("--config", help="Read this file instead of the user's and the project's skillwire.toml."),
-            text("--profile", metavar="NAME", help="Use this profile of the configuration."),
+            flag("--check", "Connect to each server and show its status. Exits with 4 if one fails."),
+            path("--config FILE", "Read this file instead of the user's and the project's skillwire.toml."),
+            text("--profile NAME", "Use this profile of the configuration."),
             JSON,
         ),
         examples=(
@@ -86,10 +71,10 @@ COMMANDS: Final = (
         ),
     ),
     Command(
-        name="servers show",
-        summary="Show one server: what it declares, what it speaks, its skills, files and problems",
+        "servers show",
+        "Show one server: what it declares, what it speaks, its skills, files and problems",
+        "server_show:show_server",
         about="Connects to that server and to no other. Exits with 4 if it cannot be reached.",
-        run="server_show:show_server",
         host=True,
         arguments=(_SERVER,),
         options=(JSON,),
@@ -99,17 +84,17 @@ COMMANDS: Final = (
         ),
     ),
     Command(
-        name="servers add",
-        summary="Add a server to skillwire.toml",
+        "servers add",
+        "Add a server to skillwire.toml",
+        "servers:add",
         about="The rest of the file stays as it is. Write ${NAME} for an environment variable, to keep "
         "secrets out of the file.",
-        run="servers:add",
         arguments=(
-            Argument(field="name", metavar="NAME", help="A name for the server."),
+            Argument("name", "NAME", "A name for the server."),
             Argument(
-                field="place",
-                metavar="URL | -- COMMAND",
-                help="Give the URL of the server, or -- and the command that starts it.",
+                "place",
+                "URL | -- COMMAND",
+                "Give the URL of the server, or -- and the command that starts it.",
                 many=True,
                 completion="command",
                 marked="command",
@@ -117,22 +102,11 @@ COMMANDS: Final = (
         ),
         options=(
             _USER,
-            text("--header", metavar="NAME=VALUE", help="Send this HTTP header. Repeatable.", many=True),
-            text(
-                "--token-env", metavar="VARIABLE", help="Send the bearer token in this environment variable."
-            ),
-            text(
-                "--env",
-                metavar="NAME=VALUE",
-                help="Set this variable for the command. Repeatable.",
-                many=True,
-            ),
+            text("--header NAME=VALUE", "Send this HTTP header. Repeatable.", many=True),
+            text("--token-env VARIABLE", "Send the bearer token in this environment variable."),
+            text("--env NAME=VALUE", "Set this variable for the command. Repeatable.", many=True),
             _VARIABLES,
-            choice(
-                "--approval",
-                choices=("prompt", "pinned", "always", "never"),
-                help="Approval policy of the server's skills.",
-            ),
+            choice("--approval prompt|pinned|always|never", "Approval policy of the server's skills."),
             JSON,
         ),
         examples=(
@@ -144,40 +118,37 @@ COMMANDS: Final = (
         ),
     ),
     Command(
-        name="servers remove",
-        summary="Remove a server from skillwire.toml, with its cached files and approvals",
-        run="servers:remove",
+        "servers remove",
+        "Remove a server from skillwire.toml, with its cached files and approvals",
+        "servers:remove",
         arguments=(_SERVER,),
         options=(_USER, JSON),
         examples=(("skillwire servers remove docs", "from the project's file, or else the user's"),),
     ),
     Command(
-        name="servers login",
-        summary="Sign in to a remote server with OAuth",
+        "servers login",
+        "Sign in to a remote server with OAuth",
+        "login:login",
         about="Opens a browser and waits. Without one, as over SSH, it prints an address to open anywhere "
         "and asks for the address that the browser ends at. Tokens are kept in the system keyring, or in a "
         "file that only you can read, and are renewed when they expire.",
-        run="login:login",
         arguments=(_LOGIN_SERVER,),
         options=(
-            flag("--paste", help="Use a browser on another machine, and paste the address that it ends at."),
+            flag("--paste", "Use a browser on another machine, and paste the address that it ends at."),
             text(
-                "--client-id",
-                metavar="ID",
-                help="Use this OAuth client, for services that register no clients by themselves.",
+                "--client-id ID",
+                "Use this OAuth client, for services that register no clients by themselves.",
             ),
             text(
-                "--client-secret-env",
-                metavar="VARIABLE",
-                help="The secret of that client is in this environment variable.",
+                "--client-secret-env VARIABLE", "The secret of that client is in this environment variable."
             ),
             integer(
-                "--port",
-                help="Let the browser return to this port of 127.0.0.1. 0 picks a free one.",
+                "--port N",
+                "Let the browser return to this port of 127.0.0.1. 0 picks a free one.",
                 default=0,
                 most=65535,
             ),
-            seconds("--timeout", help="Wait this long for the browser.", default=300, least=1, most=3600),
+            seconds("--timeout SECONDS", "Wait this long for the browser.", default=300, least=1, most=3600),
             JSON,
         ),
         examples=(
@@ -186,48 +157,45 @@ COMMANDS: Final = (
         ),
     ),
     Command(
-        name="servers logout",
-        summary="Revoke and delete the tokens of a login",
-        run="login:logout",
+        "servers logout",
+        "Revoke and delete the tokens of a login",
+        "login:logout",
         arguments=(_LOGIN_SERVER,),
         options=(JSON,),
         examples=(("skillwire servers logout docs", "until you sign in again"),),
     ),
     Command(
-        name="servers enable",
-        summary="Use the skills of a server again",
-        run="servers:enable",
+        "servers enable",
+        "Use the skills of a server again",
+        "servers:enable",
         arguments=(_SERVER,),
         options=(JSON,),
         examples=(("skillwire servers enable docs", "in every file that disables it"),),
     ),
     Command(
-        name="servers disable",
-        summary="Stop using the skills of a server, and keep its settings and approvals",
+        "servers disable",
+        "Stop using the skills of a server, and keep its settings and approvals",
+        "servers:disable",
         about="It is not started or connected until you enable it.",
-        run="servers:disable",
         arguments=(_SERVER,),
-        options=(
-            flag("--project", help="Disable it in the project's skillwire.toml only."),
-            JSON,
-        ),
+        options=(flag("--project", "Disable it in the project's skillwire.toml only."), JSON),
         examples=(
             ("skillwire servers disable docs", "in the file that has it"),
             ("skillwire servers disable docs --project", "in this project"),
         ),
     ),
     Command(
-        name="servers import",
-        summary="Import the servers of your other MCP clients",
+        "servers import",
+        "Import the servers of your other MCP clients",
+        "servers:import_servers",
         about="Reads the configuration of Claude Code, Claude Desktop, Cursor, VS Code, Codex, Gemini CLI, "
         "Goose, Windsurf, Zed, Copilot CLI, opencode and Wayland. What is switched off or narrowed there "
         "stays so. Nothing is started, and nothing is written without --write.",
-        run="servers:import_servers",
         options=(
-            flag("--write", help="Write the servers to skillwire.toml."),
+            flag("--write", "Write the servers to skillwire.toml."),
             _VARIABLES,
-            flag("--project", help="Use the project's skillwire.toml instead of the user's."),
-            text("--only", metavar="NAME", help="Import this server only. Repeatable.", many=True),
+            flag("--project", "Use the project's skillwire.toml instead of the user's."),
+            text("--only NAME", "Import this server only. Repeatable.", many=True),
             JSON,
         ),
         examples=(

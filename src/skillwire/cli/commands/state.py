@@ -6,51 +6,46 @@ from typing import Final
 
 from skillwire.cli.command import JSON, Argument, Command, Group, flag, seconds, text
 
-GROUPS: Final = (Group(name="cache", summary="Manage the cache of verified files", default="cache list"),)
+GROUPS: Final = (Group("cache", "Manage the cache of verified files", "cache list"),)
 COMMANDS: Final = (
     Command(
-        name="cache list",
-        summary="List the cached files by server",
-        run="cache:list_files",
+        "cache list",
+        "List the cached files by server",
+        "cache:list_files",
         options=(JSON,),
         examples=(("skillwire cache", "all cached files"),),
     ),
     Command(
-        name="cache clear",
-        summary="Delete cached files; approvals stay",
-        run="cache:clear",
-        options=(
-            text(
-                "--server", metavar="NAME", help="Delete the files of this server only.", completion="server"
-            ),
-            JSON,
-        ),
+        "cache clear",
+        "Delete cached files; approvals stay",
+        "cache:clear",
+        options=(text("--server NAME", "Delete the files of this server only.", completion="server"), JSON),
         examples=(
             ("skillwire cache clear --server docs", "they are fetched and verified again when needed"),
         ),
     ),
     Command(
-        name="cache path",
-        summary="Print the directory of the cache",
-        run="cache:path",
+        "cache path",
+        "Print the directory of the cache",
+        "cache:path",
         options=(JSON,),
         examples=(("skillwire cache path", ""),),
     ),
     Command(
-        name="paths",
-        summary="Show where configuration, approvals and caches are stored",
-        run="paths:paths",
+        "paths",
+        "Show where configuration, approvals and caches are stored",
+        "paths:paths",
         options=(JSON,),
         examples=(("skillwire paths", ""),),
     ),
     Command(
-        name="doctor",
-        summary="Check the installation, configuration, servers and stored files",
+        "doctor",
+        "Check the installation, configuration, servers and stored files",
+        "doctor:doctor",
         about="Every finding says what to do about it. Exits with 4 if something does not work.",
-        run="doctor:doctor",
         options=(
-            flag("--no-servers", help="Do not connect to servers."),
-            seconds("--timeout", help="Wait this long for each server.", default=10, least=0.1, most=3600),
+            flag("--no-servers", "Do not connect to servers."),
+            seconds("--timeout SECONDS", "Wait this long for each server.", default=10, least=0.1, most=3600),
             JSON,
         ),
         examples=(
@@ -59,14 +54,10 @@ COMMANDS: Final = (
         ),
     ),
     Command(
-        name="completion",
-        summary="Print a shell script that completes commands, options and names",
-        run="completion:completion",
-        arguments=(
-            Argument(
-                field="shell", metavar="SHELL", help="bash, zsh or fish.", choices=("bash", "zsh", "fish")
-            ),
-        ),
+        "completion",
+        "Print a shell script that completes commands, options and names",
+        "completion:completion",
+        arguments=(Argument("shell", "SHELL", "bash, zsh or fish.", choices=("bash", "zsh", "fish")),),
         examples=(
             ("skillwire completion bash", "add to ~/.bashrc: source <(skillwire completion bash)"),
             ("skillwire completion zsh", "add to ~/.zshrc: source <(skillwire completion zsh)"),

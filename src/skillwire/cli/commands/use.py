@@ -7,33 +7,28 @@ from typing import Final
 from skillwire.cli.command import JSON, ON_SERVER, Argument, Command, choice, flag, integer, path, text
 
 NAME: Final = Argument(
-    field="name",
-    metavar="NAME",
-    help="The name of a skill as `skillwire list` shows it, or its URI.",
-    completion="skill",
+    "name", "NAME", "The name of a skill as `skillwire list` shows it, or its URI.", completion="skill"
 )
 
 _NAMES: Final = NAME._replace(field="names", many=True)
 _VALUE: Final = text(
-    "--value",
-    metavar="NAME=VALUE",
-    help="A value for an argument of a template, as in docs/{product}. Repeatable.",
+    "--value NAME=VALUE",
+    "A value for an argument of a template, as in docs/{product}. Repeatable.",
     many=True,
 )
 
 COMMANDS: Final = (
     Command(
-        name="list",
-        summary="List the skills of your servers and directories",
-        run="skills:list_skills",
+        "list",
+        "List the skills of your servers and directories",
+        "skills:list_skills",
         host=True,
         options=(
-            flag("--from-clients", help="Also start or connect to the servers of your other MCP clients."),
-            flag("--all", help="Include skills that are disabled.", field="disabled"),
-            flag("--signed", help="Check the signature of each skill, and show who signed it."),
+            flag("--from-clients", "Also start or connect to the servers of your other MCP clients."),
+            flag("--all", "Include skills that are disabled.", field="disabled"),
+            flag("--signed", "Check the signature of each skill, and show who signed it."),
             flag(
-                "--fail-on-error",
-                help="Exit with 4 if a server or directory failed, for continuous integration.",
+                "--fail-on-error", "Exit with 4 if a server or directory failed, for continuous integration."
             ),
             JSON,
         ),
@@ -47,18 +42,16 @@ COMMANDS: Final = (
         ),
     ),
     Command(
-        name="show",
-        summary="Show a skill's origin, files, approval and changes",
+        "show",
+        "Show a skill's origin, files, approval and changes",
+        "skills:show",
         about="Nothing is loaded or approved.",
-        run="skills:show",
         host=True,
         arguments=(
             NAME,
-            Argument(
-                field="path", metavar="PATH", help="Show the text of this file of the skill.", required=False
-            ),
+            Argument("path", "PATH", "Show the text of this file of the skill.", required=False),
         ),
-        options=(flag("--text", help="Show the text of its SKILL.md."), _VALUE, ON_SERVER, JSON),
+        options=(flag("--text", "Show the text of its SKILL.md."), _VALUE, ON_SERVER, JSON),
         examples=(
             ("skillwire show code-review", "origin, approval, frontmatter, files"),
             ("skillwire show code-review --text", "its SKILL.md, before you load it"),
@@ -67,21 +60,15 @@ COMMANDS: Final = (
         ),
     ),
     Command(
-        name="search",
-        summary="Find skills by words",
+        "search",
+        "Find skills by words",
+        "search:search",
         about="Searches names, descriptions and cached text. The last word may be a prefix.",
-        run="search:search",
         host=True,
-        arguments=(Argument(field="words", metavar="WORDS", help="Say what to look for.", many=True),),
+        arguments=(Argument("words", "WORDS", "Say what to look for.", many=True),),
         options=(
-            text("--on", metavar="NAME", help="Search this server or directory only.", completion="server"),
-            integer(
-                "--limit",
-                help="Show at most N skills.",
-                default=20,
-                least=1,
-                most=1000,
-            ),
+            text("--on NAME", "Search this server or directory only.", completion="server"),
+            integer("--limit N", "Show at most N skills.", default=20, least=1, most=1000),
             JSON,
         ),
         examples=(
@@ -90,18 +77,17 @@ COMMANDS: Final = (
         ),
     ),
     Command(
-        name="catalog",
-        summary="Print what a model is told about your skills",
+        "catalog",
+        "Print what a model is told about your skills",
+        "catalog:catalog",
         about="With --json, also the definitions of the tools that the model gets.",
-        run="catalog:catalog",
         host=True,
         options=(
-            integer("--budget", help="Use at most N characters; skills that do not fit are counted."),
+            integer("--budget N", "Use at most N characters; skills that do not fit are counted."),
             text(
-                "--working",
-                metavar="PATH",
+                "--working PATH",
+                "A file being worked on; may activate path-scoped skills. Repeatable.",
                 many=True,
-                help="A file being worked on; may activate path-scoped skills. Repeatable.",
             ),
             JSON,
         ),
@@ -111,11 +97,11 @@ COMMANDS: Final = (
         ),
     ),
     Command(
-        name="load",
-        summary="Load a skill and print exactly what a model would get",
+        "load",
+        "Load a skill and print exactly what a model would get",
+        "load:load",
         about="On a terminal you are asked about a skill that you have not approved. Elsewhere the command "
         "exits with 7.",
-        run="load:load",
         host=True,
         arguments=(NAME,),
         options=(_VALUE, ON_SERVER, JSON),
@@ -125,17 +111,14 @@ COMMANDS: Final = (
         ),
     ),
     Command(
-        name="read",
-        summary="Print a file of a skill, verified, as a model would get it",
-        run="load:read",
+        "read",
+        "Print a file of a skill, verified, as a model would get it",
+        "load:read",
         host=True,
-        arguments=(
-            NAME,
-            Argument(field="path", metavar="PATH", help="The path of a file of the skill."),
-        ),
+        arguments=(NAME, Argument("path", "PATH", "The path of a file of the skill.")),
         options=(
-            flag("--raw", help="Print the bytes of the file instead of the model's view."),
-            path("--output", "-o", help="Write to this new file; needs --raw."),
+            flag("--raw", "Print the bytes of the file instead of the model's view."),
+            path("--output -o FILE", "Write to this new file; needs --raw."),
             _VALUE,
             ON_SERVER,
             JSON,
@@ -146,55 +129,50 @@ COMMANDS: Final = (
         ),
     ),
     Command(
-        name="enable",
-        summary="Use skills again that were disabled",
-        run="switch:enable",
+        "enable",
+        "Use skills again that were disabled",
+        "switch:enable",
         host=True,
         arguments=(_NAMES,),
         options=(JSON,),
         examples=(("skillwire enable refunds", "in every file that disables it"),),
     ),
     Command(
-        name="disable",
-        summary="Leave skills out: no model is told of them, and they are not loaded",
+        "disable",
+        "Leave skills out: no model is told of them, and they are not loaded",
+        "switch:disable",
         about="Kept as `disabled` in your skillwire.toml. `skillwire list --all` shows them.",
-        run="switch:disable",
         host=True,
         arguments=(_NAMES,),
-        options=(
-            flag("--project", help="Keep it in the project's skillwire.toml instead of the user's."),
-            JSON,
-        ),
+        options=(flag("--project", "Keep it in the project's skillwire.toml instead of the user's."), JSON),
         examples=(
             ("skillwire disable refunds", "everywhere"),
             ("skillwire disable shop/refunds --project", "in this project"),
         ),
     ),
     Command(
-        name="try",
-        summary="Try a model on a skill: five checks of one task",
+        "try",
+        "Try a model on a skill: five checks of one task",
+        "trial:try_model",
         about="Gives a model service one task and answers its tool calls. Checked are: the skill is in the "
         "prompt, the model loads it, its text arrives fenced, its supporting files are read, and the answer "
         "follows it. Without --skill a small skill is made for the run, with a word that only its file has. "
         "Exits with 1 if a check fails. The key is read from ANTHROPIC_API_KEY or OPENAI_API_KEY.",
-        run="trial:try_model",
         host=True,
         options=(
-            text("--model", metavar="NAME", help="The model, as its service calls it."),
+            text("--model NAME", "The model, as its service calls it."),
             choice(
-                "--format",
-                choices=("anthropic", "openai"),
-                help="The message format: anthropic for claude models by default, else openai.",
+                "--format anthropic|openai",
+                "The message format: anthropic for claude models by default, else openai.",
             ),
             text(
-                "--base-url",
-                metavar="URL",
-                help="The service. By default that of the format, or ANTHROPIC_BASE_URL or OPENAI_BASE_URL.",
+                "--base-url URL",
+                "The service. By default that of the format, or ANTHROPIC_BASE_URL or OPENAI_BASE_URL.",
             ),
-            text("--key-env", metavar="VARIABLE", help="The environment variable that has the key."),
-            text("--skill", metavar="NAME", help="Try this skill of yours; needs --task and --expect."),
-            text("--task", metavar="TEXT", help="The task for the model."),
-            text("--expect", metavar="TEXT", help="What the answer must have in it. Case does not matter."),
+            text("--key-env VARIABLE", "The environment variable that has the key."),
+            text("--skill NAME", "Try this skill of yours; needs --task and --expect."),
+            text("--task TEXT", "The task for the model."),
+            text("--expect TEXT", "What the answer must have in it. Case does not matter."),
             JSON,
         ),
         examples=(
