@@ -21,8 +21,8 @@ from fuzz import corpus
 from skillwire.errors import SkillwireError
 from skillwire.host.config.text import parse_config
 from skillwire.host.importers.base import Surroundings, narrowed
-from skillwire.host.importers.files import CLIENTS
-from skillwire.host.importers.jsonc import parse_jsonc
+from skillwire.host.importers.clients import client_files
+from skillwire.host.importers.formats import parse_jsonc
 from skillwire.install.foreign_locks import parse_foreign_lock
 from skillwire.install.lock_format import format_lock, parse_lock
 from skillwire.server.app import SkillServer
@@ -137,7 +137,7 @@ def read_client_file(data: bytes) -> None:
     except (ValueError, RecursionError):
         return
     around = Surroundings(environment={}, home=Path("/home/me"), project=Path("/x"))
-    for read in {file.read for client in CLIENTS for file in client.files(around)}:
+    for read in {file.read for file in client_files(around)}:
         contents = read(values, around)
         for server in contents.servers:
             narrowed(server, [contents])

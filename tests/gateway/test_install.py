@@ -15,7 +15,7 @@ from skillwire.cli import main
 from skillwire.cli.commands.gateway import CLIENTS
 from skillwire.host.importers.base import Surroundings
 from skillwire.host.importers.files import find_servers
-from skillwire.host.importers.jsonc import parse_jsonc
+from skillwire.host.importers.formats import parse_jsonc
 
 FILES = {
     "claude-desktop": ".config/Claude/claude_desktop_config.json",

@@ -337,19 +337,19 @@ def test_at_home_the_users_files_are_no_projects(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "text"),
+    ("file", "text", "reason"),
     [
-        (".mcp.json", '{"mcpServers": {"a": {"env": {"K": "s3cr3t"'),
-        (".mcp.json", "[" * 100_000),
-        (".codex/config.toml", 'token = "s3cr3t'),
+        (".mcp.json", '{"mcpServers": {"a": {"env": {"K": "s3cr3t"', "it is not JSON"),
+        (".mcp.json", "[" * 100_000, "its values are nested too deeply"),
+        (".codex/config.toml", 'token = "s3cr3t', "it is not TOML"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_said_and_not_quoted(
-    project: Path, home: Path, file: str, text: str
+def test_a_file_that_cannot_be_read_is_reported_and_not_quoted(
+    project: Path, home: Path, file: str, text: str, reason: str
 ) -> None:
     write(project / file, text)
     [server] = found(project, home).values()
-    assert server.skipped.startswith("the file cannot be read: it is not ")
+    assert server.skipped.startswith(f"the file cannot be read: {reason}")
     assert "s3cr3t" not in server.skipped
 
 

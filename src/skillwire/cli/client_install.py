@@ -21,7 +21,7 @@ from skillwire.cli.client_config import ClientServer, client_config
 from skillwire.errors import SourceError
 from skillwire.files import write_atomic
 from skillwire.host.importers.base import ClientFile, Surroundings
-from skillwire.host.importers.files import client_files
+from skillwire.host.importers.clients import client_files
 
 ENTRY: Final = "skillwire"
 """What the entry is called."""

@@ -236,7 +236,7 @@ LISTING_OPTIONS: Final = (
 
 GLOBAL_OPTIONS: Final = (
     flag("--quiet -q", "Print results and errors only."),
-    flag("--verbose -v", "Print what is going on, and warnings of libraries."),
+    flag("--verbose -v", "Print what is going on, and warnings from libraries."),
     flag("--help -h", "Show the help and exit.", field="wants_help"),
 )
 """The options of every command."""

@@ -57,10 +57,10 @@ def client_files(project: Path | None = None) -> list[ClientFile]:
     import os
     import sys
 
-    from skillwire.host.importers import files
+    from skillwire.host.importers import clients
     from skillwire.host.importers.base import Surroundings
 
-    return files.client_files(
+    return clients.client_files(
         Surroundings(
             environment=os.environ,
             home=Path.home(),

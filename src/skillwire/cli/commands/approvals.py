@@ -7,7 +7,7 @@ from typing import Final
 from skillwire.cli.command import JSON, ON_SERVER, Argument, Command, Group, flag, path, text
 from skillwire.cli.commands.use import NAME
 
-CALLER: Final = text("--caller NAME", "For this caller of a gateway, and not for yourself.")
+CALLER: Final = text("--caller NAME", "For this caller of a gateway instead of yourself.")
 GROUPS: Final = (Group("approvals", "List, export and import approvals", "approvals list"),)
 COMMANDS: Final = (
     Command(
@@ -25,11 +25,11 @@ COMMANDS: Final = (
                 "can reach needs --token-file.",
             ),
             text("--allow-host NAME", "Accept this Host and Origin too. Repeatable.", many=True),
-            path("--token-file FILE", "Let people in who enter a token of this file, besides the link."),
+            path("--token-file FILE", "Also let people in who enter a token from this file."),
         ),
         examples=(
             ("skillwire ui", "opens the page of your servers and directories"),
-            ("skillwire ui --no-open --server shop=https://shop.example/mcp", "prints the link alone"),
+            ("skillwire ui --no-open --server shop=https://shop.example/mcp", "only prints the link"),
         ),
     ),
     Command(
@@ -102,9 +102,9 @@ COMMANDS: Final = (
     ),
     Command(
         "approvals import",
-        "Import approvals that somebody exported",
+        "Import exported approvals",
         "approvals:import_approvals",
-        about="They are shown, and you are asked. Each is recorded with who gave it first.",
+        about="They are shown, and you are asked. Each is recorded with the person who gave it.",
         arguments=(Argument("file", "FILE", "A file of `approvals export`."),),
         options=(flag("--yes -y", "Import them without asking."), JSON),
         examples=(("skillwire approvals import approvals.json", "review, then approve all"),),

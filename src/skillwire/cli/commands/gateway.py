@@ -48,7 +48,7 @@ COMMANDS: Final = (
             ),
             path(
                 "--token-file FILE",
-                "Require a bearer token of this file: NAME TOKEN on each line, or one token.",
+                "Require a bearer token from this file: NAME TOKEN on each line, or one token.",
             ),
             flag("--ui", "Also serve the review page at this address, and send callers to it to decide."),
             text("--ui-url URL", "Where browsers reach the page, if a proxy is in front of it."),
@@ -72,7 +72,7 @@ COMMANDS: Final = (
             ),
             text(
                 "--instructions TEXT | @FILE",
-                "What clients tell their model about the gateway, in place of what there is.",
+                "What clients tell their model about the gateway, instead of the default text.",
             ),
             seconds("--ttl SECONDS", "Longest cache lifetime of responses.", default=60, least=0),
             *LISTING_OPTIONS,
@@ -87,8 +87,8 @@ COMMANDS: Final = (
         "gateway install",
         "Add the gateway to the configuration of a client",
         "gateway:install",
-        about="Writes one entry, called skillwire, and keeps the file as it was beside it. All else in the "
-        "file stays as it is.",
+        about="Writes one entry, called skillwire, and saves the previous file beside it. The rest of the "
+        "file is left unchanged.",
         arguments=(Argument("client", "CLIENT", "The client.", choices=CLIENTS),),
         options=(
             text("--url URL", "Reach a gateway that runs there, instead of starting one."),
@@ -115,8 +115,8 @@ COMMANDS: Final = (
         "gateway add-caller",
         "Add a caller, and print the token for them",
         "gateway:add_caller",
-        about="The token is printed once; the file has its digest alone. A gateway that runs takes the "
-        "caller in within a second.",
+        about="The token is printed once; the file stores only its digest. A running gateway accepts the "
+        "caller within a second.",
         arguments=(_CALLER,),
         options=(
             _TOKENS,
@@ -127,7 +127,7 @@ COMMANDS: Final = (
                 many=True,
             ),
             text("--exclude PATTERN", "Do not show them skills whose path matches. Repeatable.", many=True),
-            flag("--replace", "Give a caller who is there already a new token."),
+            flag("--replace", "Give an existing caller a new token."),
             JSON,
         ),
         examples=(("skillwire gateway add-caller alice --tokens callers.toml --label docs", "docs alone"),),
@@ -136,7 +136,7 @@ COMMANDS: Final = (
         "gateway remove-caller",
         "Revoke a caller",
         "gateway:remove_caller",
-        about="A gateway that runs refuses their token within a second, and ends their streams.",
+        about="A running gateway refuses their token within a second, and ends their streams.",
         arguments=(_CALLER,),
         options=(_TOKENS, JSON),
         examples=(("skillwire gateway remove-caller alice --tokens callers.toml", "their token ends"),),

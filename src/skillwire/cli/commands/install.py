@@ -16,11 +16,11 @@ _AGENT: Final = text(
     completion="agent",
 )
 _COPY: Final = flag("--copy", "Give agents with folders of their own a copy instead of a link.")
-_FORCE: Final = flag("--force", "Overwrite folders that were edited or that others put there.")
+_FORCE: Final = flag("--force", "Overwrite folders that were edited or that something else created.")
 _GRANTS: Final = (
     flag("--allow-tools", "Grant the tools that an allowed-tools field asks for."),
     flag("--allow-code", "Grant the scripts that an agent can run."),
-    flag("--allow-signer", "Accept another signer than the pinned one, or none."),
+    flag("--allow-signer", "Accept a signer other than the pinned one, or none."),
 )
 _NAMES: Final = Argument(
     "names",
@@ -42,9 +42,9 @@ COMMANDS: Final = (
         "add",
         "Install skills, and pin them in skillwire.lock",
         "install:add",
-        about="Skills of MCP servers, sites, git repositories, folders and Python packages. Shows what would "
-        "be installed, asks, writes it to .agents/skills and pins every file. Tools and scripts are granted "
-        "apart; a skill that has them is not installed without.",
+        about="Skills of MCP servers, sites, git repositories, folders and Python packages. Shows what "
+        "would be installed, asks, writes it to .agents/skills and pins every file. Tools and scripts need "
+        "their own grants; a skill that has them is not installed without.",
         host=True,
         arguments=(
             Argument(
@@ -75,15 +75,15 @@ COMMANDS: Final = (
     ),
     Command(
         "sync",
-        "Make the folders equal to skillwire.lock",
+        "Install exactly what skillwire.lock pins",
         "sync:sync",
-        about="The first time in a project it shows what the lock would install and asks once. A folder that "
-        "was edited is left alone. Exits with 10 if something differs, 11 if it was done in part, and 12 if "
-        "something was refused.",
+        about="The first time in a project it shows what the lock would install and asks once. A folder "
+        "that was edited is left alone. Exits with 10 if something differs, 11 if only part was installed, "
+        "and 12 if something was refused.",
         host=True,
         options=_common(
-            flag("--check", "Only say what differs; every file is hashed."),
-            flag("--frozen", "For CI: never change the lock, and fail if anything is not as it says."),
+            flag("--check", "Only report what differs; every file is hashed."),
+            flag("--frozen", "For CI: never change the lock, and fail if anything differs from it."),
             flag("--adopt", "Pin what was edited by hand, as it is on disk."),
             _FORCE,
             _COPY,
@@ -109,7 +109,7 @@ COMMANDS: Final = (
         "diff",
         "Show what changed at the source of a skill",
         "installed:diff",
-        about="Files, texts, and what it newly asks for.",
+        about="Shows files, text, and new permissions that it asks for.",
         host=True,
         arguments=(_ONE,),
         options=_common(flag("--local", "Compare with the folder on disk instead.")),
@@ -133,9 +133,9 @@ COMMANDS: Final = (
     ),
     Command(
         "rollback",
-        "Put an earlier version of a skill back",
+        "Restore an earlier version of a skill",
         "install:rollback",
-        about="From what is kept here: no source is contacted, and every file is verified again.",
+        about="Uses the copies on this machine: no source is contacted, and every file is verified again.",
         arguments=(_ONE,),
         options=_common(text("--to DIGEST", "This version; the beginning of its digest is enough."), _FORCE),
         examples=(
@@ -182,7 +182,7 @@ COMMANDS: Final = (
         "agents",
         "List the agents that read skills from folders",
         "installed:list_agents",
-        options=_common(flag("--all", "Also those that are not found here.", field="everyone")),
+        options=_common(flag("--all", "Include those that are not found here.", field="everyone")),
         examples=(
             ("skillwire agents", "those that are here"),
             ("skillwire agents --all", "every agent that is known"),

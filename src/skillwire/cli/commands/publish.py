@@ -54,7 +54,7 @@ COMMANDS: Final = (
             text("--store URL", "Serve a registry: postgresql://USER@HOST/NAME or sqlite:///FILE."),
             text("--channel NAME", "The registry's channel. The default is stable."),
             text("--oauth-issuer URL", "Accept access tokens of this issuer. Needs --store."),
-            text("--oauth-audience URL", "The audience of those tokens: this registry's own URL."),
+            text("--oauth-audience URL", "The audience of those tokens: the URL of this registry."),
             text("--oauth-groups-claim NAME", "The claim with a user's groups. The default is groups."),
             seconds(
                 "--refresh SECONDS",
@@ -69,7 +69,7 @@ COMMANDS: Final = (
             *HTTP_OPTIONS,
             path(
                 "--token-file FILE",
-                "Require a bearer token of this file: NAME TOKEN on each line, or one token. "
+                "Require a bearer token from this file: NAME TOKEN on each line, or one token. "
                 f"It is read again when it changes. {TOKEN_VARIABLE} in the environment works too.",
             ),
             integer(
@@ -80,7 +80,7 @@ COMMANDS: Final = (
             ),
             integer(
                 "--max-sessions N",
-                "Keep at most N sessions of the 2025 revisions over HTTP.",
+                "Keep at most N HTTP sessions of the 2025 protocol revisions.",
                 default=10_000,
                 least=1,
             ),
@@ -122,11 +122,11 @@ COMMANDS: Final = (
                 many=True,
             ),
             flag("--allow-oversize", "Serve skills of over 512 files or 16 MiB, which hosts may refuse."),
-            flag("--strict", "Accept no stretched format, and do not start if any skill has a problem."),
+            flag("--strict", "Accept only the exact format, and do not start if any skill has a problem."),
             flag(
                 "--follow-links",
-                "Follow links to any place. By default they lead no further than the directories given, "
-                "your skill folders, and the repository or project around a directory.",
+                "Follow links anywhere. By default links may only lead into the given directories, your "
+                "skill folders, and the repository or project that contains a directory.",
             ),
             flag("--watch", "Watch the directories and notify clients of changes.", default=True),
             flag("--fast-path", "Respond to common requests without the SDK.", default=True),
@@ -167,9 +167,9 @@ COMMANDS: Final = (
         "lint",
         "Check skills for errors and get advice on them",
         "lint:lint",
-        about="An error costs the skill: no server serves it. A warning is for what some hosts refuse, and "
-        "says which. Turn a rule off with --ignore, or for one skill by a comment in its SKILL.md: "
-        "# skillwire-lint-ignore: RULE. Exits with 1 if there are errors or warnings, and with 0 if not.",
+        about="A skill with an error is not served. A warning names the hosts that refuse the skill. Turn "
+        "a rule off with --ignore, or for one skill by a comment in its SKILL.md: # skillwire-lint-ignore: "
+        "RULE. Exits with 1 if there are errors or warnings, and with 0 if not.",
         arguments=(
             Argument(
                 "paths",
@@ -183,11 +183,11 @@ COMMANDS: Final = (
             ),
         ),
         options=(
-            flag("--strict", "Exit with 1 for advice, too."),
-            flag("--errors-only", "Report errors alone."),
-            text("--ignore RULE", "Leave out this rule. Repeatable.", many=True),
-            flag("--all", "List every place of every rule.", field="show_all"),
-            flag("--fix", "Repair what needs no guessing, and show the changes as a diff."),
+            flag("--strict", "Exit with 1 for advice as well."),
+            flag("--errors-only", "Report only errors."),
+            text("--ignore RULE", "Skip this rule. Repeatable.", many=True),
+            flag("--all", "List every occurrence of every rule.", field="show_all"),
+            flag("--fix", "Fix what can be fixed without guessing, and show the changes as a diff."),
             flag("--diff", "Show what --fix would change, and change nothing."),
             flag("--watch", "Check again after every change."),
             choice(
@@ -208,12 +208,12 @@ COMMANDS: Final = (
         "new",
         "Start a new skill",
         "lint:new",
-        about="Writes a SKILL.md that passes lint, for you to fill in. It never overwrites one.",
+        about="Writes a SKILL.md that passes lint, for you to fill in. Never overwrites an existing one.",
         arguments=(
             Argument(
                 "path",
                 "PATH",
-                "The directory to make. Its name is the name of the skill.",
+                "The directory to create. Its name is the name of the skill.",
                 kind="path",
                 completion="directory",
             ),
@@ -242,8 +242,8 @@ COMMANDS: Final = (
         options=(
             choice(
                 "--as auto|server|site",
-                "Take the URL for an MCP server or for a site. auto takes one without a path for a site "
-                "if it has an index of skills.",
+                "Treat the URL as an MCP server or as a site. With auto, a URL without a path is a site if "
+                "it has an index of skills.",
                 default="auto",
                 field="kind",
             ),

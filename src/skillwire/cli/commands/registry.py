@@ -24,10 +24,10 @@ COMMANDS: Final = (
         "publish",
         "Publish skills to a registry",
         "registry:publish",
-        about="Each skill is linted, then only the files that the registry lacks are sent. The version "
-        "becomes visible whole, and the channel points to it. Publishing the same files again changes "
-        "nothing; other files under the same version are refused. The version is the frontmatter's "
-        f"metadata.version. The token comes from {REGISTRY_TOKEN_VARIABLE}.",
+        about="Each skill is linted, then only the files that the registry does not have are sent. The "
+        "version becomes visible in one step, and the channel points to it. Publishing the same files again "
+        "changes nothing; other files under the same version are refused. The version is the frontmatter's "
+        f"metadata.version. The token is read from {REGISTRY_TOKEN_VARIABLE}.",
         arguments=(
             Argument("paths", "PATH", "The directory of a skill.", many=True, completion="directory"),
         ),
@@ -90,8 +90,8 @@ COMMANDS: Final = (
         "registry:namespace",
         arguments=(Argument("name", "NAME", "The namespace."),),
         options=(
-            integer("--quota-mb N", "How many megabytes its files may have.", least=0),
-            text("--signer NAME", "Take only what this publisher signed. Needs --key or --root."),
+            integer("--quota-mb N", "How many megabytes its files may take up.", least=0),
+            text("--signer NAME", "Accept only what this publisher signed. Needs --key or --root."),
             path("--key FILE", "The publisher's public key, in PEM."),
             path("--root FILE", "The publisher's root certificate, in PEM."),
             _STORE,
@@ -104,7 +104,7 @@ COMMANDS: Final = (
     ),
     Command(
         "registry grant",
-        "Give somebody a role, or take it away",
+        "Grant or remove a role",
         "registry:grant",
         about="SUBJECT is token:NAME, user:SUBJECT or group:NAME of your identity provider, or anyone. Roles "
         "are read, publish, admin and none.",
@@ -128,7 +128,7 @@ COMMANDS: Final = (
     ),
     Command(
         "registry promote",
-        "Let a channel point to a version",
+        "Point a channel at a version",
         "registry:promote",
         arguments=(_SKILL, _VERSION),
         options=(_CHANNEL, _STORE, JSON),
@@ -138,7 +138,7 @@ COMMANDS: Final = (
         "registry yank",
         "Withdraw a version",
         "registry:yank",
-        about="No channel lists it any more. Whoever pinned it can still read it, and sees the reason.",
+        about="No channel lists it any more. Clients that pinned it can still read it, and see the reason.",
         arguments=(_SKILL, _VERSION),
         options=(text("--reason TEXT", "Why. Readers see it."), _STORE, JSON),
         examples=(("skillwire registry yank acme/pdf 1.1.0 --reason leaks-a-key", ""),),
@@ -147,8 +147,8 @@ COMMANDS: Final = (
         "registry prune",
         "Delete old versions and files that nothing needs",
         "registry:prune",
-        about="Versions that a channel points to and withdrawn versions stay. Whoever pinned a deleted "
-        "version can no longer fetch it.",
+        about="Versions that a channel points to and withdrawn versions stay. Clients that pinned a "
+        "deleted version can no longer fetch it.",
         options=(
             integer("--keep N", "Keep the newest N versions of each skill.", default=10, least=1),
             _STORE,
@@ -158,7 +158,7 @@ COMMANDS: Final = (
     ),
     Command(
         "registry audit",
-        "Show who did what, or check that the log is whole",
+        "Show who did what, or check that the log is complete",
         "registry:audit",
         options=(
             flag("--verify", "Check the chain of hashes. Exits with 6 if a line was changed or removed."),
@@ -170,7 +170,7 @@ COMMANDS: Final = (
     ),
     Command(
         "registry backup",
-        "Write everything into one file",
+        "Write the whole registry to one file",
         "registry:backup",
         arguments=(Argument("file", "FILE", "A new file.", kind="path"),),
         options=(_STORE, JSON),
@@ -180,13 +180,13 @@ COMMANDS: Final = (
         "registry restore",
         "Fill an empty registry from a backup",
         "registry:restore",
-        arguments=(Argument("file", "FILE", "What `registry backup` wrote.", kind="path"),),
+        arguments=(Argument("file", "FILE", "A file that `registry backup` wrote.", kind="path"),),
         options=(_STORE, JSON),
         examples=(("skillwire registry restore registry.backup --store sqlite:///new.db", ""),),
     ),
     Command(
         "registry check",
-        "Check that every file is there and as its digest says",
+        "Check that every file is present and matches its digest",
         "registry:check",
         options=(_STORE, JSON),
         examples=(("skillwire registry check", "exits with 6 if something is damaged"),),

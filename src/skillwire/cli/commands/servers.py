@@ -20,8 +20,8 @@ _TRUST: Final = Command(
     "trust:trust",
     about="Files such as ./skillwire.toml and .mcp.json may come from somebody else, and so may the skills "
     "in ./.agents/skills. Until you trust them, their servers are not started, their directories are not "
-    "read, and each skill needs an approval. Everything is shown first and trusted exactly as it was shown: "
-    "what changes is not trusted any more. Tools and code are never granted by it.",
+    "read, and each skill needs an approval. Everything is shown first and trusted exactly as shown: "
+    "whatever changes is no longer trusted. It never grants tools or code.",
     arguments=(
         Argument(
             "directory",
@@ -33,9 +33,9 @@ _TRUST: Final = Command(
         ),
     ),
     options=(
-        text("--digest SHA256", "Trust it without asking, if it is what this digest names."),
+        text("--digest SHA256", "Trust it without asking if its digest is this one."),
         flag("--yes -y", "Trust what is there without asking."),
-        flag("--list", "List what you trust, of all projects.", field="listing"),
+        flag("--list", "List what you trust, in all projects.", field="listing"),
         flag("--revoke", "Stop trusting this project.", hidden=("--forget",)),
         JSON,
     ),
@@ -129,15 +129,15 @@ COMMANDS: Final = (
         "servers login",
         "Sign in to a remote server with OAuth",
         "login:login",
-        about="Opens a browser and waits. Without one, as over SSH, it prints an address to open anywhere "
-        "and asks for the address that the browser ends at. Tokens are kept in the system keyring, or in a "
-        "file that only you can read, and are renewed when they expire.",
+        about="Opens a browser and waits. Without one, for example over SSH, it prints an address to open "
+        "anywhere and asks for the address that the browser is sent to. Tokens are stored in the system "
+        "keyring, or in a file that only you can read, and are renewed when they expire.",
         arguments=(_LOGIN_SERVER,),
         options=(
-            flag("--paste", "Use a browser on another machine, and paste the address that it ends at."),
+            flag("--paste", "Use a browser on another machine, and paste the address that it is sent to."),
             text(
                 "--client-id ID",
-                "Use this OAuth client, for services that register no clients by themselves.",
+                "Use this OAuth client, for services that do not register clients automatically.",
             ),
             text(
                 "--client-secret-env VARIABLE", "The secret of that client is in this environment variable."
@@ -189,7 +189,7 @@ COMMANDS: Final = (
         "Import the servers of your other MCP clients",
         "servers:import_servers",
         about="Reads the configuration of Claude Code, Claude Desktop, Cursor, VS Code, Codex, Gemini CLI, "
-        "Goose, Windsurf, Zed, Copilot CLI, opencode and Wayland. What is switched off or narrowed there "
+        "Goose, Windsurf, Zed, Copilot CLI, opencode and Wayland. What is disabled or restricted there "
         "stays so. Nothing is started, and nothing is written without --write.",
         options=(
             flag("--write", "Write the servers to skillwire.toml."),

@@ -15,9 +15,9 @@ COMMANDS: Final = (
         "sign",
         "Sign a skill as its publisher",
         "signing:sign",
-        about="Writes skill.oms.sig (OpenSSF Model Signing) into the folder. The signature covers every file "
-        "of the skill, so it can be checked from a server's listing before anything else is fetched. A skill "
-        "that `lint` refuses is not signed. Sign again after every change.",
+        about="Writes skill.oms.sig (OpenSSF Model Signing) into the folder. The signature covers every "
+        "file of the skill, so it can be checked from a server's listing before anything else is fetched. "
+        "A skill with lint errors is not signed. Sign again after every change.",
         arguments=(_FOLDER,),
         options=(
             path("--key FILE", "The private key, in PEM. `skillwire keygen` makes one."),
@@ -33,7 +33,7 @@ COMMANDS: Final = (
     ),
     Command(
         "keygen",
-        "Make a key to sign skills with",
+        "Create a key for signing skills",
         "signing:keygen",
         about="Writes an elliptic curve key (P-256): the private part, readable by you alone, and the public "
         "part beside it. A file that exists is never replaced.",

@@ -49,9 +49,9 @@ COMMANDS: Final = (
         host=True,
         arguments=(
             NAME,
-            Argument("path", "PATH", "Show the text of this file of the skill.", required=False),
+            Argument("path", "PATH", "Print this file of the skill.", required=False),
         ),
-        options=(flag("--text", "Show the text of its SKILL.md."), _VALUE, ON_SERVER, JSON),
+        options=(flag("--text", "Print its SKILL.md."), _VALUE, ON_SERVER, JSON),
         examples=(
             ("skillwire show code-review", "origin, approval, frontmatter, files"),
             ("skillwire show code-review --text", "its SKILL.md, before you load it"),
@@ -65,7 +65,7 @@ COMMANDS: Final = (
         "search:search",
         about="Searches names, descriptions and cached text. The last word may be a prefix.",
         host=True,
-        arguments=(Argument("words", "WORDS", "Say what to look for.", many=True),),
+        arguments=(Argument("words", "WORDS", "What to look for.", many=True),),
         options=(
             text("--on NAME", "Search this server or directory only.", completion="server"),
             integer("--limit N", "Show at most N skills.", default=20, least=1, most=1000),
@@ -130,7 +130,7 @@ COMMANDS: Final = (
     ),
     Command(
         "enable",
-        "Use skills again that were disabled",
+        "Use disabled skills again",
         "switch:enable",
         host=True,
         arguments=(_NAMES,),
@@ -139,12 +139,12 @@ COMMANDS: Final = (
     ),
     Command(
         "disable",
-        "Leave skills out: no model is told of them, and they are not loaded",
+        "Leave skills out: they are not listed or loaded",
         "switch:disable",
-        about="Kept as `disabled` in your skillwire.toml. `skillwire list --all` shows them.",
+        about="Recorded as `disabled` in your skillwire.toml. `skillwire list --all` shows them.",
         host=True,
         arguments=(_NAMES,),
-        options=(flag("--project", "Keep it in the project's skillwire.toml instead of the user's."), JSON),
+        options=(flag("--project", "Record it in the project's skillwire.toml instead of the user's."), JSON),
         examples=(
             ("skillwire disable refunds", "everywhere"),
             ("skillwire disable shop/refunds --project", "in this project"),
@@ -154,25 +154,26 @@ COMMANDS: Final = (
         "try",
         "Try a model on a skill: five checks of one task",
         "trial:try_model",
-        about="Gives a model service one task and answers its tool calls. Checked are: the skill is in the "
-        "prompt, the model loads it, its text arrives fenced, its supporting files are read, and the answer "
-        "follows it. Without --skill a small skill is made for the run, with a word that only its file has. "
-        "Exits with 1 if a check fails. The key is read from ANTHROPIC_API_KEY or OPENAI_API_KEY.",
+        about="Gives a model service one task and answers its tool calls. Checks that the skill is in the "
+        "prompt, the model loads it, its text arrives fenced, its supporting files are read, and the "
+        "answer follows it. Without --skill, a small skill is created for the run, with a word that "
+        "appears only in its file. Exits with 1 if a check fails. The key is read from ANTHROPIC_API_KEY "
+        "or OPENAI_API_KEY.",
         host=True,
         options=(
             text("--model NAME", "The model, as its service calls it."),
             choice(
                 "--format anthropic|openai",
-                "The message format: anthropic for claude models by default, else openai.",
+                "The message format: by default anthropic for claude models, otherwise openai.",
             ),
             text(
                 "--base-url URL",
-                "The service. By default that of the format, or ANTHROPIC_BASE_URL or OPENAI_BASE_URL.",
+                "The service. By default the format's own, or ANTHROPIC_BASE_URL or OPENAI_BASE_URL.",
             ),
-            text("--key-env VARIABLE", "The environment variable that has the key."),
+            text("--key-env VARIABLE", "The environment variable that holds the key."),
             text("--skill NAME", "Try this skill of yours; needs --task and --expect."),
             text("--task TEXT", "The task for the model."),
-            text("--expect TEXT", "What the answer must have in it. Case does not matter."),
+            text("--expect TEXT", "Text that the answer must contain, in any case."),
             JSON,
         ),
         examples=(

@@ -1,1 +1,1 @@
-"""Servers from other clients' configuration: one module for each client."""
+"""Servers from the configuration of other MCP clients."""

@@ -8,7 +8,6 @@ switches off or narrows stays so: an import never widens.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Final, TypeAlias, cast
 
 from skillwire.host.config.text import Place
+from skillwire.host.importers.formats import parse_text
 
 _BRACES: Final = re.compile(r"\$\{([^{}]*)\}")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -107,10 +107,13 @@ class ClientFile:
 
     client: str
     path: Path
-    parse: Callable[[str], object]
     read: Reader
     of_project: bool = False
     """Whether it comes with the project, perhaps from somebody else. What the user has as well is theirs."""
+
+    def parse(self, text: str) -> object:
+        """The value of the file's text, or a `ValueError` that says what is wrong."""
+        return parse_text(text, self.path.suffix)
 
 
 def narrowed(server: ClientServer, files: Iterable[FileContents]) -> ClientServer:
@@ -333,15 +336,6 @@ def listed(values: object, key: str) -> tuple[str, ...] | None:
     if not isinstance(inner, list):
         return None
     return tuple(item for item in cast("list[object]", inner) if isinstance(item, str))
-
-
-def parse_toml(text: str) -> object:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"it is not TOML: {error}") from None
-    except RecursionError:
-        raise ValueError("its values are nested too deeply") from None
 
 
 def _same(text: str) -> str:

@@ -7,26 +7,11 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
 from skillwire.catalog.naming import clean_handle
 from skillwire.files import read_regular
 from skillwire.host.config.text import Place
 from skillwire.host.config.trust import SeenFile
-from skillwire.host.importers import (
-    claude_code,
-    claude_desktop,
-    codex,
-    copilot,
-    cursor,
-    gemini,
-    goose,
-    opencode,
-    vscode,
-    wayland,
-    windsurf,
-    zed,
-)
 from skillwire.host.importers.base import (
     ClientFile,
     ClientServer,
@@ -35,25 +20,10 @@ from skillwire.host.importers.base import (
     both,
     narrowed,
 )
+from skillwire.host.importers.clients import client_files
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill.digests import digest_of
 from skillwire.trust.origin import LOCAL_LABEL, MAX_LABEL_LENGTH
-
-CLIENTS: Final = (
-    claude_code,
-    claude_desktop,
-    cursor,
-    vscode,
-    codex,
-    gemini,
-    goose,
-    windsurf,
-    zed,
-    copilot,
-    opencode,
-    wayland,
-)
-"""The clients that are looked at, in this order. Each module has `files`: where its client keeps servers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,15 +92,6 @@ def find_servers(
         for server in contents.servers:
             found.append(_Found(file.client, seen, _anchored(narrowed(server, others), project)))
     return tuple(_at_home(server, project) for server in _labelled(found))
-
-
-def client_files(around: Surroundings) -> list[ClientFile]:
-    """Every place to look at, the user's first: a project does not take a name from a server of theirs."""
-    every = [file for client in CLIENTS for file in client.files(around)]
-    known: dict[Path, ClientFile] = {}
-    for file in sorted(every, key=lambda file: file.of_project):
-        known.setdefault(file.path, file)
-    return list(known.values())
 
 
 def _contents(file: ClientFile, around: Surroundings) -> tuple[SeenFile, FileContents]:

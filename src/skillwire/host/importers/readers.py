@@ -1,0 +1,279 @@
+"""What the files of each client say: pure functions from the values of a file to servers.
+
+Each client has its own keys and its own way to write variables. `clients.py` has the reader of each file.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import Final, cast
+
+from skillwire.host.importers.base import (
+    ClientServer,
+    FileContents,
+    Skip,
+    Surroundings,
+    Table,
+    as_table,
+    entries,
+    entry,
+    fill_editor,
+    fill_shell,
+    listed,
+    literal,
+    names,
+    table,
+    texts,
+)
+
+_CLAUDE_SKILL: Final = re.compile(r"Skill\(([^()\s:*]+)(?::\*| \*)?\)")
+_GEMINI_VARIABLE: Final = re.compile(r"\$(?:\{([^{}]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
+_OPENCODE_VARIABLE: Final = re.compile(r"\{(env|file):([^{}]*)\}")
+
+
+def read_claude_desktop(values: object, around: Surroundings) -> FileContents:
+    """`mcpServers`, every text unchanged."""
+    return FileContents(servers=tuple(entries(table(values, "mcpServers"), literal)))
+
+
+def read_cursor(values: object, around: Surroundings) -> FileContents:
+    """`mcpServers`, with `${env:VAR}` and a few places. Windsurf has the same keys and variables."""
+    found = entries(table(values, "mcpServers"), lambda text: fill_editor(text, around))
+    return FileContents(servers=tuple(found))
+
+
+def read_vscode(values: object, around: Surroundings) -> FileContents:
+    """`servers`, with `${env:VAR}`, `${input:...}` and a few places."""
+    found = entries(table(values, "servers"), lambda text: fill_editor(text, around))
+    return FileContents(servers=tuple(found))
+
+
+def read_vscode_settings(values: object, around: Surroundings) -> FileContents:
+    """`settings.json`, which used to have the servers under `mcp`."""
+    return read_vscode(table(values, "mcp"), around)
+
+
+def read_zed(values: object, around: Surroundings) -> FileContents:
+    """`context_servers`, every text unchanged. Zed itself starts those of its extensions."""
+    found = table(values, "context_servers").items()
+    return FileContents(servers=tuple(_zed_server(name, given) for name, given in found))
+
+
+def _zed_server(name: str, given: object) -> ClientServer:
+    values = as_table(given)
+    if values.get("enabled") is not False and (
+        values.get("source") == "extension" or not ({"command", "url"} & set(values))
+    ):
+        return ClientServer(name=name, skipped="an extension of Zed starts it")
+    inner = values.get("command")
+    if isinstance(inner, dict):  # Older settings have a table there.
+        command = cast("Table", inner)
+        values |= {"command": command.get("path"), "args": command.get("args"), "env": command.get("env")}
+    return entry(name, values, literal)
+
+
+def read_claude_project(values: object, around: Surroundings) -> FileContents:
+    """`.mcp.json`: `mcpServers`, with `${VAR}` and `${VAR:-default}`."""
+    found = entries(table(values, "mcpServers"), lambda text: fill_shell(text, around))
+    return FileContents(servers=tuple(found))
+
+
+def read_claude_user(values: object, around: Surroundings) -> FileContents:
+    """`~/.claude.json`: servers of the user and of each project; only the current project's are used."""
+    projects = table(values, "projects")
+    here = projects.get(str(around.project))
+    servers = [
+        server
+        for found in (table(values, "mcpServers"), table(here, "mcpServers"))
+        for server in entries(found, lambda text: fill_shell(text, around))
+    ]
+    for path in projects:
+        if path != str(around.project):
+            servers += [
+                ClientServer(name=name, skipped=f"it belongs to the project {path}: import it there")
+                for name in table(projects[path], "mcpServers")
+            ]
+    off = names(here, "disabledMcpServers") | names(here, "disabledMcpjsonServers")
+    return FileContents(servers=tuple(servers), off=off)
+
+
+def read_claude_settings(values: object, around: Surroundings) -> FileContents:
+    """`settings.json`: no servers, but what is disabled, denied and forbidden."""
+    denied = as_table(values).get("deniedMcpServers")
+    rules = [as_table(rule) for rule in cast("list[object]", denied)] if isinstance(denied, list) else []
+    forbidden = listed(table(values, "permissions"), "deny") or ()
+    return FileContents(
+        off=names(values, "disabledMcpjsonServers"),
+        denies=lambda server: any(_claude_denies(rule, server) for rule in rules),
+        skills="Skill" not in forbidden,
+        exclude=tuple(match[1] for rule in forbidden if (match := _CLAUDE_SKILL.fullmatch(rule))),
+    )
+
+
+def _claude_denies(rule: Table, server: ClientServer) -> bool:
+    place = server.place
+    command, url = rule.get("serverCommand"), rule.get("serverUrl")
+    if rule.get("serverName") == server.name or place is None:
+        return True
+    if isinstance(command, list):
+        return list(place.command) == command
+    return isinstance(url, str) and bool(place.url) and fnmatchcase(place.url, url)
+
+
+def read_codex(values: object, around: Surroundings) -> FileContents:
+    """`mcp_servers`, every text unchanged; `mcp_skills = false` and disabled skills stay so."""
+    servers = tuple(
+        _codex_server(name, given, around) for name, given in table(values, "mcp_servers").items()
+    )
+    skills = table(values, "skills").get("config")
+    off = [
+        str(cast("Table", one)["name"])
+        for one in (cast("list[object]", skills) if isinstance(skills, list) else [])
+        if isinstance(one, dict)
+        and cast("Table", one).get("enabled") is False
+        and isinstance(cast("Table", one).get("name"), str)
+    ]
+    return FileContents(servers=servers, exclude=tuple(off))
+
+
+def _codex_server(name: str, given: object, around: Surroundings) -> ClientServer:
+    values = as_table(given)
+    headers = {key: literal(value) for key, value in texts(values.pop("http_headers", None)).items()}
+    for key, variable in texts(values.pop("env_http_headers", None)).items():
+        headers[key] = f"${{{variable}}}"
+    env = {key: literal(value) for key, value in texts(values.pop("env", None)).items()}
+    for variable in listed(values, "env_vars") or ():
+        if variable in around.environment:
+            env[variable] = f"${{{variable}}}"
+    token_env = values.pop("bearer_token_env_var", "")
+    skills = values.pop("mcp_skills", True)
+    server = entry(
+        name,
+        {**values, "headers": headers, "env": env},
+        literal,
+        keep=True,
+        token_env=str(token_env or ""),
+    )
+    return replace(server, skills=skills is not False)
+
+
+def read_gemini(values: object, around: Surroundings) -> FileContents:
+    """`mcpServers`, with `$VAR`; `mcp`, `skills` and `admin` restrict them."""
+    mcp, skills, admin = (table(values, key) for key in ("mcp", "skills", "admin"))
+    allowed = names(mcp, "allowed") if listed(mcp, "allowed") is not None else None
+    if table(admin, "mcp").get("enabled") is False:
+        allowed = frozenset[str]()
+    return FileContents(
+        servers=tuple(
+            _gemini_server(name, given, around) for name, given in table(values, "mcpServers").items()
+        ),
+        off=names(mcp, "excluded"),
+        allowed=allowed,
+        skills=skills.get("enabled") is not False and table(admin, "skills").get("enabled") is not False,
+        exclude=listed(skills, "disabled") or (),
+    )
+
+
+def _gemini_server(name: str, given: object, around: Surroundings) -> ClientServer:
+    values = as_table(given)
+    return replace(
+        entry(name, given, lambda text: _gemini_fill(text, around)),
+        skills=values.get("skillsEnabled") is not False,
+        include=listed(values, "includeSkills"),
+        exclude=listed(values, "excludeSkills") or (),
+    )
+
+
+def _gemini_fill(text: str, around: Surroundings) -> str:
+    def value(match: re.Match[str]) -> str:
+        return f"${{{match[2]}}}" if match[2] else fill_shell(match[0], around)
+
+    return _GEMINI_VARIABLE.sub(value, text)
+
+
+def read_goose(values: object, around: Surroundings) -> FileContents:
+    """`extensions`, some of which are MCP servers."""
+    found = table(values, "extensions").items()
+    return FileContents(servers=tuple(_goose_server(name, given, around) for name, given in found))
+
+
+def _goose_server(name: str, given: object, around: Surroundings) -> ClientServer:
+    values = as_table(given)
+    inner = values.pop("config", None)
+    values |= as_table(inner)
+    kind = str(values.pop("type", ""))
+    if kind not in ("stdio", "streamable_http", "sse"):
+        return ClientServer(name=name, skipped="it is a part of Goose, not a server")
+    secrets = names(values, "env_keys")
+    missing = sorted(secret for secret in secrets if secret not in around.environment)
+    if missing:
+        reason = f"Goose keeps its secret {missing[0]}, which is not set here"
+        return ClientServer(name=name, skipped=reason)
+    env = {**texts(values.pop("envs", None)), **{secret: f"${{{secret}}}" for secret in sorted(secrets)}}
+    renamed = {"type": kind, "enabled": values.get("enabled") != "false", "args": values.get("args")}
+    renamed |= {"command": values.get("cmd"), "url": values.get("uri"), "headers": values.get("headers")}
+    if kind == "stdio":
+        renamed["env"] = env
+    return entry(name, renamed, lambda text: fill_shell(text, around))
+
+
+def read_copilot(values: object, around: Surroundings) -> FileContents:
+    """`mcpServers`, with `${VAR}`. The type `local` means stdio."""
+    return FileContents(
+        servers=tuple(
+            entry(name, given, lambda text: fill_shell(text, around))
+            for name, given in table(values, "mcpServers").items()
+        ),
+        off=names(values, "disabledMcpServers"),
+    )
+
+
+def read_copilot_settings(values: object, around: Surroundings) -> FileContents:
+    """The settings have no servers, only the names of disabled ones."""
+    known = as_table(values)
+    off = frozenset[str]()
+    for key in ("disabledMcpServers", "disabled_mcp_servers"):
+        off |= names(known, key)
+    return FileContents(off=off, exclude=tuple(sorted(names(known, "disabledSkills"))))
+
+
+def read_opencode(values: object, around: Surroundings) -> FileContents:
+    """`mcp`, with `{env:VAR}`; skills that `permission` denies stay out."""
+    permission = table(values, "permission").get("skill")
+    rules = table(table(values, "permission"), "skill")
+    closed = rules.get("*") == "deny"
+    return FileContents(
+        servers=tuple(_opencode_server(name, given) for name, given in table(values, "mcp").items()),
+        skills=permission != "deny",
+        include=tuple(pattern for pattern, rule in rules.items() if rule != "deny") if closed else None,
+        exclude=tuple(pattern for pattern, rule in rules.items() if rule == "deny" and pattern != "*"),
+    )
+
+
+def _opencode_server(name: str, given: object) -> ClientServer:
+    values = as_table(given)
+    words = values.get("command")
+    if isinstance(words, list):
+        spelled = [str(word) for word in cast("list[object]", words)]
+        values |= {"command": spelled[0] if spelled else "", "args": spelled[1:]}
+    values["env"] = values.pop("environment", None)
+    return entry(name, values, _opencode_fill)
+
+
+def _opencode_fill(text: str) -> str:
+    def value(match: re.Match[str]) -> str:
+        if match[1] == "file":
+            raise Skip("it reads a value from a file of its own")
+        return f"${{{match[2]}}}"
+
+    return _OPENCODE_VARIABLE.sub(value, literal(text))
+
+
+def read_wayland(values: object, around: Surroundings) -> FileContents:
+    """`mcp.servers`, with `${VAR}`; `mcp_servers` of the default profile says which are connected."""
+    found = entries(table(table(values, "mcp"), "servers"), lambda text: fill_shell(text, around))
+    profile = table(table(values, "profiles"), "default")
+    allowed = listed(profile, "mcp_servers")
+    return FileContents(servers=tuple(found), allowed=None if allowed is None else frozenset(allowed))
