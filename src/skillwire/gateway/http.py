@@ -27,9 +27,9 @@ from skillwire.server.http.app import (
     McpEndpoint,
     is_addressed,
 )
-from skillwire.server.http.asgi import Headers, Receive, Scope, Send, StoppableApp, respond
+from skillwire.server.http.asgi import Headers, Receive, Scope, Send, refuse_method, respond
 from skillwire.server.http.auth import CHALLENGE, INVALID_TOKEN, bearer_token
-from skillwire.server.http.telemetry import METRICS_TYPE, Request, Telemetry
+from skillwire.server.http.telemetry import METRICS_TYPE, ObservedApp, Request
 from skillwire.version import VERSION
 
 _JSON: Final = b"application/json"
@@ -54,7 +54,7 @@ class _Endpoint:
     last_used: float = 0.0
 
 
-class GatewayHttp(StoppableApp):
+class GatewayHttp(ObservedApp):
     """Serves a gateway. Each request passes these steps in order:
 
     1. the health check, which tells strangers no more than that the gateway is up,
@@ -89,19 +89,6 @@ class GatewayHttp(StoppableApp):
         self._rates = RateLimit(options.requests_per_minute, options.requests_at_once)
         self._endpoints: dict[tuple[str, ...], _Endpoint] = {}
         self._closing: set[asyncio.Task[None]] = set()
-        self.telemetry = Telemetry()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._run_lifespan(receive, send)
-        elif scope["type"] == "http":
-            request = Request(send)
-            try:
-                await self._serve(scope, receive, request)
-            finally:
-                self.telemetry.finish(scope, request)
-        else:
-            await send({"type": "websocket.close"})
 
     def end_streams(self) -> None:
         for endpoint in self._endpoints.values():
@@ -171,7 +158,9 @@ class GatewayHttp(StoppableApp):
 
     def _open(self, caller: Caller, scope: Scope) -> _Endpoint:
         server = self._make_server(caller, scope["headers"])
-        endpoint = _Endpoint(caller, server, server.endpoint(self._names, stateless=self._stateless))
+        # Streamed: on the 2025 revisions, a question goes to the client on its response.
+        app = server.endpoint(self._names, stateless=self._stateless, streamed=True)
+        endpoint = _Endpoint(caller, server, app)
         endpoint.last_used = time.monotonic()
         endpoint.task = asyncio.create_task(self._run(endpoint))
         return endpoint
@@ -250,8 +239,7 @@ class GatewayHttp(StoppableApp):
 
     async def _report_health(self, scope: Scope, send: Send, caller: Caller | None) -> None:
         """Up or not; with `?detail`, for those who have a token, what works and what does not."""
-        if scope["method"] not in ("GET", "HEAD"):
-            await respond(scope, send, 405, "Method Not Allowed\n", headers=[(b"allow", b"GET, HEAD")])
+        if await refuse_method(scope, send):
             return
         health: dict[str, object] = {"status": "ok"}
         if caller is not None and scope["query_string"].startswith(b"detail"):

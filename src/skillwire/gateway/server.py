@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from skillwire.gateway.asking import ApprovalDesk
     from skillwire.server.handlers import Context, Handler
-    from skillwire.server.http.app import McpEndpoint
 
 INSTRUCTIONS_CHARS: Final = 2_000
 """The instructions are no longer than this: many clients put them before every conversation."""
@@ -65,20 +64,6 @@ class CallerServer(SkillServer):
         self._audit = audit
         self._given_instructions = instructions
         super().__init__(source, name=name, instructions=instructions or "", options=options)
-
-    def endpoint(self, names: Iterable[str], *, stateless: bool) -> McpEndpoint:
-        """What this caller talks to over HTTP, behind whatever says that it is this caller."""
-        from skillwire.server.http.app import McpEndpoint
-
-        return McpEndpoint(
-            self._fast_path,
-            lambda: self.low_level,
-            around=self._running,
-            names=names,
-            stateless=stateless,
-            streamed=True,  # On the 2025 revisions, a question goes to the client on its response.
-            limits=self._options.limits,
-        )
 
     def current_instructions(self) -> str:
         """What a model is told, with the names of the skills as far as they are known now."""

@@ -12,9 +12,9 @@ import logging
 from collections import OrderedDict
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, cast
+from typing import Final
 
 import anyio
 import anyio.to_thread
@@ -31,15 +31,23 @@ from skillwire.errors import (
 from skillwire.issues import Issue, shown
 from skillwire.registry.access import ALL, Access, Caller, Role
 from skillwire.registry.catalog import StoreCatalog, View
-from skillwire.registry.doors import OCI_PATH, SITE_PATH, OciDoor, SiteDoor
 from skillwire.registry.drafts import Draft, parse_draft
+from skillwire.registry.endpoints import OCI_PATH, SITE_PATH, OciEndpoint, SiteEndpoint
 from skillwire.registry.login import Login, OAuthSettings, resource_metadata
 from skillwire.registry.publishing import Publishing
 from skillwire.registry.source import Feed, StoreSource
 from skillwire.registry.store import Store
 from skillwire.server.app import SkillServer
-from skillwire.server.http.app import HEALTH_PATH, MCP_PATH, HttpApp
-from skillwire.server.http.asgi import Asgi, Message, Receive, Scope, Send, respond
+from skillwire.server.http.app import (
+    HEALTH_PATH,
+    LOOPBACK,
+    MCP_PATH,
+    METRICS_PATH,
+    McpEndpoint,
+    is_addressed,
+)
+from skillwire.server.http.asgi import EventStreams, Headers, Receive, Scope, Send, refuse_method, respond
+from skillwire.server.http.telemetry import METRICS_TYPE, ObservedApp, Request
 from skillwire.server.legacy.features import LegacyFeatures
 from skillwire.server.options import DEFAULT_OPTIONS, ServerOptions
 from skillwire.skill.digests import digest_of
@@ -48,6 +56,7 @@ from skillwire.version import VERSION
 PUBLISH_PATH: Final = "/registry/v1/publish"
 METADATA_PATH: Final = "/.well-known/oauth-protected-resource"
 _MOST_VIEWS: Final = 256
+_CHECK_SECONDS: Final = 1.0
 _JSON: Final = b"application/json"
 _STATUS: Final[tuple[tuple[type[SkillwireError], int], ...]] = (
     (SkillNotFound, 404),
@@ -61,8 +70,15 @@ _STATUS: Final[tuple[tuple[type[SkillwireError], int], ...]] = (
 _log = logging.getLogger(__name__)
 
 
-class RegistryApp:
-    """The ASGI application of one replica. It must run with its lifespan."""
+class RegistryApp(ObservedApp):
+    """The ASGI application of one replica. It must run with its lifespan. Each request passes these steps:
+
+    1. the health check, and how to sign in,
+    2. the caller, who must have been granted something,
+    3. the metrics,
+    4. the `Host` header,
+    5. the path: MCP, publishing, the index of a site, OCI.
+    """
 
     def __init__(
         self,
@@ -72,30 +88,27 @@ class RegistryApp:
         name: str = "skillwire",
         oauth: OAuthSettings | None = None,
         allowed_hosts: Iterable[str] = (),
+        stateless: bool = False,
     ) -> None:
+        super().__init__()
         # What describes all skills at once is no use here, and a prompt for each of 100,000 neither.
         features = LegacyFeatures(
             index="off", manifests=False, prompt_xml=False, prompts=False, tools=options.legacy_features.tools
         )
         self._options = replace(options, cache_scope="private", legacy_features=features)
         self._name = name
+        self._stateless = stateless
         self._store = store
-        self._hosts = tuple(allowed_hosts)
+        self._names = (*LOOPBACK, *allowed_hosts)
+        self._hosts = frozenset(name.encode("ascii") for name in self._names)
         self._feed = Feed(store)
         self._publishing = Publishing(store, limits=options.limits)
         self._login = Login(Access(store), oauth)
         self._views: OrderedDict[View, _Running] = OrderedDict()
         self._starting = asyncio.Lock()
-        self._site = SiteDoor(store)
-        self._oci = OciDoor(store)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._run_lifespan(receive, send)
-        elif scope["type"] == "http":
-            await self._serve(scope, receive, send)
-        else:
-            await send({"type": "websocket.close"})
+        self._site = SiteEndpoint()
+        self._oci = OciEndpoint()
+        self._open: set[_OpenRequest] = set()
 
     def end_streams(self) -> None:
         """End the event streams that clients keep open."""
@@ -112,6 +125,8 @@ class RegistryApp:
                 return
             stack.push_async_callback(self._feed.stop)
             stack.push_async_callback(self._close_views)
+            checking = asyncio.create_task(self._end_revoked())
+            stack.callback(checking.cancel)
             await send({"type": "lifespan.startup.complete"})
             await receive()
         await send({"type": "lifespan.shutdown.complete"})
@@ -121,8 +136,8 @@ class RegistryApp:
             _, running = self._views.popitem()
             await running.stop()
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path: str = scope["path"]
+    async def _serve(self, scope: Scope, receive: Receive, request: Request) -> None:
+        path, send = str(scope["path"]), request.observe
         if path == HEALTH_PATH:
             await self._report_health(scope, send)
             return
@@ -137,17 +152,23 @@ class RegistryApp:
         if caller is None or not caller.roles:
             await self._refuse(scope, send, is_given=caller is None)
             return
-        try:
-            await self._answer(caller, scope, receive, send)
-        except SkillwireError as error:
-            status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
-            await _send_json(scope, send, status, {"error": str(error)})
+        request.user = caller.name
+        if path == METRICS_PATH:
+            await self._report_metrics(scope, send)
+        elif not is_addressed(scope, self._hosts):
+            text = "This registry is not known under the name in the Host header; allow it with --allow-host"
+            await respond(scope, send, 421, f"{text}\n")
+        else:
+            try:
+                await self._answer(caller, scope, receive, send)
+            except SkillwireError as error:
+                status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
+                await _send_json(scope, send, status, {"error": str(error)})
 
     async def _answer(self, caller: Caller, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
         if path == MCP_PATH:
-            app = await self._app_for(caller.view)
-            await app(scope, receive, send)
+            await self._pass_on(caller, scope, receive, send)
         elif path == PUBLISH_PATH:
             await self._publish(caller, scope, receive, send)
         elif path.startswith(SITE_PATH):
@@ -157,25 +178,44 @@ class RegistryApp:
         else:
             await respond(scope, send, 404, "Not Found\n")
 
-    async def _app_for(self, view: View) -> Asgi:
+    async def _pass_on(self, caller: Caller, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the server of the caller's view respond, for as long as they may see what is in it."""
+        running = await self._running_for(caller.view)
+        opened = _OpenRequest(scope["headers"], caller.view, EventStreams(running.app))
+        self._open.add(opened)
+        try:
+            await opened.streams(scope, receive, send)
+        finally:
+            self._open.remove(opened)
+
+    async def _end_revoked(self) -> None:
+        """End the streams of callers who may no longer see what they did."""
+        while True:
+            await asyncio.sleep(_CHECK_SECONDS)
+            for opened in list(self._open):
+                try:
+                    caller = await self._login.caller(opened.headers)
+                except SkillwireError:
+                    continue  # Nobody can be asked now.
+                if caller is None or caller.view != opened.view:
+                    opened.streams.end()
+
+    async def _running_for(self, view: View) -> _Running:
         running = self._views.get(view)
         if running is None:
             async with self._starting:
                 running = self._views.get(view)
                 if running is None:
-                    server = SkillServer(
-                        StoreSource(self._store, view, feed=self._feed),
-                        name=self._name,
-                        options=self._options,
-                    )
-                    running = _Running(cast("HttpApp", server.http_app(allowed_hosts=self._hosts)))
+                    source = StoreSource(self._store, view, feed=self._feed)
+                    server = SkillServer(source, name=self._name, options=self._options)
+                    running = _Running(server.endpoint(self._names, stateless=self._stateless))
                     await running.start()
                     self._views[view] = running
                     while len(self._views) > _MOST_VIEWS:
                         _, oldest = self._views.popitem(last=False)
                         await oldest.stop()
         self._views.move_to_end(view)
-        return running.app
+        return running
 
     async def _publish(self, caller: Caller, scope: Scope, receive: Receive, send: Send) -> None:
         """Take a manifest and some of its files. Say what is missing, or publish what is complete."""
@@ -248,6 +288,17 @@ class RegistryApp:
         headers = [(b"www-authenticate", challenge.encode())]
         await respond(scope, send, 401, "A bearer token is required.\n", headers=headers)
 
+    async def _report_metrics(self, scope: Scope, send: Send) -> None:
+        if await refuse_method(scope, send):
+            return
+        gauges = {
+            "views": ("Servers for callers with the same permissions.", float(len(self._views))),
+            "change": ("The number of the last change that was seen.", float(self._feed.number)),
+            "connections": ("Open HTTP connections.", float(self.connections())),
+            "start_time_seconds": ("When the server started.", self.telemetry.started),
+        }
+        await respond(scope, send, 200, self.telemetry.render(gauges), media=METRICS_TYPE)
+
     async def _report_health(self, scope: Scope, send: Send) -> None:
         try:
             await anyio.to_thread.run_sync(StoreCatalog(self._store, View()).last_change)
@@ -258,46 +309,37 @@ class RegistryApp:
         await _send_json(scope, send, 200, {"status": "ok", "version": VERSION, "change": self._feed.number})
 
 
-class _Running:
-    """An application with its lifespan, in a task of its own."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _OpenRequest:
+    """A request to `/mcp` that is not over: who asked, and the stream that it may have become."""
 
-    def __init__(self, app: HttpApp) -> None:
+    headers: Headers
+    view: View
+    streams: EventStreams
+
+
+class _Running:
+    """The endpoint of a view, in a task of its own."""
+
+    def __init__(self, app: McpEndpoint) -> None:
         self.app = app
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._run(started))
-        await started
+        """Run it, or raise why it does not."""
+        started = asyncio.Event()
+        self._task = asyncio.create_task(self.app.run(self._stopping, started))
+        waiting = asyncio.create_task(started.wait())
+        await asyncio.wait([self._task, waiting], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if self._task.done():
+            await self._task
 
     async def stop(self) -> None:
         self._stopping.set()
         if self._task is not None:
             await asyncio.wait([self._task])
-
-    async def _run(self, started: asyncio.Future[None]) -> None:
-        is_first = True
-
-        async def receive() -> Message:
-            nonlocal is_first
-            if is_first:
-                is_first = False
-                return {"type": "lifespan.startup"}
-            await self._stopping.wait()
-            return {"type": "lifespan.shutdown"}
-
-        async def send(message: Message) -> None:
-            if message["type"] == "lifespan.startup.complete" and not started.done():
-                started.set_result(None)
-
-        try:
-            await self.app({"type": "lifespan"}, receive, send)
-        except Exception as error:
-            if not started.done():
-                started.set_exception(error)
-            else:
-                _log.error("a view of the registry ended: %s", error)
 
 
 async def _send_json(scope: Scope, send: Send, status: int, value: object) -> None:

@@ -84,7 +84,7 @@ def draft_of(
     for row in rows:
         safe_path(row.path)
     draft = Draft(checked_namespace(namespace), checked_version(version), checked_channel(channel), rows)
-    draft.set_digest  # noqa: B018 - a FormatError for a path that is given twice
+    set_digest((row.path, row.digest) for row in rows)  # Refuses a path that is given twice.
     if not any(row.path == SKILL_FILE for row in rows):
         raise refused("no-skill-md", "there is no SKILL.md among the files", "publish the folder of a skill")
     return draft

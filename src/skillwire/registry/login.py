@@ -6,7 +6,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, cast
 
@@ -15,7 +15,7 @@ import anyio.to_thread
 
 from skillwire.errors import SourceError
 from skillwire.issues import shown
-from skillwire.registry.access import Access, Caller, Role
+from skillwire.registry.access import Access, Caller
 from skillwire.text import redact_url
 
 _TOKEN_SECONDS: Final = 1.0
@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 class OAuthSettings:
     """The authorization server whose access tokens are accepted.
 
-    `roles` gives roles to claims without a grant in the store: `{"group:writers": {"acme": Role.PUBLISH}}`.
+    What its users may do is granted in the store, to `user:SUBJECT` or `group:GROUP`.
     """
 
     issuer: str
@@ -55,7 +55,6 @@ class OAuthSettings:
     """Where the keys are; by default what the issuer's metadata says."""
     groups_claim: str = "groups"
     channel: str = "stable"
-    roles: Mapping[str, Mapping[str, Role]] = field(default_factory=dict[str, Mapping[str, Role]])
 
 
 class Login:
@@ -97,15 +96,8 @@ class Login:
             else ()
         )
         name = f"user:{subject}"
-        caller = await self._lookup(
-            f"{name}\n{groups}",
-            partial(self._access.caller, name, groups, channel=keys.settings.channel),
-        )
-        return (
-            None
-            if caller is None
-            else _with_roles(caller, [name, *(f"group:{one}" for one in groups)], keys.settings)
-        )
+        ask = partial(self._access.caller, name, groups, channel=keys.settings.channel)
+        return await self._lookup(f"{name}\n{groups}", ask)
 
     async def _lookup(self, key: str, ask: partial[Caller] | partial[Caller | None]) -> Caller | None:
         cached = self._cached.get(key)
@@ -123,14 +115,6 @@ class Login:
         while len(self._cached) > _MOST_CACHED:
             self._cached.popitem(last=False)
         return caller
-
-
-def _with_roles(caller: Caller, subjects: Iterable[str], settings: OAuthSettings) -> Caller:
-    roles = dict(caller.roles)
-    for subject in subjects:
-        for namespace, role in settings.roles.get(subject, {}).items():
-            roles[namespace] = max(role, roles.get(namespace, role))
-    return Caller(caller.name, roles, caller.channel)
 
 
 class _Keys:

@@ -13,16 +13,19 @@ if TYPE_CHECKING:
     from skillwire.server.catalog import Page as Page
     from skillwire.server.catalog import T as T
     from skillwire.server.extension import SkillsExtension as SkillsExtension
+    from skillwire.server.http.app import McpEndpoint as McpEndpoint
     from skillwire.server.http.asgi import Asgi as Asgi
     from skillwire.server.http.asgi import Message as Message
     from skillwire.server.http.asgi import Receive as Receive
     from skillwire.server.http.asgi import Scope as Scope
     from skillwire.server.http.asgi import Send as Send
+    from skillwire.server.http.asgi import StoppableApp as StoppableApp
     from skillwire.server.http.auth import TokenFile as TokenFile
     from skillwire.server.http.auth import Tokens as Tokens
     from skillwire.server.http.server import Address as Address
     from skillwire.server.http.server import HttpServer as HttpServer
     from skillwire.server.http.server import parse_address as parse_address
+    from skillwire.server.http.telemetry import ObservedApp as ObservedApp
     from skillwire.server.legacy.features import IndexShape as IndexShape
     from skillwire.server.legacy.features import LegacyFeatures as LegacyFeatures
     from skillwire.server.legacy.features import ToolsMode as ToolsMode
@@ -36,9 +39,11 @@ export(
         "attach": "add_skills",
         "catalog": "Catalog Page T",
         "extension": "SkillsExtension",
-        "http.asgi": "Asgi Message Receive Scope Send",
+        "http.app": "McpEndpoint",
+        "http.asgi": "Asgi Message Receive Scope Send StoppableApp",
         "http.auth": "TokenFile Tokens",
         "http.server": "Address HttpServer parse_address",
+        "http.telemetry": "ObservedApp",
         "legacy.features": "IndexShape LegacyFeatures ToolsMode",
         "library": "SkillLibrary",
         "options": "ServerOptions",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from skillwire.version import VERSION
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
+    from skillwire.server.http.app import McpEndpoint
     from skillwire.server.http.asgi import Asgi
     from skillwire.server.http.auth import Tokens
     from skillwire.server.stdio.sdk_session import SdkSession, Write
@@ -102,17 +103,30 @@ class SkillServer:
 
         With `well_known`, the skills are also served as archives under `/.well-known/agent-skills/`.
         """
-        from skillwire.server.http.app import HttpApp
+        from skillwire.server.http.app import LOOPBACK, HttpApp
 
-        return HttpApp(
-            self.library,
-            self._fast_path,
+        endpoint = self.endpoint((*LOOPBACK, *allowed_hosts), stateless=stateless)
+        return HttpApp(self.library, endpoint, token=token, well_known=well_known)
+
+    def endpoint(
+        self, names: Iterable[str], *, stateless: bool = False, streamed: bool = False
+    ) -> McpEndpoint:
+        """What is at `/mcp`, for an application of your own that checks who asks and the `Host` header.
+
+        `names` are the host names that it responds to. With `streamed`, each response of a 2025 revision is a
+        stream, on which the server can ask the client.
+        """
+        from skillwire.server.http.app import McpEndpoint
+        from skillwire.server.http.fast import FastPathMiddleware
+
+        fast_path = self._fast_path
+        return McpEndpoint(
             lambda: self.low_level,
+            fast_path=None if fast_path is None else partial(FastPathMiddleware, fast_path),
             around=self._running,
-            allowed_hosts=allowed_hosts,
-            token=token,
+            names=names,
             stateless=stateless,
-            well_known=well_known,
+            streamed=streamed,
             limits=self._options.limits,
         )
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from skillwire.issues import shown
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.server.fastpath.answer import FastPath
 from skillwire.server.http.asgi import (
     Asgi,
     EventStreams,
@@ -21,12 +20,11 @@ from skillwire.server.http.asgi import (
     Receive,
     Scope,
     Send,
-    StoppableApp,
+    refuse_method,
     respond,
 )
 from skillwire.server.http.auth import CHALLENGE, DEFAULT_NAME, INVALID_TOKEN, Tokens
-from skillwire.server.http.fast import FastPathMiddleware
-from skillwire.server.http.telemetry import METRICS_TYPE, Request, Telemetry
+from skillwire.server.http.telemetry import METRICS_TYPE, ObservedApp, Request
 from skillwire.server.library import SkillLibrary
 from skillwire.version import VERSION
 
@@ -44,7 +42,7 @@ _REFRESH_SECONDS: Final = 1.0
 _log = logging.getLogger(__name__)
 
 
-class HttpApp(StoppableApp):
+class HttpApp(ObservedApp):
     """Serves a library. Each request passes these steps in order:
 
     1. the health check, which tells strangers no more than that the server is up,
@@ -62,42 +60,21 @@ class HttpApp(StoppableApp):
     def __init__(
         self,
         library: SkillLibrary,
-        fast_path: FastPath | None,
-        server: Callable[[], Server[Any]],
+        mcp: McpEndpoint,
         *,
-        around: Callable[[], AbstractAsyncContextManager[object]],
-        allowed_hosts: Iterable[str] = (),
         token: str | Tokens | None = None,
-        stateless: bool = False,
         well_known: bool = False,
-        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         super().__init__()
-        names = (*LOOPBACK, *allowed_hosts)
         self._library = library
-        self._hosts = frozenset(name.encode("ascii") for name in names)
+        self._mcp = mcp
+        self._hosts = frozenset(name.encode("ascii") for name in mcp.names)
         self._tokens = Tokens({DEFAULT_NAME: token}) if isinstance(token, str) else token
-        self._mcp = McpEndpoint(
-            fast_path, server, around=around, names=names, stateless=stateless, limits=limits
-        )
         self._site: Asgi | None = None
         if well_known:
             from skillwire.server.http.wellknown import SkillSite
 
             self._site = SkillSite(library)
-        self.telemetry = Telemetry()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._run_lifespan(receive, send)
-        elif scope["type"] == "http":
-            request = Request(send)
-            try:
-                await self._serve(scope, receive, request)
-            finally:
-                self.telemetry.finish(scope, request)
-        else:
-            await send({"type": "websocket.close"})
 
     def end_streams(self) -> None:
         """End the event streams that clients keep open."""
@@ -150,7 +127,7 @@ class HttpApp(StoppableApp):
         await respond(scope, send, 401, text, headers=[(b"www-authenticate", challenge)])
 
     async def _report_health(self, scope: Scope, send: Send, *, is_known: bool) -> None:
-        if await _refuse_method(scope, send):
+        if await refuse_method(scope, send):
             return
         status, health = 200, {"status": "ok"}
         try:
@@ -166,7 +143,7 @@ class HttpApp(StoppableApp):
         await respond(scope, send, status, json.dumps(health) + "\n", media=_JSON)
 
     async def _report_metrics(self, scope: Scope, send: Send) -> None:
-        if await _refuse_method(scope, send):
+        if await refuse_method(scope, send):
             return
         skills = await self._library.count()
         left_out = sum(problem.is_left_out for problem in await self._library.problems())
@@ -195,29 +172,30 @@ class HttpApp(StoppableApp):
 class McpEndpoint:
     """What is at `/mcp`: the fast path, and the SDK's application for everything that it leaves.
 
-    `server` creates the SDK's server when it is first needed; `around` is open while the endpoint runs. With
-    `streamed`, each response of a 2025 revision is a stream, on which the server can ask the client.
+    `server` creates the SDK's server when it is first needed; `fast_path` wraps its application; `around` is
+    open while the endpoint runs. `names` are the host names that it responds to. With `streamed`, each
+    response of a 2025 revision is a stream, on which the server can ask the client.
     """
 
     def __init__(
         self,
-        fast_path: FastPath | None,
         server: Callable[[], Server[Any]],
         *,
+        fast_path: Callable[[Asgi], Asgi] | None,
         around: Callable[[], AbstractAsyncContextManager[object]],
         names: Iterable[str],
         stateless: bool = False,
         streamed: bool = False,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        hosts = tuple(names)
+        self.names = tuple(names)
 
         def load() -> LifespanApp:
-            return _SdkApp(server(), names=hosts, stateless=stateless, streamed=streamed, limits=limits)
+            return _SdkApp(server(), names=self.names, stateless=stateless, streamed=streamed, limits=limits)
 
         self._sdk = LazyApp(load, around)
         self._streams = EventStreams(self._sdk)
-        self._app: Asgi = self._streams if fast_path is None else FastPathMiddleware(fast_path, self._streams)
+        self._app: Asgi = self._streams if fast_path is None else fast_path(self._streams)
 
     async def run_lifespan(self, receive: Receive, send: Send) -> None:
         """The ASGI lifespan protocol."""
@@ -278,13 +256,6 @@ def is_addressed(scope: Scope, names: Collection[bytes]) -> bool:
         return False
     name, _, port = hosts[0].rpartition(b":")
     return (name in names and port.isdigit()) or hosts[0] in names
-
-
-async def _refuse_method(scope: Scope, send: Send) -> bool:
-    if scope["method"] in ("GET", "HEAD"):
-        return False
-    await respond(scope, send, 405, "Method Not Allowed\n", headers=[(b"allow", b"GET, HEAD")])
-    return True
 
 
 def _client(scope: Scope) -> str:

@@ -28,6 +28,14 @@ async def respond(
     await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else data})
 
 
+async def refuse_method(scope: Scope, send: Send) -> bool:
+    """Respond to a method other than GET and HEAD; whether it was one."""
+    if scope["method"] in ("GET", "HEAD"):
+        return False
+    await respond(scope, send, 405, "Method Not Allowed\n", headers=[(b"allow", b"GET, HEAD")])
+    return True
+
+
 class StoppableApp:
     """An application that knows how many connections its server has, and that can end its event streams."""
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from skillwire.issues import shown
-from skillwire.server.http.asgi import Message, Scope, Send
+from skillwire.server.http.asgi import Message, Receive, Scope, Send, StoppableApp
 
 METRICS_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
 # The methods that have a label of their own. All others share one, so that clients cannot invent labels.
@@ -123,3 +123,29 @@ class Telemetry:
         lines.append(f"skillwire_http_request_seconds_sum {self._seconds:.6f}")
         lines.append(f"skillwire_http_request_seconds_count {total}")
         return "\n".join([*lines, ""])
+
+
+class ObservedApp(StoppableApp):
+    """An application whose requests are logged and counted. `_serve` sets the request's `user`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.telemetry = Telemetry()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._run_lifespan(receive, send)
+        elif scope["type"] == "http":
+            request = Request(send)
+            try:
+                await self._serve(scope, receive, request)
+            finally:
+                self.telemetry.finish(scope, request)
+        else:
+            await send({"type": "websocket.close"})
+
+    async def _run_lifespan(self, receive: Receive, send: Send) -> None:
+        raise NotImplementedError
+
+    async def _serve(self, scope: Scope, receive: Receive, request: Request) -> None:
+        raise NotImplementedError

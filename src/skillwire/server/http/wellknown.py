@@ -15,7 +15,7 @@ import anyio
 import anyio.to_thread
 
 from skillwire.errors import SkillwireError
-from skillwire.server.http.asgi import Receive, Scope, Send, respond
+from skillwire.server.http.asgi import Receive, Scope, Send, refuse_method, respond
 from skillwire.server.library import SkillLibrary
 from skillwire.skill.digests import Digest, digest_of
 from skillwire.skill.entries import DYNAMIC, SkillEntry
@@ -48,8 +48,7 @@ class SkillSite:
         self._building = anyio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] not in ("GET", "HEAD"):
-            await respond(scope, send, 405, "Method Not Allowed\n", headers=[(b"allow", b"GET, HEAD")])
+        if await refuse_method(scope, send):
             return
         await self._answer(scope, send, unquote(scope["path"][len(FOLDER) :]))
 

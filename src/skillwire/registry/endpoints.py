@@ -16,8 +16,7 @@ from skillwire.errors import SkillNotFound
 from skillwire.registry.catalog import SiteRow, StoreCatalog
 from skillwire.registry.oci import MANIFEST_TYPE, Artifact, artifact_of
 from skillwire.registry.places import Place
-from skillwire.registry.store import Store
-from skillwire.server.http.asgi import Headers, Scope, Send, respond
+from skillwire.server.http.asgi import Headers, Scope, Send, refuse_method, respond
 from skillwire.skill.uris import SKILL_FILE, child_uri
 from skillwire.sources.archive import write_tar_gz
 from skillwire.sources.wellknown import SCHEMA
@@ -31,14 +30,11 @@ _OCI: Final = re.compile(r"([^/]+)/([^/]+)/(manifests|blobs)/([^/]+)")
 _ARTIFACTS: Final = 64
 
 
-class SiteDoor:
+class SiteEndpoint:
     """`/.well-known/agent-skills/`: an index with an archive of each skill."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
     async def __call__(self, catalog: StoreCatalog, scope: Scope, send: Send) -> None:
-        if await _refuse_method(scope, send):
+        if await refuse_method(scope, send):
             return
         name = unquote(scope["path"][len(SITE_PATH) :])
         if name == "index.json":
@@ -65,15 +61,14 @@ class SiteDoor:
         await send({"type": "http.response.body", "body": b"]}\n"})
 
 
-class OciDoor:
+class OciEndpoint:
     """`/v2/NAMESPACE/NAME`: pulls of a version or a channel as an OCI artifact."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self) -> None:
         self._artifacts: OrderedDict[tuple[str, str, str], Artifact] = OrderedDict()
 
     async def __call__(self, catalog: StoreCatalog, scope: Scope, send: Send) -> None:
-        if await _refuse_method(scope, send):
+        if await refuse_method(scope, send):
             return
         rest = unquote(scope["path"][len(OCI_PATH) :])
         if not rest:
@@ -148,10 +143,3 @@ async def _send_bytes(
     lines = [(b"content-type", media), (b"content-length", b"%d" % len(data)), *(headers or ())]
     await send({"type": "http.response.start", "status": 200, "headers": lines})
     await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else data})
-
-
-async def _refuse_method(scope: Scope, send: Send) -> bool:
-    if scope["method"] in ("GET", "HEAD"):
-        return False
-    await respond(scope, send, 405, "Method Not Allowed\n", headers=[(b"allow", b"GET, HEAD")])
-    return True
