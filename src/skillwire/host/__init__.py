@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from skillwire.host.styles.ranks import Layer as Layer
     from skillwire.host.styles.ranks import Rank as Rank
     from skillwire.host.styles.ranks import Ranks as Ranks
+    from skillwire.host.styles.ranks import local_keeps as local_keeps
+    from skillwire.host.styles.spec import SPEC_TOOLS as SPEC_TOOLS
     from skillwire.host.templates import ServedTemplate as ServedTemplate
     from skillwire.host.threads import open_in_thread as open_in_thread
     from skillwire.host.threads import run_sync as run_sync
@@ -82,7 +84,8 @@ export(
         "state": "ServerState Status Switches",
         "styles.base": "Actions Question RenderContext Style ToolAction ToolSpec",
         "styles.fields": "SkillFields",
-        "styles.ranks": "KeeperOf Layer Rank Ranks",
+        "styles.ranks": "KeeperOf Layer Rank Ranks local_keeps",
+        "styles.spec": "SPEC_TOOLS",
         "templates": "ServedTemplate",
         "threads": "open_in_thread run_sync",
         "tools": "Handler Tool ToolResult",
