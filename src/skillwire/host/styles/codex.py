@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from skillwire.catalog.naming import clean_handle, fold_handle
 from skillwire.catalog.registry import RegisteredSkill
 from skillwire.catalog.render import CatalogText, fit_catalog
-from skillwire.host.styles.base import Actions, RenderContext, Style, ToolSpec
+from skillwire.host.styles import texts
+from skillwire.host.styles.base import RenderContext, Style
 from skillwire.host.styles.ranks import local_keeps
-from skillwire.host.styles.texts import (
-    fenced_skill,
-    has_server_skills,
-    omitted_line,
-    skill_heading,
-    spoken_description,
-    supporting,
-)
+from skillwire.host.styles.spec import read_resource_tool
 from skillwire.skill.entries import SkillEntry
 from skillwire.text import clean_line
 from skillwire.trust.verify import VerifiedSkill
@@ -58,7 +52,7 @@ def catalog(skills: Sequence[RegisteredSkill], context: RenderContext) -> Catalo
     """The block. What it says of servers is there only when a server's skill is."""
 
     def item(skill: RegisteredSkill) -> str:
-        said = spoken_description(skill, context.limits, text=short_description(skill.entry))
+        said = texts.spoken_description(skill, context.limits, text=short_description(skill.entry))
         if skill.origin.is_local:
             path = clean_line(context.path_of(skill) or skill.uri).text
             return f"- {skill.handle}: {said} (file: {path})"
@@ -66,10 +60,8 @@ def catalog(skills: Sequence[RegisteredSkill], context: RenderContext) -> Catalo
         return f"- {skill.handle}: {said} (uri: {uri}, server: {skill.origin.label})"
 
     def frame(items: Sequence[str], omitted: int, shown: Sequence[RegisteredSkill]) -> str:
-        preamble = [_PREAMBLE] if has_server_skills(shown) else []
-        return "\n".join(
-            ["## Skills", _HOW, *preamble, *items, *([omitted_line(omitted)] if omitted else [])]
-        )
+        preamble = [_PREAMBLE] if texts.has_server_skills(shown) else []
+        return "\n".join(["## Skills", _HOW, *preamble, *items, *texts.omitted_lines(omitted)])
 
     return fit_catalog(skills, item, frame, limits=context.limits)
 
@@ -95,30 +87,20 @@ def mentioned(message: str, skills: Sequence[RegisteredSkill]) -> Sequence[Regis
 
 def skill_text(skill: VerifiedSkill, handle: str, context: RenderContext) -> str:
     """An opened skill. Its name and description are those of the file itself, as is the rest."""
-    beside = supporting(skill, context)
-    server = json.dumps(skill.origin.label)
-    pointers = [f"- {READ_TOOL}(server={server}, uri={json.dumps(uri)})" for _, uri in beside.files]
-    if skill.origin.is_local:
-        pointers = [f"- {path}" for path, _ in beside.files]
-    if beside.more:
-        pointers.append(f"- {beside.more} more")
+    pointers = texts.resource_pointers(skill, texts.supporting(skill, context), READ_TOOL)
     about = [
         f"{key}: {clean_line(value, limit=context.limits.description_chars).text}"
         for key in ("name", "description")
         if isinstance(value := skill.frontmatter.get(key), str)
     ]
-    fenced = fenced_skill(
+    fenced = texts.fenced_skill(
         skill,
         handle,
         before=[*about, ""] if about else (),
         after=["", "Files:", *pointers] if pointers else (),
         salt=context.salt,
     )
-    return f"{skill_heading(skill, clean_handle(handle), fenced)}\n{fenced.text}"
-
-
-async def _read(host: Actions, arguments: Mapping[str, Any]) -> str:
-    return await host.read_resource(arguments["server"], arguments["uri"])
+    return f"{texts.skill_heading(skill, clean_handle(handle), fenced)}\n{fenced.text}"
 
 
 STYLE: Final = Style(
@@ -137,15 +119,8 @@ STYLE: Final = Style(
     mentioned=mentioned,
     mention=mention,
     tools=(
-        ToolSpec(
-            name=READ_TOOL,
-            description="Read a resource of an MCP server. The URI of a skill opens that skill.",
-            parameters=(
-                ("server", "The server's name, as the list of skills has it."),
-                ("uri", "The URI, exactly as it stands there."),
-            ),
-            required=("server", "uri"),
-            action=_read,
+        read_resource_tool(
+            READ_TOOL, "Read a resource of an MCP server. The URI of a skill opens that skill."
         ),
     ),
     resource_tool=READ_TOOL,

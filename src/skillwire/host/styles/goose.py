@@ -11,17 +11,10 @@ from skillwire.catalog.naming import clean_handle, plain_name, skill_path
 from skillwire.catalog.registry import RegisteredSkill
 from skillwire.catalog.render import LOAD_TOOL, CatalogText, fit_catalog
 from skillwire.errors import FormatError
+from skillwire.host.styles import texts
 from skillwire.host.styles.base import Actions, RenderContext, Style, ToolSpec
 from skillwire.host.styles.ranks import local_keeps
 from skillwire.host.styles.spec import READ_RESOURCE, RESOURCE_TOOL
-from skillwire.host.styles.texts import (
-    fenced_skill,
-    has_server_skills,
-    omitted_line,
-    skill_heading,
-    spoken_description,
-    supporting,
-)
 from skillwire.issues import shown
 from skillwire.skill.entries import SkillEntry
 from skillwire.trust.guards import looks_like_uri
@@ -61,16 +54,16 @@ def catalog(skills: Sequence[RegisteredSkill], context: RenderContext) -> Catalo
     """The section for each turn: a sentence, then a bullet for each skill."""
 
     def item(skill: RegisteredSkill) -> str:
-        said = spoken_description(skill, context.limits).replace("•", "·")
+        said = texts.spoken_description(skill, context.limits).replace("•", "·")
         return f"• {skill.handle} ({skill.origin.label}) - {said}"
 
     def frame(items: Sequence[str], omitted: int, shown: Sequence[RegisteredSkill]) -> str:
         # O2: the local ones first, then those of servers in a section of their own.
         local = sum(skill.origin.is_local for skill in shown[: len(items)])
         lines = ["# Skills", _HOW, *items[:local]]
-        if has_server_skills(shown):
+        if texts.has_server_skills(shown):
             lines += ["## Skills of MCP servers", _SERVERS, *items[local:]]
-        return "\n".join([*lines, *([omitted_line(omitted)] if omitted else [])])
+        return "\n".join([*lines, *texts.omitted_lines(omitted)])
 
     skills = sorted(skills, key=lambda skill: not skill.origin.is_local)
     return fit_catalog(skills, item, frame, limits=context.limits)
@@ -95,16 +88,16 @@ def target(text: str, known: Callable[[str], bool]) -> Target:
 def skill_text(skill: VerifiedSkill, handle: str, context: RenderContext) -> str:
     """A loaded skill, which ends in pointers to its files. Their bodies never come along."""
     handle = clean_handle(handle)
-    beside = supporting(skill, context)
+    beside = texts.supporting(skill, context)
     lines = [f'- {LOAD_TOOL}(name: "{handle}/{path}")' for path, _ in beside.files]
     if beside.more:
         lines.append(f"- {beside.more} more files")
     if beside.unknown:
         lines.append(f'- not listed; by path: {LOAD_TOOL}(name: "{handle}/PATH")')
     after = ["", "## Supporting Files", *lines] if lines else ()
-    fenced = fenced_skill(skill, handle, after=after, salt=context.salt)
+    fenced = texts.fenced_skill(skill, handle, after=after, salt=context.salt)
     place = skill.origin.label if skill.origin.is_local else f"MCP · {skill.origin.label}"
-    return f"# {handle} ({place})\n{skill_heading(skill, handle, fenced)}\n{fenced.text}"
+    return f"# {handle} ({place})\n{texts.skill_heading(skill, handle, fenced)}\n{fenced.text}"
 
 
 async def _load(host: Actions, arguments: Mapping[str, Any]) -> str:

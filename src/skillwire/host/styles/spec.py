@@ -27,12 +27,19 @@ async def _read_resource(host: Actions, arguments: Mapping[str, Any]) -> str:
     return await host.read_resource(arguments["server"], arguments["uri"])
 
 
-READ_RESOURCE: Final = ToolSpec(
-    name=RESOURCE_TOOL,
-    description="Read a resource of an MCP server by its URI. The URI of a skill loads that skill.",
-    parameters=(("server", "The server's name."), ("uri", "The resource's URI, as it was given to you.")),
-    required=("server", "uri"),
-    action=_read_resource,
+def read_resource_tool(name: str, description: str) -> ToolSpec:
+    """The tool of a style that reads a resource of a server."""
+    return ToolSpec(
+        name=name,
+        description=description,
+        parameters=(("server", "The server's name."), ("uri", "The URI, exactly as it was given to you.")),
+        required=("server", "uri"),
+        action=_read_resource,
+    )
+
+
+READ_RESOURCE: Final = read_resource_tool(
+    RESOURCE_TOOL, "Read a resource of an MCP server by its URI. The URI of a skill loads that skill."
 )
 SPEC_TOOLS: Final = (
     ToolSpec(

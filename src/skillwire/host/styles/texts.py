@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,6 +46,14 @@ def supporting(skill: VerifiedSkill, context: RenderContext) -> Supporting:
     files = [(shown_path("/".join(path_below(uri, root))), uri) for uri in uris]
     kept = files[: context.limits.file_pointers]
     return Supporting(tuple(kept), len(files) - len(kept))
+
+
+def resource_pointers(skill: VerifiedSkill, beside: Supporting, tool: str) -> list[str]:
+    """A line for each file beside a `SKILL.md`: a local one's path, or the call of `tool` that reads it."""
+    server = json.dumps(skill.origin.label)
+    calls = [f"- {tool}(server={server}, uri={json.dumps(uri)})" for _, uri in beside.files]
+    lines = [f"- {path}" for path, _ in beside.files] if skill.origin.is_local else calls
+    return [*lines, f"- {beside.more} more"] if beside.more else lines
 
 
 def fenced_skill(
@@ -110,8 +119,10 @@ def square_brackets(text: str) -> str:
     return "".join(square(char) for char in text)
 
 
-def omitted_line(omitted: int) -> str:
-    return f"Not shown for lack of room: {omitted} more {'skill' if omitted == 1 else 'skills'}."
+def omitted_lines(omitted: int) -> list[str]:
+    """A line on how many skills are left out of a catalog; none if all are in it."""
+    line = f"Not shown for lack of room: {omitted} more {'skill' if omitted == 1 else 'skills'}."
+    return [line] if omitted else []
 
 
 def has_server_skills(skills: Sequence[RegisteredSkill]) -> bool:
