@@ -52,6 +52,20 @@ def read_regular(path: Path, limit: int) -> bytes:
         os.close(descriptor)
 
 
+def file_stamp(path: Path) -> tuple[int, int, int] | None:
+    """A value that differs after the file has changed; `None` when there is no such file."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def unreadable(error: OSError | UnicodeError) -> str:
+    """Why a text file cannot be read, for a message."""
+    return (error.strerror if isinstance(error, OSError) else None) or "it is not UTF-8 text"
+
+
 def write_atomic(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     """Replace the content of `path` with `data` in one step."""
     with atomic_writer(path, mode=mode) as stream:

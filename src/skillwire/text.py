@@ -160,6 +160,16 @@ def split_hidden(text: str) -> Iterator[tuple[str, bool]]:
         yield text[seen:], False
 
 
+def decode_text(data: bytes | None) -> str | None:
+    """Bytes as text; `None` when they are binary, or not there."""
+    if data is None or b"\0" in data:
+        return None
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
 def escape_xml(text: str) -> str:
     """Cleaned text as content or as a quoted attribute of an element: it can open, close and end nothing."""
     escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -198,10 +198,12 @@ def test_the_function_of_a_command_takes_exactly_what_its_table_says(command: Co
             for parameter, hint in get_type_hints(function, localns={"HostOptions": HostOptions}).items()
             if parameter != "return"
         }
-        assert all(
-            parameter.kind is inspect.Parameter.KEYWORD_ONLY
-            for parameter in inspect.signature(function).parameters.values()
-        )
+        for parameter in inspect.signature(function).parameters.values():
+            if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+                [keywords] = get_args(hints.pop(parameter.name))
+                hints |= get_type_hints(keywords)
+            else:
+                assert parameter.kind is inspect.Parameter.KEYWORD_ONLY
     if command.host:
         assert hints.pop("options") is HostOptions
     described = {one.field: types_of(one) for one in (*command.arguments, *command.options)}

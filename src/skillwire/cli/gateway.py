@@ -145,19 +145,11 @@ class _Page:
 
 
 def _check(options: RunOptions) -> None:
-    """Refuse options that contradict each other or do nothing: who asks for protection must not lack it."""
+    """Refuse options that contradict each other or do nothing: requested protection must be there."""
     if options.http is None:
-        idle = {
-            "--tokens": options.tokens,
-            "--token-file": options.token_file,
-            "--allow-host": options.allow_host,
-            "--stateless": options.stateless,
-            "--access-log": options.access_log,
-            "--ui": options.ui,
-        }
-        given = [name for name, value in idle.items() if value]
-        if given:
-            raise UsageError(f"{', '.join(given)} needs --http: add --http HOST:PORT, or leave it out")
+        from skillwire.cli.running import refuse_without_http
+
+        refuse_without_http(options, "tokens", "ui")
     if options.ui_url and not options.ui:
         raise UsageError("--ui-url needs --ui: add it, or leave both out")
     if options.tokens and options.token_file:

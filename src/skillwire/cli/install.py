@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from skillwire.cli.install_setup import (
     ask_about,
@@ -43,51 +43,47 @@ if TYPE_CHECKING:
     from skillwire.cli.host_options import HostOptions
 
 
+class InstallOptions(TypedDict):
+    """What the user agreed to on the command line, and how to report."""
+
+    allow_tools: bool
+    allow_code: bool
+    allow_signer: bool
+    force: bool
+    yes: bool
+    as_json: bool
+
+
 def add(
     *,
     sources: tuple[str, ...],
     installed: bool,
     skill: tuple[str, ...],
-    allow_tools: bool,
-    allow_code: bool,
-    allow_signer: bool,
     agent_ids: tuple[str, ...],
     copy: bool,
-    force: bool,
-    yes: bool,
     user: bool,
-    as_json: bool,
     options: HostOptions,
+    **given: Unpack[InstallOptions],
 ) -> None:
     """Show, ask, install, pin."""
     if not sources and not installed:
         raise UsageError("SOURCE is missing: name a server's skill, a site, a repository or a folder")
     work = workspace(user=user, copy=copy)
     targets = work.choose_targets(agent_ids or None)
-    given, foreign, unusable = _migrated(sources)
+    named, foreign, unusable = _migrated(sources)
     if installed:
-        given.append(INSTALLED)
+        named.append(INSTALLED)
     tool = installer(work, options)
 
     async def action() -> None:
         with progress(tool):
-            proposal = await tool.propose(given, targets=targets, names=skill or None)
+            proposal = await tool.propose(named, targets=targets, names=skill or None)
         proposal = _checked(proposal, foreign)
         failures = [*proposal.failures, *unusable]
         if skill:
             known = {one.name for one in (*proposal.candidates, *proposal.known)}
             failures += [_not_there(name) for name in skill if name not in known]
-        await _install(
-            tool,
-            proposal,
-            Grants(allowed_tools=allow_tools, execute_code=allow_code),
-            allow_signer=allow_signer,
-            failures=failures,
-            force=force,
-            yes=yes,
-            as_json=as_json,
-            targets=targets,
-        )
+        await _install(tool, proposal, failures, targets, **given)
 
     run(action())
 
@@ -95,15 +91,10 @@ def add(
 def update(
     *,
     names: tuple[str, ...],
-    allow_tools: bool,
-    allow_code: bool,
-    allow_signer: bool,
     copy: bool,
-    force: bool,
-    yes: bool,
     user: bool,
-    as_json: bool,
     options: HostOptions,
+    **given: Unpack[InstallOptions],
 ) -> None:
     """Show what changed, ask, install, pin."""
     tool = installer(workspace(user=user, copy=copy), options)
@@ -111,16 +102,7 @@ def update(
     async def action() -> None:
         with progress(tool):
             proposal = await tool.propose_updates(names or None)
-        await _install(
-            tool,
-            proposal,
-            Grants(allowed_tools=allow_tools, execute_code=allow_code),
-            allow_signer=allow_signer,
-            failures=list(proposal.failures),
-            force=force,
-            yes=yes,
-            as_json=as_json,
-        )
+        await _install(tool, proposal, [*proposal.failures], **given)
 
     run(action())
 
@@ -152,15 +134,12 @@ def remove(*, names: tuple[str, ...], force: bool, user: bool, as_json: bool) ->
 async def _install(
     tool: Installer,
     proposal: Proposal,
-    given: Grants,
-    *,
-    allow_signer: bool,
     failures: list[Failure],
-    force: bool,
-    yes: bool,
-    as_json: bool,
     targets: Iterable[str] = (),
+    **options: Unpack[InstallOptions],
 ) -> None:
+    yes, as_json, allow_signer = options["yes"], options["as_json"], options["allow_signer"]
+    given = Grants(allowed_tools=options["allow_tools"], execute_code=options["allow_code"])
     screen = Screen(errors=True)
     candidates = proposal.candidates
     if not as_json:
@@ -181,7 +160,7 @@ async def _install(
                 powers = before.powers if before is not None else None
                 grants[candidate.name] = await grants_for(screen, candidate, given, powers, asking=not yes)
     known = tuple(one.name for one in proposal.known)
-    forced = [one.name for one in candidates] if force else ()
+    forced = [one.name for one in candidates] if options["force"] else ()
     refused = {failure.what for failure in failures}
     chosen = [one for one in candidates if one.name not in refused]
     report = await tool.install(chosen, grants, force=forced) if grants else Report(current=known)

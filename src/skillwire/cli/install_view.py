@@ -24,7 +24,7 @@ from skillwire.install.plan import Act, Plan, Step, Tree, tree_differences
 from skillwire.install.portable import portability_problems
 from skillwire.install.powers import Powers
 from skillwire.install.versions import VersionStore
-from skillwire.text import safe_line
+from skillwire.text import decode_text, safe_line
 from skillwire.trust.approval import ChangeKind
 from skillwire.trust.paths import shown_path
 from skillwire.trust.signers import signer_change, signer_words
@@ -113,7 +113,7 @@ def show_changes(
         path = shown_path(row.path)
         if not only_texts:
             screen.line("  ", (row.kind.value, "yellow"), f"  {path}")
-        before, after = _text(old_files.get(row.path)), _text(new_files.get(row.path))
+        before, after = decode_text(old_files.get(row.path)), decode_text(new_files.get(row.path))
         if row.kind is ChangeKind.CHANGED and before is not None and after is not None:
             show_diff(screen, before, after, path, labels)
         elif row.kind is ChangeKind.CHANGED and not only_texts:
@@ -123,15 +123,6 @@ def show_changes(
         if modes.get(file.path, file.executable) != file.executable:
             word = "can be run now" if file.executable else "can no longer be run"
             screen.line("  ", ("mode", "yellow"), f"  {shown_path(file.path)} {word}")
-
-
-def _text(data: bytes | None) -> str | None:
-    if data is None or b"\0" in data:
-        return None
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        return None
 
 
 _ACT_STYLES: Final = {Act.CURRENT: "green", Act.EDITED: "bold yellow", Act.FOREIGN: "bold yellow"}

@@ -58,13 +58,13 @@ def read(
     from skillwire.cli.output import info, write, write_bytes
     from skillwire.cli.screen import show_json
 
-    values = template_values(value)
     if output is not None and not raw:
         raise UsageError("--output needs --raw")
     if raw and as_json:
         raise UsageError("--raw and --json exclude each other: leave out one")
     if raw and output is None and sys.stdout.isatty():
         raise UsageError("--raw could send control characters to your terminal: add -o FILE")
+    values = template_values(value)
 
     async def action(host: SkillHost) -> None:
         loaded = await _load(host, name, values, on, options)

@@ -9,7 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from skillwire.cli.parser import UsageError
 from skillwire.errors import SourceError
+from skillwire.files import unreadable
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -85,6 +87,14 @@ def listen_address(text: str, *, has_token: bool, unsafe_no_auth: bool, how: str
     return address
 
 
+def refuse_without_http(options: object, *more: str) -> None:
+    """Refuse options that do nothing over stdio: nobody may believe in a protection that is not there."""
+    fields = ("token_file", "allow_host", "stateless", "access_log", *more)
+    given = [f"--{field.replace('_', '-')}" for field in fields if getattr(options, field)]
+    if given:
+        raise UsageError(f"{', '.join(given)} needs --http: add --http HOST:PORT, or leave it out")
+
+
 def read_instructions(given: str | None) -> str | None:
     """The instructions for clients: text, or `@FILE` for the text in a file."""
     if given is None or not given.startswith("@"):
@@ -92,5 +102,4 @@ def read_instructions(given: str | None) -> str | None:
     try:
         return Path(given[1:]).read_text("utf-8")
     except (OSError, UnicodeError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or "it is not UTF-8 text"
-        raise SourceError(f"the instructions in {given[1:]} cannot be read: {reason}") from None
+        raise SourceError(f"the instructions in {given[1:]} cannot be read: {unreadable(error)}") from None

@@ -12,7 +12,12 @@ from skillwire.cli.commands.publish import TOKEN_VARIABLE
 from skillwire.cli.logs import log_to_stderr
 from skillwire.cli.output import counted, human_size, info, printable
 from skillwire.cli.parser import UsageError
-from skillwire.cli.running import listen_address, read_instructions, run_until_signal
+from skillwire.cli.running import (
+    listen_address,
+    read_instructions,
+    refuse_without_http,
+    run_until_signal,
+)
 from skillwire.errors import FormatError
 
 if TYPE_CHECKING:
@@ -83,7 +88,7 @@ def run(**given: Any) -> None:
     """Serve skills over MCP, with a value for each field of `ServeOptions`."""
     options = ServeOptions(**given)
     if options.http is None:
-        _refuse_idle(options)
+        refuse_without_http(options, "well_known")
     if options.print_config is not None:
         _print_config(options.print_config, given, options)
     else:
@@ -270,20 +275,6 @@ def _absolute(text: str) -> str:
     if sign and not Path(text).expanduser().exists():
         return f"{prefix}={Path(path).expanduser().absolute()}"
     return str(Path(text).expanduser().absolute())
-
-
-def _refuse_idle(options: ServeOptions) -> None:
-    """Refuse options that do nothing over stdio: who asks for protection must not believe in it."""
-    given = {
-        "--token-file": options.token_file,
-        "--allow-host": options.allow_host,
-        "--stateless": options.stateless,
-        "--access-log": options.access_log,
-        "--well-known": options.well_known,
-    }
-    idle = [name for name, value in given.items() if value]
-    if idle:
-        raise UsageError(f"{', '.join(idle)} needs --http: add --http HOST:PORT, or leave it out")
 
 
 def _run_http(

@@ -20,6 +20,7 @@ from skillwire.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
     from skillwire.conformance import Baseline, Progress, Report
+    from skillwire.conformance.site import SiteReport
     from skillwire.host.config.server import ServerConfig
 
 VIOLATIONS = 1
@@ -50,8 +51,8 @@ def verify(
 ) -> int:
     """Check that a server conforms to the Skills extension."""
     # Imported here: `serve` and `lint` need none of it.
-    from skillwire.conformance import Level, as_junit, as_text, rules_text
     from skillwire.conformance import as_json as render_json
+    from skillwire.conformance import as_junit, as_text, rules_text
 
     if rules:
         write(rules_text())
@@ -111,12 +112,7 @@ def verify(
             info("No index of skills was found there either: --as site says why.")
         return COULD_NOT_RUN
     write(render_json(report) if as_json else as_text(report))
-    if report.failures(Level(fail_on)):
-        return VIOLATIONS
-    if report.checked_nothing:
-        print_error("the server has no skills to check, so nothing was verified: add one and run this again")
-        return COULD_NOT_RUN
-    return 0
+    return _exit_code(report, fail_on, "the server has no skills to check")
 
 
 def _may_be_site(words: Sequence[str]) -> bool:
@@ -141,7 +137,6 @@ def _verify_site(
     """Check a site's index, for the exit code; `None` where there is none and it is not `surely` a site."""
     import anyio
 
-    from skillwire.conformance import Level
     from skillwire.conformance.site import site_json, site_text, verify_site
 
     if len(words) != 1:
@@ -161,10 +156,17 @@ def _verify_site(
             "or say --as server"
         )
     write(site_json(report) if as_json else site_text(report))
+    return _exit_code(report, fail_on, "the index lists no skills")
+
+
+def _exit_code(report: Report | SiteReport, fail_on: str, nothing: str) -> int:
+    """The exit code for a report; `nothing` says why one that checked nothing is empty."""
+    from skillwire.conformance import Level
+
     if report.failures(Level(fail_on)):
         return VIOLATIONS
     if report.checked_nothing:
-        print_error("the index lists no skills, so nothing was verified: add one and run this again")
+        print_error(f"{nothing}, so nothing was verified: add one and run this again")
         return COULD_NOT_RUN
     return 0
 

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
 from skillwire.errors import FormatError, SourceError
-from skillwire.files import read_regular
+from skillwire.files import file_stamp, read_regular, unreadable
 from skillwire.gateway.uris import label_segment
 from skillwire.issues import Issue, shown
 from skillwire.server.http.auth import DEFAULT_NAME, Tokens
@@ -131,7 +131,7 @@ class CallerFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._stamp: tuple[int, int, int] | None = self._look()
+        self._stamp: tuple[int, int, int] | None = file_stamp(path)
         self._problem = ""
         self._callers = self._read()
 
@@ -142,7 +142,7 @@ class CallerFile:
         return next((caller for caller in self._callers.values() if caller.name == name), None)
 
     def refresh(self) -> None:
-        stamp = self._look()
+        stamp = file_stamp(self.path)
         if stamp == self._stamp:
             return
         try:
@@ -162,13 +162,6 @@ class CallerFile:
             ", ".join(sorted(before - after)) or "none",
         )
 
-    def _look(self) -> tuple[int, int, int] | None:
-        try:
-            found = self.path.stat()
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
-
     def _read(self) -> dict[str, Caller]:
         return parse_callers(read_caller_file(self.path), str(self.path))
 
@@ -181,7 +174,7 @@ def read_caller_file(path: Path) -> str:
             raise SourceError(f"the callers in {path} take more than {_MOST_BYTES:,} bytes")
         return data.decode("utf-8")
     except (OSError, UnicodeError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or "it is not UTF-8 text"
+        reason = unreadable(error)
         raise SourceError(
             f"the callers in {path} cannot be read: {reason}; add one with `skillwire gateway token`"
         ) from None

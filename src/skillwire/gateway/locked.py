@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 
 from skillwire.errors import SkillwireError, SourceError
-from skillwire.files import read_regular
+from skillwire.files import file_stamp, read_regular, unreadable
 from skillwire.install.lock import Lock, LockedSkill
 from skillwire.install.lock_format import parse_lock
 from skillwire.limits import DEFAULT_LIMITS
@@ -21,7 +21,7 @@ class LockedSkills:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._stamp = self._look()
+        self._stamp = file_stamp(path)
         self.lock = self._read()
         self._by_digest = _by_digest(self.lock)
         self._problem = ""
@@ -36,7 +36,7 @@ class LockedSkills:
         return pin.kind != "mcp" or (pin.get("server"), pin.get("uri")) == (label, uri)
 
     def _refresh(self) -> None:
-        stamp = self._look()
+        stamp = file_stamp(self.path)
         if stamp == self._stamp:
             return
         self._stamp = stamp
@@ -47,20 +47,12 @@ class LockedSkills:
             return
         self._by_digest = _by_digest(self.lock)
 
-    def _look(self) -> tuple[int, int, int] | None:
-        try:
-            found = self.path.stat()
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
-
     def _read(self) -> Lock:
         try:
             data = read_regular(self.path, DEFAULT_LIMITS.lock_bytes + 1)
             return parse_lock(data.decode("utf-8"), file=str(self.path))
         except (OSError, UnicodeError) as error:
-            reason = (error.strerror if isinstance(error, OSError) else None) or "it is not UTF-8 text"
-            raise SourceError(f"{self.path} cannot be read: {reason}") from None
+            raise SourceError(f"{self.path} cannot be read: {unreadable(error)}") from None
 
 
 def _by_digest(lock: Lock) -> dict[SetDigest, LockedSkill]:

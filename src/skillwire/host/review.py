@@ -12,6 +12,7 @@ from skillwire.host.approvals.status import ApprovalStatus, State
 from skillwire.issues import shown
 from skillwire.skill.digests import SetDigest
 from skillwire.skill.uris import SkillUri, path_below, skill_root
+from skillwire.text import decode_text
 from skillwire.trust.approval import ChangeKind, Policy, shown_digest
 from skillwire.trust.guards import requested_tools
 from skillwire.trust.verify import VerifiedFile
@@ -94,11 +95,11 @@ class FileComparison:
 
     @property
     def old_text(self) -> str | None:
-        return as_text(self.old)
+        return decode_text(self.old)
 
     @property
     def new_text(self) -> str | None:
-        return as_text(self.new)
+        return decode_text(self.new)
 
 
 async def compare(
@@ -125,13 +126,3 @@ async def compare(
             FileComparison(uri=change.uri, path=path, kind=change.kind, old=old, new=new, problem=problem)
         )
     return tuple(compared)
-
-
-def as_text(data: bytes | None) -> str | None:
-    """Bytes as text; `None` when they are binary, or not there."""
-    if data is None or b"\0" in data:
-        return None
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        return None

@@ -24,10 +24,23 @@ _ID: Final = BigInteger().with_variant(Integer(), "sqlite")
 # Listings are sorted by bytes, as clients and cursors expect, whatever the language of the database.
 _SORTED: Final = Text(collation="C").with_variant(Text(), "sqlite")
 
+
+def _keys(*names: str) -> list[Column[str]]:
+    return [Column(name, _SORTED, primary_key=True) for name in names]
+
+
+def _texts(*names: str) -> list[Column[str]]:
+    return [Column(name, Text, nullable=False) for name in names]
+
+
+def _numbers(*names: str) -> list[Column[int]]:
+    return [Column(name, BigInteger, nullable=False) for name in names]
+
+
 namespaces: Final = Table(
     "namespaces",
     metadata,
-    Column("name", _SORTED, primary_key=True),
+    *_keys("name"),
     Column("quota_bytes", BigInteger),
     # The publisher who must have signed every version: a name, and its public key or root certificate in PEM.
     Column("signer_name", Text),
@@ -38,8 +51,8 @@ namespaces: Final = Table(
 blobs: Final = Table(
     "blobs",
     metadata,
-    Column("digest", _SORTED, primary_key=True),
-    Column("size", BigInteger, nullable=False),
+    *_keys("digest"),
+    *_numbers("size"),
     Column("data", LargeBinary, nullable=False),
 )
 
@@ -49,7 +62,7 @@ uploads: Final = Table(
     metadata,
     Column("namespace", _SORTED, ForeignKey("namespaces.name"), primary_key=True),
     Column("digest", _SORTED, ForeignKey("blobs.digest"), primary_key=True),
-    Column("at", BigInteger, nullable=False),
+    *_numbers("at"),
 )
 
 skills: Final = Table(
@@ -67,16 +80,15 @@ versions: Final = Table(
     Column("id", _ID, primary_key=True),
     Column("skill_id", _ID, ForeignKey("skills.id"), nullable=False),
     Column("version", _SORTED, nullable=False),
-    Column("set_digest", Text, nullable=False),
+    *_texts("set_digest"),
     # JSON: the frontmatter, and a [path, digest, size] for each file.
-    Column("frontmatter", Text, nullable=False),
-    Column("manifest", Text, nullable=False),
-    Column("size", BigInteger, nullable=False),
+    *_texts("frontmatter", "manifest"),
+    *_numbers("size"),
     # Of the `.tar.gz` that a site's index names.
-    Column("archive_digest", Text, nullable=False),
+    *_texts("archive_digest"),
     Column("signer", Text, nullable=False, server_default=""),
-    Column("published_by", Text, nullable=False),
-    Column("published_at", BigInteger, nullable=False),
+    *_texts("published_by"),
+    *_numbers("published_at"),
     # Why it was withdrawn; null while it is not.
     Column("yanked", Text),
     UniqueConstraint("skill_id", "version"),
@@ -102,7 +114,7 @@ channels: Final = Table(
     Column("name", _SORTED, nullable=False),
     Column("version_id", _ID, ForeignKey("versions.id"), nullable=False),
     # What is searched: the terms of name, place and description, separated by spaces.
-    Column("terms", Text, nullable=False),
+    *_texts("terms"),
     UniqueConstraint("channel", "path"),
     Index("channels_by_name", "channel", "name"),
     Index("channels_by_version", "version_id"),
@@ -112,15 +124,15 @@ channels: Final = Table(
 terms: Final = Table(
     "terms",
     metadata,
-    Column("term", _SORTED, primary_key=True),
-    Column("skills", BigInteger, nullable=False),
+    *_keys("term"),
+    *_numbers("skills"),
 )
 
 # The parts of three letters that a term has: a misspelled word shares most of them.
 term_trigrams: Final = Table(
     "term_trigrams",
     metadata,
-    Column("trigram", _SORTED, primary_key=True),
+    *_keys("trigram"),
     Column("term", _SORTED, ForeignKey("terms.term"), primary_key=True),
 )
 
@@ -129,12 +141,12 @@ changes: Final = Table(
     "changes",
     metadata,
     Column("number", _ID, primary_key=True),
-    Column("channel", Text, nullable=False),
+    *_texts("channel"),
     Column("namespace", _SORTED, nullable=False),
     Column("name", _SORTED, nullable=False),
     # JSON: the paths of the files that changed; null when the listing itself changed.
     Column("files", Text),
-    Column("at", BigInteger, nullable=False),
+    *_numbers("at"),
 )
 
 tokens: Final = Table(
@@ -142,8 +154,8 @@ tokens: Final = Table(
     metadata,
     Column("name", Text, primary_key=True),
     Column("hash", Text, nullable=False, unique=True),
-    Column("channel", Text, nullable=False),
-    Column("created_at", BigInteger, nullable=False),
+    *_texts("channel"),
+    *_numbers("created_at"),
     Column("revoked_at", BigInteger),
 )
 
@@ -152,34 +164,24 @@ grants: Final = Table(
     "grants",
     metadata,
     Column("subject", Text, primary_key=True),
-    Column("namespace", _SORTED, primary_key=True),
-    Column("role", Text, nullable=False),
+    *_keys("namespace"),
+    *_texts("role"),
 )
 
 # Approvals that several gateways share, in the form of the host's own.
 approvals: Final = Table(
     "approvals",
     metadata,
-    Column("server", _SORTED, primary_key=True),
-    Column("uri", _SORTED, primary_key=True),
-    Column("label", Text, nullable=False),
-    Column("resources", Text, nullable=False),
+    *_keys("server", "uri"),
+    *_texts("label", "resources"),
     Column("allowed_tools", Integer, nullable=False),
     Column("execute_code", Integer, nullable=False),
-    Column("entry", Text, nullable=False),
+    *_texts("entry"),
     Column("is_current", Integer, nullable=False),
-    Column("approved_at", Text, nullable=False),
-    Column("approved_by", Text, nullable=False),
-    Column("approved_how", Text, nullable=False),
+    *_texts("approved_at", "approved_by", "approved_how"),
 )
 
-signers: Final = Table(
-    "signers",
-    metadata,
-    Column("server", _SORTED, primary_key=True),
-    Column("uri", _SORTED, primary_key=True),
-    Column("signer", Text, nullable=False),
-)
+signers: Final = Table("signers", metadata, *_keys("server", "uri"), *_texts("signer"))
 
 decisions: Final = Table(
     "decisions",
@@ -187,12 +189,7 @@ decisions: Final = Table(
     Column("number", _ID, primary_key=True),
     Column("server", _SORTED, nullable=False),
     Column("uri", _SORTED, nullable=False),
-    Column("decision", Text, nullable=False),
-    Column("digest", Text, nullable=False),
-    Column("grants", Text, nullable=False),
-    Column("decided_at", Text, nullable=False),
-    Column("decided_by", Text, nullable=False),
-    Column("decided_how", Text, nullable=False),
+    *_texts("decision", "digest", "grants", "decided_at", "decided_by", "decided_how"),
     Index("decisions_by_skill", "server", "uri"),
 )
 
@@ -200,10 +197,6 @@ audit: Final = Table(
     "audit",
     metadata,
     Column("number", _ID, primary_key=True, autoincrement=False),
-    Column("at", BigInteger, nullable=False),
-    Column("who", Text, nullable=False),
-    Column("action", Text, nullable=False),
-    Column("what", Text, nullable=False),
-    Column("details", Text, nullable=False),
-    Column("hash", Text, nullable=False),
+    *_numbers("at"),
+    *_texts("who", "action", "what", "details", "hash"),
 )

@@ -47,18 +47,14 @@ class CommandFiles(Source):
         self._commands: dict[SkillUri, _Command] = {}
         self._entries: tuple[SkillEntry, ...] = ()
         self._problems: tuple[Problem, ...] = ()
-        self._is_open = False
+        self._is_scanned = False
 
     async def open(self) -> None:
         await self.refresh()
-        self._is_open = True
-
-    async def aclose(self) -> None:
-        self._is_open = False
 
     async def list_entries(self) -> Sequence[SkillEntry]:
-        if not self._is_open:
-            await self.open()
+        if not self._is_scanned:
+            await self.refresh()
         return self._entries
 
     async def get_entry(self, uri: SkillUri) -> SkillEntry:
@@ -73,6 +69,7 @@ class CommandFiles(Source):
 
     async def refresh(self) -> None:
         await anyio.to_thread.run_sync(self._scan)
+        self._is_scanned = True
 
     async def changes(self) -> AsyncGenerator[Change]:
         """What changes in the folder, from now on."""

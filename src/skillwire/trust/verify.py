@@ -41,6 +41,7 @@ from skillwire.skill.entries import DYNAMIC, NO_SIZE, SkillEntry
 from skillwire.skill.frontmatter import SkillDocument, parse_skill_md
 from skillwire.skill.names import name_issues
 from skillwire.skill.uris import SkillUri, is_inside, path_below, shown_uri, skill_name_in, skill_root
+from skillwire.text import decode_text
 from skillwire.trust.compare import frontmatter_differences
 from skillwire.trust.origin import Origin
 
@@ -92,12 +93,7 @@ class VerifiedFile(_Sealed):
     @property
     def text(self) -> str | None:
         """The file as text, or `None` when it is binary."""
-        if b"\0" in self.data:
-            return None
-        try:
-            return self.data.decode("utf-8")
-        except UnicodeDecodeError:
-            return None
+        return decode_text(self.data)
 
 
 @final

@@ -8,7 +8,8 @@ from typing import Final
 
 from markupsafe import Markup
 
-from skillwire.host.review import FileComparison, as_text
+from skillwire.host.review import FileComparison
+from skillwire.text import decode_text
 from skillwire.trust.approval import ChangeKind
 from skillwire.trust.paths import shown_path
 from skillwire.ui.code import show_line
@@ -57,8 +58,8 @@ def show_comparison(files: Iterable[FileComparison], *, split: bool) -> list[Sho
 
 def _show_file(name: str, file: FileComparison, *, split: bool, room: int) -> ShownFile:
     path, kind = shown_path(file.path), file.kind.value
-    old = "" if file.kind is ChangeKind.ADDED else as_text(file.old)
-    new = "" if file.kind is ChangeKind.REMOVED else as_text(file.new)
+    old = "" if file.kind is ChangeKind.ADDED else decode_text(file.old)
+    new = "" if file.kind is ChangeKind.REMOVED else decode_text(file.new)
     if old is None or new is None:
         binary = (file.old is not None and old is None) or (file.new is not None and new is None)
         return ShownFile(name, path, kind, remark=file.problem or ("binary" if binary else "not at hand"))

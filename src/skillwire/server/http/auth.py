@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from skillwire.errors import SourceError
+from skillwire.files import file_stamp, unreadable
 from skillwire.issues import shown
 
 CHALLENGE: Final = b'Bearer realm="skillwire"'
@@ -64,12 +65,12 @@ class TokenFile(Tokens):
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
-        self._stamp = self._look()
+        self._stamp = file_stamp(self._path)
         self._problem = ""
         super().__init__(self._read())
 
     def refresh(self) -> None:
-        stamp = self._look()
+        stamp = file_stamp(self._path)
         if stamp == self._stamp:
             return
         try:
@@ -90,20 +91,13 @@ class TokenFile(Tokens):
             ", ".join(removed) or "none",
         )
 
-    def _look(self) -> tuple[int, int, int] | None:
-        try:
-            found = self._path.stat()
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
-
     def _read(self) -> dict[str, str]:
         try:
             with self._path.open("rb") as file:
                 data = file.read(_MOST_BYTES + 1)
             text = data.decode("utf-8")
         except (OSError, UnicodeError) as error:
-            reason = (error.strerror if isinstance(error, OSError) else None) or "it is not UTF-8 text"
+            reason = unreadable(error)
             raise SourceError(
                 f"the token file {self._path} cannot be read: {reason}; check the path"
             ) from None

@@ -9,24 +9,16 @@ from skillwire.errors import AmbiguousName, FormatError, SkillNotFound
 from skillwire.json_types import JsonObject, JsonValue
 from skillwire.server.catalog import cut_page
 from skillwire.server.handlers import Context, is_modern
-from skillwire.server.legacy.tools import SkillNames, SkillTexts, skill_text, waiting
-from skillwire.server.library import SkillLibrary
-from skillwire.server.options import ServerOptions
+from skillwire.server.legacy.tools import LegacyFeature, SkillNames, skill_text, waiting
 from skillwire.skill.entries import SkillEntry
 
 _TASK = "task"
 
 
-class SkillPrompts:
+class SkillPrompts(LegacyFeature):
     """The prompts. Each has one optional argument, the task to use the skill for."""
 
-    def __init__(
-        self, library: SkillLibrary, options: ServerOptions, texts: SkillTexts | None = None
-    ) -> None:
-        self._library = library
-        self._options = options
-        self._texts = texts or SkillTexts()
-        self._names: SkillNames | None = None
+    _names: SkillNames | None = None
 
     async def list_prompts(self, ctx: Context, params: types.PaginatedRequestParams | None) -> JsonObject:
         current = await self._current()

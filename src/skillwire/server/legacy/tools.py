@@ -125,8 +125,8 @@ class _Derived:
         )
 
 
-class SkillTools:
-    """The tools, for every client or only for those that do not know the extension."""
+class LegacyFeature:
+    """What the tools and the prompts have in common: a library, its options and the texts of its skills."""
 
     def __init__(
         self, library: SkillLibrary, options: ServerOptions, texts: SkillTexts | None = None
@@ -134,15 +134,18 @@ class SkillTools:
         self._library = library
         self._options = options
         self._texts = texts or SkillTexts()
-        self._mode = options.legacy_features.tools
-        self._limits = options.limits
-        self._derived: _Derived | None = None
+
+
+class SkillTools(LegacyFeature):
+    """The tools, for every client or only for those that do not know the extension."""
+
+    _derived: _Derived | None = None
 
     async def list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> JsonObject:
         if params and params.cursor is not None:
             raise MCPError(types.INVALID_PARAMS, "the cursor does not belong to this listing")
         tools: list[JsonValue] = []
-        if self._mode == "always" or not knows_extension(ctx):
+        if self._options.legacy_features.tools == "always" or not knows_extension(ctx):
             if self._library.paged is not None:
                 count = await self._library.count()
                 tools.extend(self._searched(f"There are {count:,} skills") if count else ())
@@ -151,7 +154,7 @@ class SkillTools:
         result: JsonObject = {"tools": tools}
         if is_modern(ctx):
             # A shared cache must not give one client's list to another kind of client.
-            scope = "private" if self._mode == "auto" else self._options.cache_scope
+            scope = "private" if self._options.legacy_features.tools == "auto" else self._options.cache_scope
             result.update(resultType="complete", ttlMs=self._library.ttl_ms(), cacheScope=scope)
         return result
 
@@ -187,7 +190,7 @@ class SkillTools:
             return _text(await self._search(_argument(arguments, "query")))
         entry = await self._find(_argument(arguments, "name"))
         if tool == LOAD:
-            return _text(await skill_text(self._library, entry, self._texts, limits=self._limits))
+            return _text(await skill_text(self._library, entry, self._texts, limits=self._options.limits))
         uri = skill_root(entry.uri)
         is_whole = tool == LIST and arguments.get("path") in (None, "", ".", "./")
         path = "" if is_whole else _argument(arguments, "path").removeprefix("./")
@@ -228,19 +231,19 @@ class SkillTools:
         return called[0]
 
     async def _search(self, query: str) -> str:
-        asked = parse_query(query, limits=self._limits)
+        asked = parse_query(query, limits=self._options.limits)
         paged = self._library.paged
         if paged is not None:
-            found = await paged.search(asked, self._limits.search_results)
+            found = await paged.search(asked, self._options.limits.search_results)
             named = [(skill_path(entry), entry) for entry in found]
         else:
             derived = self._from(await self._library.catalog())
-            matches = derived.index.search(asked, limit=self._limits.search_results)
+            matches = derived.index.search(asked, limit=self._options.limits.search_results)
             named = [(match.key, derived.names.names[match.key]) for match in matches]
         if not named:
             return f"No skill matches {shown(query)!r}. Try other words."
-        lines = [_line(name, entry, self._limits) for name, entry in named]
-        return "\n".join([*_within(lines, self._limits.search_chars), f"Load one with {LOAD}."])
+        lines = [_line(name, entry, self._options.limits) for name, entry in named]
+        return "\n".join([*_within(lines, self._options.limits.search_chars), f"Load one with {LOAD}."])
 
     def _from(self, catalog: Catalog) -> _Derived:
         derived = self._derived
@@ -252,10 +255,10 @@ class SkillTools:
     def _tools(self, names: SkillNames) -> tuple[JsonObject, ...]:
         if not names.names:
             return ()
-        room = self._limits.tool_description_chars
+        room = self._options.limits.tool_description_chars
         if _length(names.names) > room:
             return self._searched(f"There are {len(names.names)} skills")
-        lines = [_line(*named, self._limits) for named in names.names.items()]
+        lines = [_line(*named, self._options.limits) for named in names.names.items()]
         if _length(lines) <= room:
             load = _load_tool("\n".join([_LOAD_ABOUT, "Skills:", *lines]))
             return (load, _READ_TOOL, *self._further(searching=False))
