@@ -1,6 +1,6 @@
-"""A bare agent loop over the tool formats of Anthropic and OpenAI. A script plays the model: none is needed.
+"""A plain agent loop in the tool formats of Anthropic and OpenAI, with a scripted model.
 
-Say which: python examples/agent_loop.py anthropic, or openai.
+Run `python examples/agent_loop.py anthropic`, or `openai`. No model service is needed.
 """
 
 import asyncio
@@ -15,14 +15,14 @@ from skillwire import SkillHost
 SKILLWIRE = Path(sys.executable).with_name("skillwire")
 SKILLS = Path(__file__).parent / "skills"
 STEPS = [
-    ("load_skill", {"name": "releasenotes"}),  # A slip, which the error helps with.
+    ("load_skill", {"name": "releasenotes"}),  # A wrong name: the error suggests the right one.
     ("load_skill", {"name": "release-notes"}),
     ("read_skill_file", {"name": "release-notes", "path": "assets/release-notes.md"}),
 ]
 
 
 async def call(tools, name, arguments):
-    """One tool call. What comes back is a tool's result, never a system message."""
+    """Call one tool. The result goes back to the model as a tool result, never as a system message."""
     result = await tools[name].handler(arguments)
     outcome = "error" if result.is_error else "ok"
     print(f"{name}({json.dumps(arguments)}): {outcome}, {len(result.text)} characters")
@@ -66,15 +66,17 @@ async def openai_loop(host):
     }
     while (message := openai_model(request)).get("tool_calls"):
         request["messages"].append(message)
-        for asked in message["tool_calls"]:
-            function = asked["function"]
+        for tool_call in message["tool_calls"]:
+            function = tool_call["function"]
             result = await call(tools, function["name"], json.loads(function["arguments"]))
-            request["messages"].append({"role": "tool", "tool_call_id": asked["id"], "content": result.text})
+            request["messages"].append(
+                {"role": "tool", "tool_call_id": tool_call["id"], "content": result.text}
+            )
     return message["content"]
 
 
 def anthropic_model(request) -> dict[str, Any]:
-    """In place of `client.messages.create(**request)`."""
+    """Stands in for `client.messages.create(**request)`."""
     assert "release-notes" in request["system"]
     assert all(tool["input_schema"]["type"] == "object" for tool in request["tools"])
     results = [
@@ -89,7 +91,7 @@ def anthropic_model(request) -> dict[str, Any]:
 
 
 def openai_model(request) -> dict[str, Any]:
-    """In place of `client.chat.completions.create(**request).choices[0].message`."""
+    """Stands in for `client.chat.completions.create(**request).choices[0].message`."""
     assert "release-notes" in request["messages"][0]["content"]
     assert all(tool["function"]["parameters"]["type"] == "object" for tool in request["tools"])
     results = [message for message in request["messages"] if message["role"] == "tool"]
@@ -107,22 +109,22 @@ def answer(text):
 
 
 async def ask_the_user(request):
-    """A real agent asks a person here, and shows what `request.preview` reads."""
+    """A real agent shows the text (`request.preview`) and asks a person."""
     print(f"The user approves {request.skill.handle} from {request.skill.origin}.")
     return True
 
 
-async def main(style):
+async def main(api):
     loops = {"anthropic": anthropic_loop, "openai": openai_loop}
     with tempfile.TemporaryDirectory() as state:
         async with SkillHost(
             servers={"samples": f"{SKILLWIRE} serve {SKILLS}"},
             ask=ask_the_user,
-            # Leave these two out to keep approvals and files from one run to the next.
+            # Omit these two to keep approvals and cached files between runs.
             cache_directory=Path(state) / "cache",
             approvals_file=Path(state) / "approvals.sqlite",
         ) as host:
-            print(await loops[style](host))
+            print(await loops[api](host))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""An agent on pydantic-ai with the skills of an MCP server. A function plays the model, so none is needed."""
+"""An agent on pydantic-ai with skills of an MCP server and a scripted model. No model service is needed."""
 
 import asyncio
 import sys
@@ -17,13 +17,13 @@ SKILLS = Path(__file__).parent / "skills"
 
 
 async def ask_the_user(request):
-    """A real agent asks a person here, and shows what `request.preview` reads."""
+    """A real agent shows the text (`request.preview`) and asks a person."""
     print(f"The user approves {request.skill.handle} from {request.skill.origin}.")
     return True
 
 
-def play_the_model(messages, info):
-    """What a model would do: find the skill in the catalog, load it, read the file it points to, answer."""
+def scripted_model(messages, info):
+    """Do what a model would: find the skill in the catalog, load it, read the file it refers to, answer."""
     returns = [part for message in messages for part in message.parts if isinstance(part, ToolReturnPart)]
     match len(returns):
         case 0:
@@ -42,14 +42,14 @@ async def main():
         async with SkillHost(
             servers={"samples": f"{SKILLWIRE} serve {SKILLS}"},
             ask=ask_the_user,
-            # Leave these two out to keep approvals and files from one run to the next.
+            # Omit these two to keep approvals and cached files between runs.
             cache_directory=Path(state) / "cache",
             approvals_file=Path(state) / "approvals.sqlite",
         ) as host:
             agent = Agent(
-                FunctionModel(play_the_model),  # A real one: "anthropic:claude-sonnet-4-5"
+                FunctionModel(scripted_model),  # A real model: "anthropic:claude-sonnet-4-5"
                 instructions="Help with code.",
-                toolsets=[SkillToolset(host)],  # The catalog, anew for each request, and the tools.
+                toolsets=[SkillToolset(host)],  # The catalog, updated for each request, and the tools.
             )
             print((await agent.run("Please review my change.")).output)
 
