@@ -10,6 +10,7 @@ import pytest
 
 from command_line import Ended, Run
 from skillwire.cli import main
+from skillwire.skill.digests import digest_of, set_digest
 
 
 @pytest.fixture(autouse=True)
@@ -81,3 +82,36 @@ def test_a_file_that_others_can_change_is_a_problem(run: Run, home: Path) -> Non
     assert ended.code == 4
     [problem] = findings(ended, "problem")
     assert "chmod go-w" in problem["advice"]
+
+
+TEXT = b"---\nname: refunds\ndescription: Refund an order.\n---\nDo it.\n"
+
+
+@pytest.mark.process
+def test_approvals_are_counted_and_each_server_is_named_with_its_protocol(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skill = home / "skills/refunds/SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_bytes(TEXT)
+    config = home / "xdg_config_home/skillwire/skillwire.toml"
+    config.parent.mkdir()
+    arguments = json.dumps(["-m", "skillwire", "serve", str(home / "skills")])
+    config.write_text(
+        f"[servers.shop]\ncommand = {json.dumps(sys.executable)}\nargs = {arguments}\n"
+        '[servers.data]\nurl = "http://127.0.0.1:9/mcp"\ntoken_env = "NO_SUCH_VARIABLE"\n',
+        "utf-8",
+    )
+    digest = set_digest([("SKILL.md", digest_of(TEXT))])
+    for words in (["list"], ["approve", "shop/refunds", "--digest", digest]):  # The first fills the cache.
+        monkeypatch.setattr(sys, "argv", ["skillwire", *words])
+        with pytest.raises(SystemExit) as approved:
+            main()
+        assert approved.value.code == 0
+    run("--no-servers")
+    ended = run("--json", "--timeout", "20")
+    said = {one["message"] for one in findings(ended, "ok")}
+    assert {"1 approved skill", "shop: 1 skill, protocol 2026-07-28"} <= said
+    [problem] = findings(ended, "problem")
+    assert "NO_SUCH_VARIABLE" in problem["message"]
+    assert "skillwire servers disable data" in problem["advice"]

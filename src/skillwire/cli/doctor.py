@@ -162,6 +162,9 @@ def _configuration() -> Iterator[Finding | HostConfig]:
         filled = load_config()
         for problem in filled.problems:
             yield Finding("configuration", "problem", problem, "fix it in the file, or take it out")
+        for server in filled.unusable:
+            advice = f"do what it says, or run: skillwire servers disable {server.label}"
+            yield Finding("configuration", "problem", f"server {server.label} {server.reason}", advice)
         yield filled
     except SkillwireError as error:
         advice = "set the variable in this shell, or remove the server"
@@ -185,10 +188,13 @@ def _clients() -> Iterator[Finding]:
 
 
 def _approvals() -> Iterator[Finding]:
+    import asyncio
+
     from skillwire.host.approvals.store import ApprovalStore
     from skillwire.host.directories import state_places
 
     store = ApprovalStore(state_places().approvals)
+    asyncio.run(store.open())
     count = len(store.all())
     if store.remark:
         advice = f"approve the skills again; what was there before is kept beside {state_places().approvals}"
@@ -214,7 +220,7 @@ def _servers(settings: HostConfig, timeout: float) -> Iterator[Finding]:
                 not skill.origin.is_local and skill.origin.label == state.label for skill in host.skills()
             )
             if state.status is Status.FAILED:
-                advice = f"check {state.place}, or run: skillwire servers list --check"
+                advice = f"check {state.place}, or run: skillwire servers show {state.label}"
                 findings.append(Finding("servers", "problem", f"{state.label}: {state.reason}", advice))
             elif not count:
                 advice = "it may not support skills: `skillwire verify` says what it declares"
@@ -228,5 +234,6 @@ def _servers(settings: HostConfig, timeout: float) -> Iterator[Finding]:
         action,
         settings=replace(settings, servers=limited, default_directories=False),
         failures=False,
+        cached=False,  # The servers themselves are to be checked.
     )
     yield from findings
