@@ -179,6 +179,23 @@ def test_what_a_command_says_to_install_is_where_it_says() -> None:
     assert pip_command("ui") == "pip install 'skillwire[ui] @ git+https://github.com/skillwire/skillwire'"
 
 
+@pytest.mark.parametrize(
+    ("prefix", "command"),
+    [
+        ("/home/me/.local/share/pipx/venvs/skillwire", "pipx install --force"),
+        ("C:\\Users\\me\\pipx\\venvs\\skillwire", "pipx install --force"),
+        ("/home/me/.local/share/uv/tools/skillwire", "uv tool install --force"),
+        ("/home/me/pipx/.venv", "pip install"),
+        ("/", "pip install"),
+    ],
+)
+def test_more_packages_are_installed_by_what_installed_skillwire(
+    prefix: str, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "prefix", prefix)
+    assert pip_command("ui").startswith(f"{command} 'skillwire[ui] @ git+https://")
+
+
 def test_every_test_that_the_security_page_names_is_there() -> None:
     page = (ROOT / "docs/security.md").read_text("utf-8")
     there = {

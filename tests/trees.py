@@ -42,7 +42,7 @@ def rules_of(problems: Iterable[Problem]) -> list[str]:
     return [issue.rule for problem in problems for issue in problem.issues]
 
 
-def scanned(roots: Iterable[str | Path | Root], **options: Any) -> DirectorySource:
+def scanned(roots: str | Path | Root | Iterable[str | Path | Root], **options: Any) -> DirectorySource:
     """A source whose directories have been scanned."""
     source = DirectorySource(roots, **options)
     source.scan()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from skillwire import ServerConfig
 from skillwire.adapters.calls import Question, ShownQuestions, ask_or_call, may_ask
 from skillwire.host import SkillHost, ToolResult, open_in_thread, run_sync
 from skillwire.trust.approval import shown_digest
+from skillwire.version import pip_command
 
 pytestmark = pytest.mark.anyio
 
@@ -198,3 +201,28 @@ async def test_a_host_of_this_loop_refuses_to_be_waited_for(tmp_path: Path) -> N
     async with opened(tmp_path, shop=shop(), host_options={"ask": agree}) as host:
         with pytest.raises(RuntimeError, match="open it with open_in_thread"):
             run_sync(host, host.load, "refunds")
+
+
+@pytest.mark.parametrize(
+    ("adapter", "package"),
+    [
+        ("agent_framework", "agent_framework"),
+        ("agno", "agno"),
+        ("fastmcp", "fastmcp"),
+        ("google_adk", "google.adk"),
+        ("langchain", "langchain"),
+        ("openai_agents", "agents"),
+        ("pydantic_ai", "pydantic_ai"),
+    ],
+)
+def test_an_adapter_without_its_framework_says_what_to_install(
+    adapter: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(sys.modules, f"skillwire.adapters.{adapter}", raising=False)
+    with pytest.raises(ModuleNotFoundError) as missing:
+        import_module(f"skillwire.adapters.{adapter}")
+    assert str(missing.value).endswith(f". To install it: {pip_command(adapter.replace('_', '-'))}")
+    assert missing.value.__suppress_context__

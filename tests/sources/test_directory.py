@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from skillwire.skill.uris import SkillUri
 from skillwire.sources.directory import builder as gathering
 from skillwire.sources.directory import source as directory
 from skillwire.sources.directory.files import HashedFile, hash_file
+from skillwire.sources.directory.roots import Root
 from trees import assert_serves_what_it_lists, paths_of, rules_of, scanned, skill_md, write, write_skill
 
 pytestmark = pytest.mark.anyio
@@ -51,6 +52,12 @@ def digests(entry: SkillEntry) -> dict[str, str]:
 
 
 @pytest.mark.requirement("RD-2", "ENT-3")
+@pytest.mark.parametrize("given", [str, Path, lambda path: Root(path), lambda path: [path]])
+async def test_one_directory_needs_no_list(tmp_path: Path, given: Callable[[Path], Any]) -> None:
+    write_skill(tmp_path / "a")
+    assert [entry.uri for entry in scanned(given(tmp_path)).snapshot.entries] == [A]
+
+
 async def test_a_changed_file_is_published_before_it_is_read(tmp_path: Path, source: DirectorySource) -> None:
     before = await source.get_entry(A)
     write(tmp_path / "a/x.txt", b"new")

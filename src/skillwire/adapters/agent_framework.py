@@ -12,21 +12,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent_framework import (
-    ContextProvider,
-    FunctionTool,
-    Skill,
-    SkillFrontmatter,
-    SkillResource,
-    SkillsSource,
-)
-
-from skillwire.adapters.calls import Question, ShownQuestions, ask_or_call, may_ask, refused
+from skillwire.adapters.calls import Question, ShownQuestions, ask_or_call, may_ask, missing_package, refused
 from skillwire.catalog.registry import RegisteredSkill
 from skillwire.catalog.render import is_for_models
 from skillwire.host.host import SkillHost
 from skillwire.host.tools import Tool
 from skillwire.text import clean_line
+
+try:
+    from agent_framework import (
+        ContextProvider,
+        FunctionTool,
+        Skill,
+        SkillFrontmatter,
+        SkillResource,
+        SkillsSource,
+    )
+except ModuleNotFoundError as error:
+    raise missing_package(error, "agent-framework") from None
 
 
 class HostSkills(ContextProvider):

@@ -12,13 +12,16 @@ import asyncio
 from functools import partial
 from typing import Any
 
-from agno.skills import Skills
-from agno.tools.function import Function
-
-from skillwire.adapters.calls import Question, ShownQuestions, may_ask
+from skillwire.adapters.calls import Question, ShownQuestions, may_ask, missing_package
 from skillwire.host.host import SkillHost
 from skillwire.host.threads import run_sync
 from skillwire.host.tools import Tool
+
+try:
+    from agno.skills import Skills
+    from agno.tools.function import Function
+except ModuleNotFoundError as error:
+    raise missing_package(error, "agno") from None
 
 
 class HostSkills(Skills):

@@ -20,6 +20,12 @@ from skillwire.host.reader import ReadRequest
 from skillwire.host.threads import on_loop
 from skillwire.host.tools import Tool, ToolResult
 from skillwire.skill.uris import shown_uri
+from skillwire.version import pip_command
+
+
+def missing_package(error: ModuleNotFoundError, extra: str) -> ModuleNotFoundError:
+    """The error to raise when the framework of an adapter is not installed: it says how to install it."""
+    return ModuleNotFoundError(f"{error.msg}. To install it: {pip_command(extra)}", name=error.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,12 +15,12 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import mcp_types as types
-from fastmcp import Client
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ConfigDict
 
+from skillwire.adapters.calls import missing_package
 from skillwire.errors import SourceError
 from skillwire.host.config.server import ServerConfig
 from skillwire.trust.approval import Policy
@@ -33,6 +33,11 @@ from skillwire.wire.v1 import (
     METHOD_LIST,
     METHOD_READ_DIRECTORY,
 )
+
+try:
+    from fastmcp import Client
+except ModuleNotFoundError as error:
+    raise missing_package(error, "fastmcp") from None
 
 _RESOURCES: Final = ("resources/list", "resources/read", "resources/templates/list")
 _SKILLS: Final = (METHOD_LIST, METHOD_GET, METHOD_READ_DIRECTORY)

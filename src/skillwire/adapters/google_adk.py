@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from google.adk.tools.base_tool import BaseTool
-from google.adk.tools.base_toolset import BaseToolset
-from google.genai import types
-
-from skillwire.adapters.calls import Question, ask_or_call, field, refused
+from skillwire.adapters.calls import Question, ask_or_call, field, missing_package, refused
 from skillwire.host.host import SkillHost
 from skillwire.host.tools import Tool
+
+try:
+    from google.adk.tools.base_tool import BaseTool
+    from google.adk.tools.base_toolset import BaseToolset
+    from google.genai import types
+except ModuleNotFoundError as error:
+    raise missing_package(error, "google-adk") from None
 
 
 class HostToolset(BaseToolset):

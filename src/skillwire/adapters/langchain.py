@@ -12,16 +12,19 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from langchain.agents.middleware import AgentMiddleware
-from langchain.agents.middleware.types import ModelRequest
-from langchain_core.messages import SystemMessage, ToolMessage
-from langchain_core.tools import StructuredTool
-from langgraph.types import interrupt
-
-from skillwire.adapters.calls import Question, ask_or_call, refused
+from skillwire.adapters.calls import Question, ask_or_call, missing_package, refused
 from skillwire.host.host import SkillHost
 from skillwire.host.threads import run_sync
 from skillwire.host.tools import Tool, ToolResult
+
+try:
+    from langchain.agents.middleware import AgentMiddleware
+    from langchain.agents.middleware.types import ModelRequest
+    from langchain_core.messages import SystemMessage, ToolMessage
+    from langchain_core.tools import StructuredTool
+    from langgraph.types import interrupt
+except ModuleNotFoundError as error:
+    raise missing_package(error, "langchain") from None
 
 
 class SkillMiddleware(AgentMiddleware):

@@ -14,13 +14,16 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from agents import FunctionTool
-from agents.items import ToolApprovalItem
-from agents.tool_context import ToolContext
-
-from skillwire.adapters.calls import Question, ask_or_call, field, refused
+from skillwire.adapters.calls import Question, ask_or_call, field, missing_package, refused
 from skillwire.host.host import SkillHost
 from skillwire.host.tools import Tool
+
+try:
+    from agents import FunctionTool
+    from agents.items import ToolApprovalItem
+    from agents.tool_context import ToolContext
+except ModuleNotFoundError as error:
+    raise missing_package(error, "openai-agents") from None
 
 
 class AgentSkills:

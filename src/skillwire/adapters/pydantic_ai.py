@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic_ai import RunContext
-from pydantic_ai.exceptions import ApprovalRequired, ToolFailed
-from pydantic_ai.tools import ToolDefinition
-from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 from pydantic_core import SchemaValidator, core_schema
 
-from skillwire.adapters.calls import Question, ask_or_call, field
+from skillwire.adapters.calls import Question, ask_or_call, field, missing_package
 from skillwire.host.host import SkillHost
+
+try:
+    from pydantic_ai import RunContext
+    from pydantic_ai.exceptions import ApprovalRequired, ToolFailed
+    from pydantic_ai.tools import ToolDefinition
+    from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
+except ModuleNotFoundError as error:
+    raise missing_package(error, "pydantic-ai") from None
 
 _ANY_ARGUMENTS = SchemaValidator(core_schema.dict_schema(core_schema.str_schema(), core_schema.any_schema()))
 

@@ -97,7 +97,7 @@ def _installation() -> Iterator[Finding]:
     except metadata.PackageNotFoundError:
         version = ""
     if version and not version.startswith("2."):
-        advice = "install Skillwire in an environment of its own: pipx install skillwire"
+        advice = f"install Skillwire in an environment of its own: {pip_command()}"
         yield Finding(
             "installation", "problem", f"mcp {version} is installed, and Skillwire needs mcp 2", advice
         )

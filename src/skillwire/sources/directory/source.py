@@ -59,13 +59,13 @@ class DirectorySource(Source):
     Links lead no further than the given directories, the user's skill folders and the repository or project
     around a directory, unless `follow_links` is set.
 
-    With `index`, a folder, what the scan finds is kept there for the next start, which then reads only what
-    has changed since. Without the index, or with a damaged one, the result is the same.
+    With `cache_directory`, what the scan finds is kept there for the next start, which then reads only what
+    has changed since. Without the cache, or with a damaged one, the result is the same.
     """
 
     def __init__(
         self,
-        roots: Iterable[str | Path | Root],
+        roots: str | Path | Root | Iterable[str | Path | Root],
         *,
         limits: Limits = DEFAULT_LIMITS,
         allow_oversize: bool = False,
@@ -74,7 +74,7 @@ class DirectorySource(Source):
         follow_links: bool = False,
         cache_directory: str | Path | None = None,
     ) -> None:
-        self._given = tuple(roots)
+        self._given = (roots,) if isinstance(roots, (str, Path, Root)) else tuple(roots)
         self._roots: tuple[Root, ...] = ()
         self._limits = limits
         self._rules = Rules(allow_oversize=allow_oversize, strict=strict, local=local)
