@@ -68,7 +68,7 @@ def test_add_shows_what_it_would_install_and_installs_nothing_without_a_yes(run:
     assert "notes from ../team" in ended.err
     assert "Does notes." in ended.err
     assert "not signed" in ended.err
-    assert "fence" in ended.err
+    assert "does not mark its text as untrusted" in ended.err
     assert "--yes" in ended.err
     assert not INSTALLED.exists()
     assert not LOCK.exists()
@@ -89,6 +89,29 @@ def test_adding_again_what_is_pinned_and_no_longer_there_names_the_command_that_
     ended = run("add", TEAM, "--yes")
     assert ended.code == 0
     assert "`skillwire sync` makes them so" in ended.err
+
+
+def test_one_failure_is_said_once(run: Run) -> None:
+    ended = run("add", "./nowhere")
+    assert (ended.code, ended.out, len(ended.err.splitlines())) == (4, "", 1)
+    with_powers()
+    ended = run("add", TEAM / "release", "--yes", "--allow-tools")
+    assert (ended.code, ended.out) == (12, "")
+    assert (ended.out + ended.err).count("were not granted") == 1
+
+
+def test_what_is_up_to_date_is_said_once(run: Run) -> None:
+    run("add", TEAM, "--yes")
+    for again in (("add", TEAM, "--yes"), ("update",)):
+        ended = run(*again)
+        assert (ended.code, ended.out, ended.err) == (0, "1 skill as pinned.\n", "")
+
+
+def test_packages_without_skills_are_said(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skillwire.sources.packages.distributions", list)
+    ended = run("add", "--installed")
+    assert (ended.code, ended.out) == (0, "")
+    assert ended.err == "No installed Python package has skills: there is nothing to install.\n"
 
 
 def test_very_many_names_are_cut_short(run: Run) -> None:
@@ -298,6 +321,20 @@ def test_every_command_has_json(run: Run, tmp_path: Path) -> None:
     assert [(one["name"], one["state"]) for one in stopped] == [("notes", "edited")]
     assert run("remove", "notes", "--force", "--json").document["removed"] == ["notes"]
     assert not (INSTALLED / "notes").exists()
+
+
+def test_why_alone_lists_what_is_installed(run: Run) -> None:
+    assert run("why").code == 4
+    run("add", TEAM, "--yes")
+    ended = run("why")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.startswith("notes  ../team ")
+    assert run("why", "--json").document["skills"][0]["name"] == "notes"
+    missing = run("why", "nothing")
+    assert missing.code == 8
+    assert "`skillwire why` lists what is" in missing.err
+    run("remove", "notes")
+    assert run("why").out == "Nothing is installed here.\n"
 
 
 def test_why_says_where_from_pinned_to_what_approved_when_and_by_whom(run: Run) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
@@ -18,7 +18,7 @@ from skillwire.cli.install_setup import (
     workspace,
 )
 from skillwire.cli.install_view import (
-    NO_FENCE,
+    UNMARKED,
     conclude,
     failure_words,
     report_json,
@@ -83,6 +83,8 @@ def add(
         if skill:
             known = {one.name for one in (*proposal.candidates, *proposal.known)}
             failures += [_not_there(name) for name in skill if name not in known]
+        if installed and not given["as_json"] and not (proposal.candidates or proposal.known or failures):
+            info("No installed Python package has skills: there is nothing to install.")
         await _install(tool, proposal, failures, targets, **given)
 
     run(action())
@@ -197,24 +199,25 @@ def _show_proposal(
     screen: Screen,
     tool: Installer,
     proposal: Proposal,
-    failures: Iterable[Failure],
+    failures: Sequence[Failure],
     targets: Iterable[str],
 ) -> None:
-    for failure in failures:
-        screen.line(("not fetched  ", "red"), failure_words(failure))
+    if proposal.candidates or proposal.known or len(failures) > 1:  # One alone is what the command ends with.
+        for failure in failures:
+            screen.line(("not fetched  ", "red"), failure_words(failure))
     for candidate in proposal.candidates:
         before = proposal.before.get(candidate.name)
         show_candidate(screen, candidate, before)
         if before is not None:
             _show_update(screen, tool, before, candidate)
-    if proposal.known:
+    if proposal.known and proposal.candidates:
         names = ", ".join(one.name for one in proposal.known)
         screen.line(f"{counted(len(proposal.known), 'skill')} as pinned: {names}")
     if proposal.candidates:
         folder = tool.workspace.places.canonical(tool.workspace.scope)
         links = ", ".join(targets)
         screen.line(f"Into {printable(str(folder))}" + (f", linked for {links}" if links else ""))
-        screen.wrapped(NO_FENCE, style="dim")
+        screen.wrapped(UNMARKED, style="dim")
 
 
 def _show_update(screen: Screen, tool: Installer, before: LockedSkill, candidate: Candidate) -> None:

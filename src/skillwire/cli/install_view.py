@@ -33,8 +33,9 @@ _DESCRIPTION_SHOWN: Final = 300
 _LISTED: Final = 8
 _NAMES_SHOWN: Final = 40
 _SHORT: Final = len("sha256:") + 12
-NO_FENCE: Final = (
-    "An agent that reads these folders shows neither where a skill came from nor a fence around its text."
+UNMARKED: Final = (
+    "An agent that reads these folders does not show where a skill came from, and does not mark its text as "
+    "untrusted."
 )
 
 
@@ -159,7 +160,8 @@ def show_report(screen: Screen, report: Report, versions: VersionStore | None = 
     if report.stopped:
         screen.wrapped("These folders were left alone. --adopt pins what is there, --force overwrites it.")
     for failure in (*report.refused, *report.failures):
-        screen.line(("not installed  ", "red"), failure_words(failure))
+        if failure is not only_failure(report):  # That is what the command ends with.
+            screen.line(("not installed  ", "red"), failure_words(failure))
 
 
 def failure_words(failure: Failure) -> str:
@@ -182,21 +184,26 @@ def _show_edit(screen: Screen, step: Step, versions: VersionStore) -> None:
     )
 
 
+def only_failure(report: Report, extra: Sequence[Failure] = ()) -> Failure | None:
+    """The one thing that failed, if nothing else was done and nothing else is to be said."""
+    failed = (*report.refused, *report.failures, *extra)
+    done = report.installed or report.updated or report.removed or report.current or report.stopped
+    return failed[0] if len(failed) == 1 and not done else None
+
+
 def conclude(report: Report, extra: Sequence[Failure] = ()) -> None:
     """End the command as the report says: with nothing, or with the error that has the right exit code."""
     failures = (*report.failures, *extra)
     done = bool(report.installed or report.updated or report.removed or report.current)
     if report.is_whole and not failures:
         return
+    if (only := only_failure(report, extra)) is not None:
+        raise only.error
     if not failures and not report.stopped:
-        if len(report.refused) == 1 and not done:
-            raise report.refused[0].error
         raise RefusedByPolicy(f"{counted(len(report.refused), 'skill')} refused: see above")
     if report.stopped and not failures and not report.refused:
         names = sorted({step.name for step in report.stopped})
         raise OutOfSync(f"{', '.join(names)}: not as skillwire.lock says; --adopt or --force decides")
-    if len(failures) == 1 and not done and not report.stopped and not report.refused:
-        raise failures[0].error
     if not done and not report.stopped and not report.refused:
         words = f"{counted(len(failures), 'skill')} not installed: see above"
         if all(isinstance(failure.error, VerificationError) for failure in failures):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -154,13 +155,16 @@ def _signature_now(work: Workspace, skill: LockedSkill, options: HostOptions) ->
     return check_signature(files, bundle, options.publishers(), now=datetime.now(UTC))
 
 
-def why(*, name: str, user: bool, as_json: bool, options: HostOptions) -> None:
-    """Where a skill came from, what it is pinned to, and what was agreed to when."""
+def why(*, name: str | None, user: bool, as_json: bool, options: HostOptions) -> None:
+    """Where a skill came from, what it is pinned to, and what was agreed to when; without a name, of each."""
     from skillwire.cli.install_view import skill_json as document
     from skillwire.cli.install_view import source_words
     from skillwire.install.state import acceptance_key
 
     work = workspace(user=user)
+    if name is None:
+        _list_installed(work.require_lock().skills, as_json=as_json)
+        return
     skill = work.require_lock().require(name)
     state = work.files.read(work.root)
     approved = state.accepted.get(acceptance_key(skill))
@@ -207,6 +211,20 @@ def why(*, name: str, user: bool, as_json: bool, options: HostOptions) -> None:
             ),
         ]
     )
+
+
+def _list_installed(skills: Sequence[LockedSkill], *, as_json: bool) -> None:
+    from skillwire.cli.install_view import skill_json, source_words
+
+    if as_json:
+        show_json({"skills": [skill_json(skill) for skill in skills]})
+        return
+    screen = Screen()
+    widest = max((len(skill.name) for skill in skills), default=0)
+    for skill in skills:
+        screen.line((padded(skill.name, widest), "bold"), f"  {source_words(skill)}  {skill.digest[:19]}…")
+    if not skills:
+        screen.line("Nothing is installed here.")
 
 
 def export(*, place: Path, skill: tuple[str, ...], user: bool, as_json: bool) -> None:

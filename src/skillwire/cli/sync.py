@@ -113,7 +113,7 @@ def _check(made: Plan, *, as_json: bool) -> None:
 
 async def _ask_for_set(skills: Sequence[LockedSkill], *, yes: bool, as_json: bool) -> None:
     """A lock is somebody's word: the user agrees to exactly this set, once."""
-    from skillwire.cli.install_view import NO_FENCE, show_locked, skill_json
+    from skillwire.cli.install_view import UNMARKED, show_locked, skill_json
     from skillwire.cli.screen import Screen, show_json
     from skillwire.errors import RefusedByPolicy
 
@@ -124,7 +124,7 @@ async def _ask_for_set(skills: Sequence[LockedSkill], *, yes: bool, as_json: boo
         )
         for skill in skills:
             show_locked(screen, skill)
-        screen.wrapped(NO_FENCE, style="dim")
+        screen.wrapped(UNMARKED, style="dim")
     if yes:
         return
     if not can_ask():

@@ -122,7 +122,7 @@ class Lock:
         skill = self.get(name)
         if skill is None:
             raise SkillNotFound(
-                f"no skill called {shown(name)} is in {LOCK_NAME}: `skillwire sync --check` lists what is"
+                f"no skill called {shown(name)} is in {LOCK_NAME}: `skillwire why` lists what is"
             )
         return skill
 

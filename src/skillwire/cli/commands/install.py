@@ -158,9 +158,14 @@ COMMANDS: Final = (
         "Show where an installed skill came from",
         "installed:why",
         host=True,
-        arguments=(_ONE,),
+        arguments=(
+            _ONE._replace(required=False, help="The name of an installed skill. Without it, all are listed."),
+        ),
         options=_common(),
-        examples=(("skillwire why release-notes", "source, pin, powers, signature, versions"),),
+        examples=(
+            ("skillwire why", "all that is installed, and where from"),
+            ("skillwire why release-notes", "source, pin, powers, signature, versions"),
+        ),
     ),
     Command(
         "export",
