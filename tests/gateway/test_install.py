@@ -137,6 +137,21 @@ def test_a_file_that_cannot_be_edited_is_left_alone(
     assert list(file.parent.iterdir()) == [file]
 
 
+def test_servers_that_only_this_directory_has_are_named(
+    home: Path, run: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client starts the gateway in another directory, where the file of this project is not read."""
+    (home / "work").mkdir()
+    monkeypatch.chdir(home / "work")
+    assert "--user" not in run("install", "cursor", "--dry-run")[2]
+    Path("skillwire.toml").write_text('[servers.docs]\nurl = "https://docs.example/mcp"\n')
+    for words in (["--dry-run"], [], []):
+        code, _, err = run("install", "cursor", *words)
+        assert code == 0
+        assert f"does not see docs of {home / 'work/skillwire.toml'}" in err
+    assert "--user" not in run("install", "cursor", "--url", "https://gateway.example/mcp")[2]
+
+
 def test_callers_are_added_listed_and_removed(
     tmp_path: Path, run: Callable[..., tuple[int, str, str]]
 ) -> None:

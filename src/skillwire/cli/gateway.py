@@ -277,13 +277,29 @@ def install(*, client: str, url: str | None, token_env: str | None, dry_run: boo
         return
     if change.is_nothing:
         info(f"{printable(str(change.path))} has this entry already.")
-        return
-    write(change.diff())
-    if dry_run:
-        info(f"Nothing was written. Without --dry-run, this goes into {printable(str(change.path))}")
-        return
-    backup = f"; the file as it was is {printable(str(change.backup))}" if change.backup else ""
-    info(f"Wrote {printable(str(change.path))}{backup}. {change.next_step}")
+    else:
+        write(change.diff())
+        if dry_run:
+            info(f"Nothing was written. Without --dry-run, this goes into {printable(str(change.path))}")
+        else:
+            backup = f"; the file as it was is {printable(str(change.backup))}" if change.backup else ""
+            info(f"Wrote {printable(str(change.path))}{backup}. {change.next_step}")
+    if not url:
+        _warn_of_project_servers()
+
+
+def _warn_of_project_servers() -> None:
+    """A client starts the gateway in a directory of its own, where the file of this project is not read."""
+    from skillwire.host.config.file import load_config
+
+    here = [one for one in load_config(fill=False).configured if one.of_project and one.used]
+    if here:
+        names = ", ".join(printable(one.label) for one in here)
+        info(
+            f"The client starts the gateway elsewhere, so it does not see {names} of "
+            f"{printable(str(here[0].file))}: `skillwire servers add NAME URL --user` adds a server for "
+            "every directory."
+        )
 
 
 def list_callers(*, tokens: Path | None, as_json: bool) -> None:

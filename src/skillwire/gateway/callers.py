@@ -176,7 +176,8 @@ def read_caller_file(path: Path) -> str:
     except (OSError, UnicodeError) as error:
         reason = unreadable(error)
         raise SourceError(
-            f"the callers in {path} cannot be read: {reason}; add one with `skillwire gateway token`"
+            f"the callers in {path} cannot be read: {reason}; "
+            f"add one with `skillwire gateway add-caller NAME --tokens {path}`"
         ) from None
 
 
