@@ -196,6 +196,26 @@ def test_more_packages_are_installed_by_what_installed_skillwire(
     assert pip_command("ui").startswith(f"{command} 'skillwire[ui] @ git+https://")
 
 
+@pytest.mark.parametrize(
+    "file",
+    [*PAGES, *sorted((ROOT / "src").rglob("*.py")), *sorted((ROOT / "src").rglob("*.html"))],
+    ids=lambda file: file.relative_to(ROOT).as_posix(),
+)
+def test_every_command_that_is_named_has_these_words_and_options(file: Path) -> None:
+    """In messages and pages alike: a command in backticks can be typed as it stands."""
+    joined = re.sub(r'"\s*\n\s*f?"', "", file.read_text("utf-8"))  # Messages that take several lines.
+    for found in re.finditer(r"`skillwire ([a-z][^`\n]*)`", joined):
+        words = found[1].split()
+        if words[0] == "help":
+            continue
+        line = read_line(words)
+        if line.command is None:
+            continue
+        known = {name for one in line.command.all_options for name in (*one.names, one.off, *one.hidden)}
+        options = {re.split(r"[^a-z-]", word)[0] for word in words[: [*words, "--"].index("--")]}
+        assert {word for word in options if word.startswith("--")} <= {*known, "--help"}, found[0]
+
+
 def test_every_test_that_the_security_page_names_is_there() -> None:
     page = (ROOT / "docs/security.md").read_text("utf-8")
     there = {

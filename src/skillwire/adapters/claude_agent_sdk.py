@@ -1,8 +1,9 @@
 """Skills for the Claude Agent SDK, which reads them from folders: `ClaudeAgentOptions(**skill_options("."))`.
 
-`skillwire add` and `skillwire sync --agent claude-code` put skills into `.claude/skills`, with your approval,
-pinned by `skillwire.lock`. `skill_options` hashes every file before an agent starts, and names the skills
-that are exactly as pinned. What somebody put into the folder by hand is not among them.
+`skillwire add SOURCE --agent claude-code` puts skills into `.claude/skills`, with your approval, pinned by
+`skillwire.lock`; `skillwire sync` makes the folder equal to it again. `skill_options` hashes every file
+before an agent starts, and names the skills that are exactly as pinned. What somebody put into
+the folder by hand is not among them.
 
 The agent reads a folder, so there is no fence around the text, and nothing is asked again while it runs.
 """
@@ -35,7 +36,8 @@ def skill_options(project: str | Path = ".", *, only: tuple[str, ...] = ()) -> d
     problems = [f"{skill.name} {problem}" for skill in wanted if (problem := _problem(folder, skill))]
     if problems:
         raise VerificationError(
-            f"{'; '.join(problems)}: run `skillwire sync --agent {_AGENT}`, or `skillwire diff NAME --local`",
+            f"{'; '.join(problems)}: run `skillwire sync`, or `skillwire add SOURCE --agent {_AGENT}` for "
+            "one that was never installed for Claude",
             uri=str(file),
         )
     return {"cwd": str(root), "setting_sources": ["project"], "skills": [str(skill.name) for skill in wanted]}
