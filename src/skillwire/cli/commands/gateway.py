@@ -4,20 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from skillwire.cli.command import (
-    HTTP_OPTIONS,
-    JSON,
-    LISTING_OPTIONS,
-    Argument,
-    Command,
-    Group,
-    choice,
-    flag,
-    integer,
-    path,
-    seconds,
-    text,
-)
+from skillwire.cli.command import JSON, Argument, Command, Group, choice, flag, integer, path, seconds, text
+from skillwire.cli.commands.serving import HTTP_OPTIONS, LISTING_OPTIONS
 
 CLIENTS: Final = ("claude-desktop", "cursor", "vscode", "codex", "gemini", "goose", "claude-code")
 """The clients that `gateway install` can set up."""

@@ -4,19 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from skillwire.cli.command import (
-    HTTP_OPTIONS,
-    JSON,
-    LISTING_OPTIONS,
-    Argument,
-    Command,
-    choice,
-    flag,
-    integer,
-    path,
-    seconds,
-    text,
-)
+from skillwire.cli.command import JSON, Argument, Command, choice, flag, integer, path, seconds, text
+from skillwire.cli.commands.serving import HTTP_OPTIONS, LISTING_OPTIONS
 
 TOKEN_VARIABLE: Final = "SKILLWIRE_TOKEN"  # noqa: S105 - the name of a variable, not a token
 CLIENTS: Final = (

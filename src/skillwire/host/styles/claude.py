@@ -82,6 +82,28 @@ async def _list(host: Actions, arguments: Mapping[str, Any]) -> str:
     return await host.list_resources(arguments.get("server") or None)
 
 
+_TOOLS: Final = (
+    ToolSpec(
+        name=LOAD_TOOL,
+        description="Load a skill: instructions for a kind of task. Call it before you start on a task "
+        "that a skill in the list fits.",
+        parameters=(
+            ("skill", "The skill's name, as the list has it."),
+            ("args", "What the user gave along. It is repeated after the text, and replaces nothing."),
+        ),
+        required=("skill",),
+        action=_load,
+    ),
+    ToolSpec(
+        name=LIST_TOOL,
+        description="List the resources of an MCP server, or of all of them.",
+        parameters=(("server", "The server's name; all servers without it."),),
+        required=(),
+        action=_list,
+    ),
+    read_resource_tool(READ_TOOL, "Read a resource of an MCP server, such as a file of a skill."),
+)
+
 STYLE: Final = Style(
     name="claude",
     summary="One Skill tool; server:name for a server's skills; all frontmatter fields of Claude Code.",
@@ -92,26 +114,6 @@ STYLE: Final = Style(
     catalog=catalog,
     skill_text=skill_text,
     tag=tag,
-    tools=(
-        ToolSpec(
-            name=LOAD_TOOL,
-            description="Load a skill: instructions for a kind of task. Call it before you start on a task "
-            "that a skill in the list fits.",
-            parameters=(
-                ("skill", "The skill's name, as the list has it."),
-                ("args", "What the user gave along. It is repeated after the text, and replaces nothing."),
-            ),
-            required=("skill",),
-            action=_load,
-        ),
-        ToolSpec(
-            name=LIST_TOOL,
-            description="List the resources of an MCP server, or of all of them.",
-            parameters=(("server", "The server's name; all servers without it."),),
-            required=(),
-            action=_list,
-        ),
-        read_resource_tool(READ_TOOL, "Read a resource of an MCP server, such as a file of a skill."),
-    ),
+    tools=_TOOLS,
     resource_tool=READ_TOOL,
 )
