@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from skillwire.errors import UnlistedFile as UnlistedFile
     from skillwire.errors import VerificationError as VerificationError
     from skillwire.errors import VersionConflict as VersionConflict
-    from skillwire.host.approvals.approver import ApprovalRequest as ApprovalRequest
+    from skillwire.host.approvals.asking import ApprovalRequest as ApprovalRequest
     from skillwire.host.config.server import ServerConfig as ServerConfig
     from skillwire.host.events import Event as Event
     from skillwire.host.events import EventKind as EventKind

@@ -17,7 +17,7 @@ from skillwire.errors import (
     UnlistedFile,
     VerificationError,
 )
-from skillwire.host.approvals.approver import ApprovalRequest
+from skillwire.host.approvals.asking import ApprovalRequest
 from skillwire.limits import Limits
 from skillwire.trust.origin import Origin
 

@@ -9,7 +9,7 @@ import pytest
 
 from simulator import Simulator, agree, call, opened
 from skillwire.errors import ApprovalRequired
-from skillwire.host.approvals.approver import ApprovalRequest
+from skillwire.host.approvals.asking import ApprovalRequest
 from skillwire.trust.approval import Grants, Policy
 from trees import write_skill
 

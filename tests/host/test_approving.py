@@ -9,7 +9,7 @@ import pytest
 
 from simulator import Simulator, agree, make_host, opened
 from skillwire.errors import ApprovalRequired, VerificationError
-from skillwire.host.approvals.approver import ApprovalRequest, Once
+from skillwire.host.approvals.asking import ApprovalRequest, Once
 from skillwire.host.config.server import ServerConfig
 from skillwire.trust.approval import ALL_GRANTS, Grants, Policy, resource_set, shown_digest
 from skillwire.trust.origin import Origin

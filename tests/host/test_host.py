@@ -17,7 +17,7 @@ from skillwire.errors import (
     SourceError,
     UnlistedFile,
 )
-from skillwire.host.approvals.approver import ApprovalRequest
+from skillwire.host.approvals.asking import ApprovalRequest
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.sessions import Status
 from skillwire.server.options import ServerOptions

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from skillwire.errors import FormatError
-from skillwire.host.config.merge import HostConfig, combine
+from skillwire.host.config.configured import HostConfig
+from skillwire.host.config.merge import combine
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.config.text import ConfigText, parse_config
 from skillwire.skill.entries import DYNAMIC, SkillEntry

@@ -10,7 +10,7 @@ import pytest
 from publishers import new_key
 from simulator import Simulator, agree, opened
 from skillwire.errors import ApprovalRequired
-from skillwire.host.approvals.approver import ApprovalRequest, Once
+from skillwire.host.approvals.asking import ApprovalRequest, Once
 from skillwire.host.approvals.status import State
 from skillwire.host.host import SkillHost
 from skillwire.skill.digests import digest_of

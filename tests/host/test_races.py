@@ -11,7 +11,7 @@ import pytest
 
 from simulator import Simulator, agree, make_host, opened
 from skillwire.errors import ApprovalRequired, SkillNotFound, SourceError
-from skillwire.host.approvals.approver import ApprovalRequest
+from skillwire.host.approvals.asking import ApprovalRequest
 from skillwire.trust.origin import Origin
 
 pytestmark = pytest.mark.anyio

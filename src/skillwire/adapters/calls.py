@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from skillwire.catalog.render import LIST_TOOL, READ_TOOL, SEARCH_TOOL
-from skillwire.host.approvals.approver import ApprovalRequest
+from skillwire.host.approvals.asking import ApprovalRequest
 from skillwire.host.host import SkillHost
 from skillwire.host.reader import ReadRequest
 from skillwire.host.threads import on_loop

@@ -11,7 +11,7 @@ from skillwire.errors import FormatError, SourceError
 
 if TYPE_CHECKING:
     from skillwire.catalog.registry import RegisteredSkill
-    from skillwire.host.approvals.store import StoredApproval
+    from skillwire.host.approvals.stored import StoredApproval
     from skillwire.host.host import SkillHost
     from skillwire.skill.digests import SetDigest
     from skillwire.trust.verify import VerifiedFile
@@ -120,7 +120,7 @@ async def _shown(
     """The digest of the files, once the user has seen this very set and agrees to it (SEC-6)."""
     from skillwire.cli.ask import ask_person, terminal_callback
     from skillwire.errors import ApprovalRequired
-    from skillwire.host.approvals.approver import ApprovalRequest
+    from skillwire.host.approvals.asking import ApprovalRequest
     from skillwire.trust.approval import Reason, shown_digest
     from skillwire.trust.guards import requested_tools
 
@@ -280,7 +280,8 @@ def import_approvals(*, file: str, yes: bool, as_json: bool) -> None:
     from skillwire.cli.screen import Screen, show_json
     from skillwire.errors import ApprovalRequired
     from skillwire.files import read_regular
-    from skillwire.host.approvals.store import ApprovalStore, row_from_exported
+    from skillwire.host.approvals.store import ApprovalStore
+    from skillwire.host.approvals.stored import row_from_exported
     from skillwire.host.directories import state_places
 
     try:

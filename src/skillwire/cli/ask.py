@@ -17,7 +17,7 @@ from skillwire.text import safe_line
 from skillwire.trust.approval import Reason
 
 if TYPE_CHECKING:
-    from skillwire.host.approvals.approver import ApprovalCallback, ApprovalRequest, Once
+    from skillwire.host.approvals.asking import ApprovalCallback, ApprovalRequest, Once
 
 _FILES_SHOWN = 8
 _DESCRIPTION_SHOWN = 300
@@ -33,7 +33,7 @@ async def ask_person(request: ApprovalRequest, *, question: str = "Load it?") ->
 
     A yes is kept until the files change; `once` is for this load alone.
     """
-    from skillwire.host.approvals.approver import Once
+    from skillwire.host.approvals.asking import Once
 
     screen = Screen(errors=True)
     _describe(screen, request)

@@ -15,7 +15,7 @@ from skillwire.errors import SkillwireError, SourceError
 from skillwire.version import pip_command
 
 if TYPE_CHECKING:
-    from skillwire.host.config.merge import HostConfig
+    from skillwire.host.config.configured import HostConfig
     from skillwire.host.host import SkillHost
 
 _LEVELS: Final = {"ok": ("ok     ", "green"), "note": ("note   ", "yellow"), "problem": ("problem", "red")}

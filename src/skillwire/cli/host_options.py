@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 from skillwire.cli.parser import UsageError
 
 if TYPE_CHECKING:
-    from skillwire.host.approvals.approver import ApprovalCallback
-    from skillwire.host.config.merge import HostConfig
+    from skillwire.host.approvals.asking import ApprovalCallback
+    from skillwire.host.config.configured import HostConfig
     from skillwire.host.config.server import ServerConfig
     from skillwire.host.directories import LocalDirectory
     from skillwire.host.host import SkillHost
@@ -45,8 +45,8 @@ class HostOptions:
 
     def settings(self) -> HostConfig:
         """What the configuration files say, and what the options add to it."""
+        from skillwire.host.config.configured import HostConfig
         from skillwire.host.config.file import load_config
-        from skillwire.host.config.merge import HostConfig
 
         if self.no_config and (self.config or self.profile):
             other = "--config" if self.config else "--profile"

@@ -11,7 +11,7 @@ from skillwire.errors import SkillNotFound, SourceError
 if TYPE_CHECKING:
     from skillwire.cli.screen import Screen
     from skillwire.cli.skill_view import SkillRow
-    from skillwire.host.config.merge import ConfiguredServer, HostConfig
+    from skillwire.host.config.configured import ConfiguredServer, HostConfig
     from skillwire.host.host import SkillHost
     from skillwire.host.state import ServerState
     from skillwire.host.templates import ServedTemplate

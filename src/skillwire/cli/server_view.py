@@ -14,7 +14,7 @@ from skillwire.cli.project_trust import HINT
 from skillwire.cli.screen import Screen, padded, show_json
 
 if TYPE_CHECKING:
-    from skillwire.host.config.merge import ConfiguredServer, HostConfig
+    from skillwire.host.config.configured import ConfiguredServer, HostConfig
     from skillwire.host.config.text import Place
     from skillwire.host.importers.base import ClientFile
     from skillwire.host.importers.files import FoundServer

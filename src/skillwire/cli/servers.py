@@ -8,23 +8,16 @@ from typing import TYPE_CHECKING
 
 from skillwire.cli.host_options import HostOptions, with_host
 from skillwire.cli.parser import UsageError
-from skillwire.cli.project_trust import HINT, found_servers, trusted_files, write_project
-from skillwire.errors import FormatError, SkillNotFound, SourceError
+from skillwire.cli.project_trust import HINT, write_project
+from skillwire.errors import SkillNotFound, SourceError
 
 if TYPE_CHECKING:
-    from skillwire.host.config.merge import HostConfig
-    from skillwire.host.config.text import ConfigText, Place, ServerText
+    from skillwire.host.config.configured import HostConfig
+    from skillwire.host.config.text import ConfigText, Place
     from skillwire.host.host import SkillHost
-    from skillwire.host.importers.files import FoundServer
 
 
-def list_servers(
-    *,
-    check: bool,
-    config: Path | None,
-    profile: str | None,
-    as_json: bool,
-) -> int:
+def list_servers(*, check: bool, config: Path | None, profile: str | None, as_json: bool) -> int:
     """List the servers of your configuration; with `check`, fail if one cannot be used."""
     from skillwire.cli.server_view import show_servers
     from skillwire.host.config.file import load_config
@@ -116,11 +109,11 @@ def add(
         env=_pairs(env, "--env"),
         token_env=token_env or "",
     )
-    file, other = _files(user)
+    file, other = config_files(user)
     _refuse_twin(name, file, other)
-    server = _without_secrets(name, server, file, use_variables=use_variables)
+    server = without_secrets(name, server, file, use_variables=use_variables)
     before = read_config(file)
-    text = with_server(_text(before), name, ServerText(place=server, approval=policy), file=file)
+    text = with_server(config_source(before), name, ServerText(place=server, approval=policy), file=file)
     parse_config(text, file)
     trusted = write_project(file, before, text)
     if as_json:
@@ -131,12 +124,7 @@ def add(
     screen.line("See its skills with: skillwire list" if trusted else HINT)
 
 
-def remove(
-    *,
-    name: str,
-    user: bool,
-    as_json: bool,
-) -> None:
+def remove(*, name: str, user: bool, as_json: bool) -> None:
     """Remove a server from skillwire.toml. Its cached files and its approvals go, too."""
     import asyncio
 
@@ -158,7 +146,7 @@ def remove(
         there = ", ".join(dict.fromkeys(known)) or "none"
         raise SkillNotFound(f"no server is called {printable(name)} in your files; there is {there}")
     file = having[0]
-    write_project(file, configs[file], without_server(_text(configs[file]), name, file=file))
+    write_project(file, configs[file], without_server(config_source(configs[file]), name, file=file))
     cached = approved = 0
     if len(having) == 1:
         origin = Origin.mcp(name)
@@ -205,12 +193,12 @@ def _switch(name: str, *, on: bool, project: bool, as_json: bool) -> None:
             "lists them, and `skillwire servers add` adds one"
         )
     changed: list[Path] = []
-    for file in _files(True) if on else (project_file() if project else server.file,):
+    for file in config_files(True) if on else (project_file() if project else server.file,):
         before = read_config(file)
         text = before.servers.get(server.label) if before is not None else None
         said = text.skills if text is not None else None
         if said is (False if on else None) or (said and not on):
-            write_project(file, before, with_switch(_text(before), server.label, on=on, file=file))
+            write_project(file, before, with_switch(config_source(before), server.label, on=on, file=file))
             changed.append(file)
     if as_json:
         show_json(
@@ -225,7 +213,7 @@ def _switch(name: str, *, on: bool, project: bool, as_json: bool) -> None:
     )
 
 
-def _without_secrets(
+def without_secrets(
     name: str, place: Place, file: Path, *, use_variables: bool, asking: bool = True
 ) -> Place:
     """The place as it is to be written: with variables for its secrets, or with a warning about each.
@@ -263,116 +251,6 @@ def _without_secrets(
     return changed
 
 
-def import_servers(
-    *,
-    write: bool,
-    project: bool,
-    use_variables: bool,
-    only: tuple[str, ...],
-    as_json: bool,
-) -> None:
-    """Find the servers of other MCP clients, and write them to skillwire.toml."""
-    from skillwire.cli.project_trust import client_files
-    from skillwire.cli.server_view import show_import
-    from skillwire.host.config.edit import with_server
-    from skillwire.host.config.file import read_config
-    from skillwire.host.importers.base import canonical
-
-    found = [_if_trusted(server) for server in found_servers()]
-    if only:
-        unknown = [name for name in only if name not in {server.label for server in found}]
-        if unknown:
-            known = ", ".join(sorted({server.label for server in found})) or "none"
-            raise UsageError(f"--only: no client has a server called {unknown[0]}; there is {known}")
-        found = [server for server in found if server.label in only]
-    file, other = _files(not project)
-    before = read_config(file)
-    configs = [config for config in (before, read_config(other)) if config is not None]
-    labels = {label.casefold() for config in configs for label in config.servers}
-    places = [
-        (canonical(text.place), label)
-        for config in configs
-        for label, text in config.servers.items()
-        if text.place is not None
-    ]
-    # The same server is known here, whatever it is called.
-    known = {
-        server.label: label
-        for server in found
-        for place, label in places
-        if server.place is not None and server.place == place
-    }
-    new = [
-        server
-        for server in found
-        if server.place is not None and server.label.casefold() not in labels and server.label not in known
-    ]
-    text = _text(before)
-    for server in new:
-        if server.place is not None:
-            place = _without_secrets(
-                server.label, server.place, file, use_variables=use_variables, asking=write
-            )
-            text = with_server(text, server.label, replace(_server_text(server), place=place), file=file)
-    if write and new:
-        write_project(file, before, text)
-    show_import(found, new, known, file, client_files(), written=write, as_json=as_json)
-
-
-def with_client_servers(settings: HostConfig) -> tuple[HostConfig, tuple[str, ...]]:
-    """The settings with the servers of other clients, and a note on each that is left out."""
-    import os
-    from dataclasses import replace
-
-    from skillwire.cli.output import printable
-    from skillwire.host.config.merge import combine
-    from skillwire.host.config.text import ConfigText
-    from skillwire.host.config.trust import UntrustedServer
-    from skillwire.host.importers.base import canonical
-
-    servers = dict(settings.servers)
-    same = {server.label: canonical(server.place) for server in settings.configured}
-    # A server that is not trusted takes no name from one that is.
-    configured = [server.label for server in settings.configured if server.trusted]
-    known = {name.casefold() for name in (*configured, *servers)}
-    trusted = trusted_files()
-    untrusted = list(settings.untrusted)
-    notes: list[str] = []
-    for found in found_servers():
-        who = f"{printable(found.name)} ({', '.join(found.clients)})"
-        own = next((label for label, place in same.items() if place == found.place), None)
-        if found.place is None:
-            notes.append(f"{who}: {printable(found.skipped)}")
-        elif own is not None:
-            continue  # It is listed already, under the name that the user gave it.
-        elif found.label.casefold() in known:
-            notes.append(f"{who}: your own configuration has a server of this name")
-        elif not any(map(trusted.trusts, found.files)):
-            untrusted.append(UntrustedServer(label=found.label, file=found.file))
-        else:
-            text = ConfigText(file=found.file, servers={found.label: _server_text(found)})
-            try:
-                config = combine(text, environment=os.environ)
-                servers |= config.servers
-                notes += [f"{who}: {printable(one.reason)}" for one in config.unusable]
-            except FormatError as error:
-                notes.append(f"{who}: {printable('; '.join(issue.message for issue in error.issues))}")
-    return replace(settings, servers=servers, untrusted=tuple(untrusted)), tuple(notes)
-
-
-def _server_text(found: FoundServer) -> ServerText:
-    """A server of another client as our file says it, as narrow as it is there."""
-    from skillwire.host.config.text import ServerText
-
-    server = found.server
-    return ServerText(
-        place=server.place,
-        skills=None if server.skills else False,
-        include=server.include,
-        exclude=server.exclude,
-    )
-
-
 def _refuse_mistaken_url(place: tuple[str, ...]) -> None:
     """One word that is no program is a mistyped URL, not a command."""
     import re
@@ -391,17 +269,7 @@ def _refuse_mistaken_url(place: tuple[str, ...]) -> None:
     )
 
 
-def _if_trusted(found: FoundServer) -> FoundServer:
-    """A server to take over; one of a project's file that is not trusted is skipped, and stays there."""
-    from dataclasses import replace
-
-    if found.place is None or any(map(trusted_files().trusts, found.files)):
-        return found
-    reason = "its file is not trusted: see `skillwire trust`"
-    return replace(found, server=replace(found.server, place=None, skipped=reason))
-
-
-def _files(user: bool) -> tuple[Path, Path]:
+def config_files(user: bool) -> tuple[Path, Path]:
     """The file to write to, and the other one."""
     from skillwire.host.config.file import project_file
     from skillwire.host.directories import state_places
@@ -410,7 +278,7 @@ def _files(user: bool) -> tuple[Path, Path]:
     return files if user else (files[1], files[0])
 
 
-def _text(config: ConfigText | None) -> str:
+def config_source(config: ConfigText | None) -> str:
     # Read through the checks: a file with mistakes is fixed by its owner, not by us.
     return config.text if config is not None else ""
 

@@ -47,7 +47,7 @@ def list_skills(
     settings = options.settings()
     notes: tuple[str, ...] = ()
     if from_clients:
-        from skillwire.cli.servers import with_client_servers
+        from skillwire.cli.client_servers import with_client_servers
 
         settings, notes = with_client_servers(settings)
 

@@ -20,7 +20,8 @@ from skillwire.text import redact_url
 
 if TYPE_CHECKING:
     from skillwire.catalog.registry import RegisteredSkill
-    from skillwire.host.approvals.store import ApprovalStore, StoredApproval
+    from skillwire.host.approvals.store import ApprovalStore
+    from skillwire.host.approvals.stored import StoredApproval
     from skillwire.host.config.text import Place
     from skillwire.host.config.trust import SeenFile, TrustedFiles
     from skillwire.host.directories import LocalDirectory
@@ -335,7 +336,7 @@ def _store() -> ApprovalStore:
 
 def _directory_approvals(store: ApprovalStore) -> list[tuple[Path, StoredApproval]]:
     """The approved skills of directories, each with its directory."""
-    from skillwire.host.approvals.store import DIRECTORY
+    from skillwire.host.approvals.stored import DIRECTORY
 
     return [
         (Path(one.row.server.removeprefix(DIRECTORY)), one)

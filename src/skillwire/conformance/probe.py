@@ -15,7 +15,7 @@ The steps, in order:
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -24,30 +24,21 @@ import anyio
 from skillwire.conformance.contents import FileSeen, see_file
 from skillwire.conformance.directory_walk import DirectoryWalk
 from skillwire.conformance.entries import EntryView, ListedFile, view_entry
+from skillwire.conformance.kept_items import KeptItems, is_skill_md
 from skillwire.conformance.messages import Answer, Failure, same_json
 from skillwire.conformance.neighbors import NO_SUCH, Neighbor, directory_neighbors, file_neighbors
 from skillwire.conformance.observations import Burst, Candidate, Observations, Paged, Probe, SecondLook
 from skillwire.conformance.session import Opening, Session
 from skillwire.errors import FormatError
 from skillwire.json_types import JsonObject, is_list, is_object
-from skillwire.limits import Limits
 from skillwire.skill.frontmatter import parse_skill_md
 from skillwire.skill.names import name_issues
-from skillwire.skill.uris import (
-    SCHEME,
-    SKILL_FILE,
-    SkillUri,
-    parse_uri,
-    skill_name_in,
-    skill_root,
-    split_uri,
-)
+from skillwire.skill.uris import SCHEME, SKILL_FILE, SkillUri, parse_uri, skill_name_in, split_uri
 from skillwire.wire.paging import PageLimits, Stop
 from skillwire.wire.v1 import METHOD_GET, METHOD_LIST, METHOD_READ_DIRECTORY
 
 AT_ONCE: Final = 32
 _PARALLEL: Final = 8
-_SHOWN: Final = 200
 _READ: Final = "resources/read"
 _BAD_CURSOR: Final = f"{NO_SUCH}-cursor"
 _SKILL_URI: Final = re.compile(rf"{SCHEME}://[^\s<>\"'`()\[\]]+/{re.escape(SKILL_FILE)}")
@@ -107,7 +98,7 @@ class Prober:
         What is kept of the items of a hostile server is bounded.
         """
         pages: list[Answer] = []
-        keeping = _Keeping(self._session.limits, is_listing=method == METHOD_LIST)
+        keeping = KeptItems(self._session.limits, is_listing=method == METHOD_LIST)
         paging = PageLimits(self._session.limits)
         cursor: object = None
         while True:
@@ -166,9 +157,9 @@ class Prober:
         if seen.listing.left_out:
             return  # Nobody knows what is not listed.
         listed = {entry.uri for entry in seen.entries}
-        shown = {uri for entry in seen.checked for uri in entry.files if _is_skill_md(uri)}
+        shown = {uri for entry in seen.checked for uri in entry.files if is_skill_md(uri)}
         for directory in seen.directories.values():
-            shown |= {child.uri for child in directory.children if child.uri and _is_skill_md(child.uri)}
+            shown |= {child.uri for child in directory.children if child.uri and is_skill_md(child.uri)}
         named: set[SkillUri] = set()
         for text in _SKILL_URI.findall(seen.opening.instructions)[: self._session.limits.linked_skills]:
             try:
@@ -389,71 +380,13 @@ async def second_look(session: Session, skill: EntryView, *, reads_directories: 
     return SecondLook(skill, get, read, directory)
 
 
-class _Keeping:
-    """Which items of a paged listing are kept: the first ones, until there are too many (SEC-9).
-
-    Of `skills/list`, entries without a usable URI of their own count apart: no server needs many.
-    """
-
-    def __init__(self, limits: Limits, *, is_listing: bool) -> None:
-        self._room = limits.entries_per_server
-        self._bad_room = limits.verified_bad_entries
-        self._is_listing = is_listing
-        self._known: set[SkillUri] = set()
-        self.left_out = 0
-
-    def kept(self, items: Sequence[object]) -> list[object]:
-        kept: list[object] = []
-        for item in items[: self._room]:
-            if self._is_listing and self._is_bad(item):
-                if not self._bad_room:
-                    break
-                self._bad_room -= 1
-            kept.append(_shortened(item) if self._is_listing else item)
-        self._room -= len(kept)
-        if len(kept) < len(items):
-            self._room = 0
-        self.left_out += len(items) - len(kept)
-        return kept
-
-    def _is_bad(self, item: object) -> bool:
-        given = item.get("uri") if is_object(item) else None
-        try:
-            uri = parse_uri(given) if isinstance(given, str) else None
-        except FormatError:
-            return True
-        if uri is None or not _is_skill_md(uri) or uri in self._known:
-            return True
-        self._known.add(uri)
-        return False
-
-
-def _shortened(item: object) -> object:
-    """An entry as it was sent or, if it has no URI, no more than a report says about it."""
-    if not is_object(item):
-        return [] if is_list(item) else item[:_SHOWN] if isinstance(item, str) else item
-    given = item.get("uri")
-    if isinstance(given, str):
-        return item
-    if "uri" not in item:
-        return {}
-    return {"uri": {} if is_object(given) else [] if is_list(given) else given}
-
-
 def _supporting_file(skill: EntryView) -> ListedFile | None:
-    files = [file for file in skill.files.values() if not _is_skill_md(file.uri)]
+    files = [file for file in skill.files.values() if not is_skill_md(file.uri)]
     return max(files, key=lambda file: (file.uri.count("/"), file.uri), default=None)
 
 
 def _depth(entry: EntryView) -> int:
     return len(split_uri(entry.uri).segments) if entry.uri else 0
-
-
-def _is_skill_md(uri: SkillUri) -> bool:
-    try:
-        return bool(skill_root(uri))
-    except FormatError:
-        return False
 
 
 def _plain(answer: Answer | None) -> object:

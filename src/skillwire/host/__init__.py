@@ -8,10 +8,10 @@ from skillwire.lazy import export
 
 if TYPE_CHECKING:
     from skillwire.host.admin import HostAdmin as HostAdmin
-    from skillwire.host.approvals.approver import Answer as Answer
-    from skillwire.host.approvals.approver import ApprovalCallback as ApprovalCallback
-    from skillwire.host.approvals.approver import ApprovalRequest as ApprovalRequest
-    from skillwire.host.approvals.approver import Once as Once
+    from skillwire.host.approvals.asking import Answer as Answer
+    from skillwire.host.approvals.asking import ApprovalCallback as ApprovalCallback
+    from skillwire.host.approvals.asking import ApprovalRequest as ApprovalRequest
+    from skillwire.host.approvals.asking import Once as Once
     from skillwire.host.approvals.database import ApprovalBackend as ApprovalBackend
     from skillwire.host.approvals.schema import Decision as Decision
     from skillwire.host.approvals.schema import Row as Row
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from skillwire.host.approvals.status import State as State
     from skillwire.host.approvals.store import ApprovalStore as ApprovalStore
     from skillwire.host.approvals.store import Identify as Identify
-    from skillwire.host.approvals.store import StoredApproval as StoredApproval
+    from skillwire.host.approvals.stored import StoredApproval as StoredApproval
     from skillwire.host.cache import CachedFile as CachedFile
     from skillwire.host.cache import SkillCache as SkillCache
     from skillwire.host.config.server import Era as Era

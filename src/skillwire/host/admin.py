@@ -16,7 +16,7 @@ from skillwire.host.approvals.store import ApprovalStore
 from skillwire.host.cache import SkillCache
 from skillwire.host.inventory import Inventory
 from skillwire.host.loader import Loader, SkillFiles
-from skillwire.host.reader import Resolver
+from skillwire.host.resolver import Resolver
 from skillwire.host.review import FileComparison, SkillReview, compare
 from skillwire.host.state import Switches
 from skillwire.host.styles.base import Style

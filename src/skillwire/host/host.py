@@ -22,7 +22,8 @@ from skillwire.catalog.registry import RegisteredSkill, Registry
 from skillwire.catalog.replay import ActiveSkill, Candidate, Replay, fit_replay
 from skillwire.errors import SkillNotFound, SkillwireError
 from skillwire.host.admin import HostAdmin
-from skillwire.host.approvals.approver import ApprovalCallback, Approver, Asker
+from skillwire.host.approvals.approver import Approver
+from skillwire.host.approvals.asking import ApprovalCallback, Asker
 from skillwire.host.approvals.database import ApprovalBackend
 from skillwire.host.approvals.store import ApprovalStore
 from skillwire.host.cache import SkillCache
@@ -36,8 +37,9 @@ from skillwire.host.inventory import Inventory
 from skillwire.host.listings import ListingCache
 from skillwire.host.loader import Loader
 from skillwire.host.origins import collect_origins
-from skillwire.host.reader import ModelActions, ReadCallback, ReadRequest, Resolver, ResourceReader
+from skillwire.host.reader import ModelActions, ReadCallback, ReadRequest, ResourceReader
 from skillwire.host.registration import Registration, folded_names
+from skillwire.host.resolver import Resolver
 from skillwire.host.search import FoundSkill, SkillSearch
 from skillwire.host.signatures import Signatures
 from skillwire.host.state import ServerState

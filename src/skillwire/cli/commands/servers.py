@@ -187,7 +187,7 @@ COMMANDS: Final = (
     Command(
         "servers import",
         "Import the servers of your other MCP clients",
-        "servers:import_servers",
+        "client_servers:import_servers",
         about="Reads the configuration of Claude Code, Claude Desktop, Cursor, VS Code, Codex, Gemini CLI, "
         "Goose, Windsurf, Zed, Copilot CLI, opencode and Wayland. What is disabled or restricted there "
         "stays so. Nothing is started, and nothing is written without --write.",

@@ -7,27 +7,33 @@ next `fetch` on. Whatever cannot be read approves nothing.
 
 from __future__ import annotations
 
-import getpass
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import Final, TypeAlias, TypeVar
 
 import anyio
 import anyio.to_thread
 
-from skillwire.errors import FormatError, SkillwireError
+from skillwire.errors import SkillwireError
 from skillwire.host.approvals.database import ApprovalBackend, ApprovalDatabase
 from skillwire.host.approvals.schema import Decided, Decision, Row, server_key
-from skillwire.skill.digests import parse_digest
+from skillwire.host.approvals.stored import (
+    DIRECTORY,
+    StoredApproval,
+    decision_about,
+    grants_words,
+    parse_row,
+    user_name,
+)
 from skillwire.skill.entries import SkillEntry
-from skillwire.skill.uris import SkillUri, parse_uri
-from skillwire.trust.approval import Approval, Grants, resource_set, seen_digest, shown_digest
+from skillwire.skill.uris import SkillUri
+from skillwire.trust.approval import Approval, shown_digest
 from skillwire.trust.origin import Origin
-from skillwire.wire.stored import entry_from_stored, entry_to_stored
+from skillwire.wire.stored import entry_to_stored
 
 Result = TypeVar("Result")
 Identify: TypeAlias = Callable[[Origin], str]
@@ -38,20 +44,6 @@ _Contents: TypeAlias = tuple[list[Row], list[Decision], dict[tuple[str, str], st
 
 _LABEL: Final = "label:"
 _SETTLED_NS: Final = 2_000_000_000
-DIRECTORY: Final = "directory:"
-"""What the identity of a local directory starts with."""
-
-_UNREADABLE: Final = (FormatError, ValueError, TypeError, AttributeError, RecursionError)
-
-
-@dataclass(frozen=True, slots=True)
-class StoredApproval:
-    """An approval with the entry that the user saw, which is used while the server is away."""
-
-    approval: Approval
-    entry: SkillEntry
-    row: Row
-    """How it is stored: who approved it, when and how."""
 
 
 def by_label(origin: Origin) -> str:
@@ -246,7 +238,7 @@ class ApprovalStore:
         """Keep the user's no to exactly these files. An approval of the skill is over with it."""
         self.withdraw(origin, uri, caller=caller)
         await self.flush()
-        decision = _decision(self._key(origin, uri, caller), Decided.DECLINED, digest, how=how)
+        decision = decision_about(self._key(origin, uri, caller), Decided.DECLINED, digest, how=how)
         await self._in_thread(lambda: self._database.decide(decision))
         self._note(decision)
 
@@ -266,11 +258,11 @@ class ApprovalStore:
         """Keep several approvals, all or none."""
         rows = [self._row(approval, entry, how, caller) for approval, entry in approved]
         decisions = [
-            _decision(
+            decision_about(
                 (row.server, row.uri),
                 Decided.APPROVED,
                 shown_digest(entry) or "",
-                grants=_grants_words(approval.grants),
+                grants=grants_words(approval.grants),
                 how=how,
             )
             for row, (approval, entry) in zip(rows, approved, strict=True)
@@ -293,7 +285,7 @@ class ApprovalStore:
             entry=json.dumps(entry_to_stored(entry)),
             is_current=1,
             approved_at=datetime.now(UTC).isoformat(timespec="microseconds"),
-            approved_by=_user(),
+            approved_by=user_name(),
             approved_how=how,
         )
 
@@ -322,7 +314,7 @@ class ApprovalStore:
     async def flush(self) -> None:
         """Write every withdrawal that is not on disk yet."""
         for key, row in list(self._unwritten.items()):
-            noted = _decision(key, Decided.CHANGED, how="the files changed")
+            noted = decision_about(key, Decided.CHANGED, how="the files changed")
             await self._in_thread(
                 lambda row=row, noted=noted: self._database.withdraw(
                     row.server, row.uri, row.approved_at, noted=noted
@@ -338,7 +330,7 @@ class ApprovalStore:
         self._forget(key)
         declined = key in self._decided and self._decided[key].decision == Decided.DECLINED
         if removed or declined:
-            decision = _decision(key, Decided.REVOKED)
+            decision = decision_about(key, Decided.REVOKED)
             await self._in_thread(lambda: self._database.decide(decision))
             self._note(decision)
         return removed or declined
@@ -368,7 +360,7 @@ class ApprovalStore:
 
     def _stored(self, row: Row) -> StoredApproval | None:
         if row not in self._parsed:
-            self._parsed[row] = _parse(row)
+            self._parsed[row] = parse_row(row)
         return self._parsed[row]
 
     def _approval(self, row: Row, origin: Origin) -> Approval | None:
@@ -393,73 +385,6 @@ class ApprovalStore:
 
     async def _in_thread(self, action: Callable[[], Result], *, abandon: bool = False) -> Result:
         return await anyio.to_thread.run_sync(action, limiter=self._one_at_a_time, abandon_on_cancel=abandon)
-
-
-def row_from_exported(exported: Mapping[str, Any]) -> Row:
-    """An exported approval to be kept here, or a `FormatError`: what it says must fit together."""
-    entry = entry_from_stored(exported["entry"])
-    resources = resource_set(entry)
-    if entry.is_dynamic:
-        resources = frozenset((parse_uri(file), parse_digest(digest)) for file, digest in exported["files"])
-    row = Row(
-        server=str(exported["server"]),
-        uri=str(exported["uri"]),
-        label=str(exported["label"]),
-        resources=json.dumps(sorted(resources)),
-        allowed_tools=int(exported["allowed_tools"] is True),
-        execute_code=int(exported["execute_code"] is True),
-        entry=json.dumps(entry_to_stored(entry)),
-        is_current=1,
-        approved_at=datetime.now(UTC).isoformat(timespec="microseconds"),
-        approved_by=_user(),
-        approved_how=f"imported; approved by {exported['approved_by']} {exported['approved_at']}".strip(),
-    )
-    if (
-        _parse(row) is None
-        or not resources
-        or entry.uri != row.uri
-        or (seen_digest(entry, resources) if entry.is_dynamic else shown_digest(entry)) != exported["digest"]
-    ):
-        message = "an exported approval does not fit its entry"
-        raise FormatError.of(rule="export", message=message, fix="export it again")
-    return row
-
-
-def _parse(row: Row) -> StoredApproval | None:
-    """A row as an approval; `None`, and so not approved, when it is not one that we wrote."""
-    try:
-        pairs = cast("list[list[str]]", json.loads(row.resources))
-        entry = entry_from_stored(json.loads(row.entry))
-        approval = Approval(
-            origin=Origin.project(row.label) if row.identity.startswith(DIRECTORY) else Origin.mcp(row.label),
-            uri=parse_uri(row.uri),
-            resources=frozenset((parse_uri(file), parse_digest(digest)) for file, digest in pairs),
-            grants=Grants(allowed_tools=row.allowed_tools == 1, execute_code=row.execute_code == 1),
-            bound=not entry.is_dynamic,
-        )
-        return StoredApproval(approval, entry, row)
-    except _UNREADABLE:
-        return None
-
-
-def _decision(
-    key: tuple[str, str], decided: Decided, digest: str = "", *, grants: str = "", how: str = ""
-) -> Decision:
-    now = datetime.now(UTC).isoformat(timespec="microseconds")
-    # Nobody decides that a skill changes.
-    return Decision(*key, decided, digest, grants, now, "" if decided is Decided.CHANGED else _user(), how)
-
-
-def _grants_words(grants: Grants) -> str:
-    given = (("tools", grants.allowed_tools), ("code", grants.execute_code))
-    return ", ".join(word for word, is_given in given if is_given)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # A container's user may have no name.
-        return ""
 
 
 def _ignore(problem: str) -> None:

@@ -9,7 +9,8 @@ from typing import Final
 
 from skillwire.errors import SkillwireError, SourceError
 from skillwire.files import read_regular
-from skillwire.host.config.merge import HostConfig, combine
+from skillwire.host.config.configured import HostConfig
+from skillwire.host.config.merge import combine
 from skillwire.host.config.text import ConfigText, parse_config
 from skillwire.host.config.trust import SeenFile, TrustedFiles
 from skillwire.host.directories import state_places

@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from skillwire.catalog.selection import EVERYTHING, Selection
+from skillwire.catalog.selection import EVERYTHING
 from skillwire.errors import FormatError, SkillwireError
+from skillwire.host.config.configured import ConfiguredPublisher, ConfiguredServer, HostConfig
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.config.table import near
-from skillwire.host.config.text import ConfigText, Place, ProfileText, PublisherText, ServerText
+from skillwire.host.config.text import ConfigText, Place, ProfileText, ServerText
 from skillwire.host.config.trust import UntrustedServer
 from skillwire.host.config.variables import Variables
-from skillwire.host.directories import LocalDirectory, project_directory
 from skillwire.issues import Issue, shown
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.sources.command_line import anchored_program
@@ -31,74 +30,6 @@ _DEFAULT: Final = "default"
 """The profile that holds when none is named."""
 
 _STRICTEST_FIRST: Final = (Policy.NEVER, Policy.PINNED, Policy.PROMPT, Policy.ALWAYS)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfiguredServer:
-    """A server as the files say it, with no variable filled in.
-
-    `used` is whether it is wanted; a host connects to it when it is `trusted` as well.
-    """
-
-    label: str
-    file: Path
-    place: Place
-    policy: Policy
-    skills: bool
-    selection: Selection
-    accept_drafts: bool
-    bare_scan: bool
-    connect_seconds: float
-    call_seconds: float
-    used: bool
-    trusted: bool
-    require: tuple[str, ...] = ()
-    of_project: bool = False
-    """Whether it is a project's file that says where it is."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfiguredPublisher:
-    """A publisher of the user's file. Paths in it are relative to `directory`."""
-
-    name: str
-    directory: Path
-    text: PublisherText
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostConfig:
-    """Everything that a host is opened with. `servers` are those that it connects to."""
-
-    servers: Mapping[str, ServerConfig] = field(default_factory=dict[str, ServerConfig])
-    configured: tuple[ConfiguredServer, ...] = ()
-    untrusted: tuple[UntrustedServer, ...] = ()
-    """Those that it would connect to, if the user trusted the files that name them."""
-    unusable: tuple[UntrustedServer, ...] = ()
-    """Those that cannot be connected to, such as one that needs a variable that is not set."""
-    directories: tuple[Path, ...] = ()
-    """The directories of the user's own file."""
-    project_directories: tuple[Path, ...] = ()
-    """Those of a trusted project's file: their skills are the project's, not the user's."""
-    problems: tuple[str, ...] = ()
-    """What was left out of the files, and why, where that costs nothing else."""
-    style: str = ""
-    default_directories: bool = True
-    disabled: tuple[str, ...] = ()
-    files: tuple[Path, ...] = ()
-    publishers: tuple[ConfiguredPublisher, ...] = ()
-    required_sources: tuple[tuple[str, str], ...] = ()
-    """Patterns of sources, each with the publisher who must have signed what comes from there."""
-
-    @property
-    def local_directories(self) -> tuple[LocalDirectory | Path, ...]:
-        """The directories of skills, the user's own and the project's."""
-        return (*self.directories, *map(project_directory, self.project_directories))
-
-    @property
-    def skipped(self) -> tuple[UntrustedServer, ...]:
-        """Every server that is wanted and left out, each with its reason."""
-        return (*self.untrusted, *self.unusable)
 
 
 def combine(

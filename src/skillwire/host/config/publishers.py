@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from skillwire.host.config.merge import ConfiguredPublisher
+from skillwire.host.config.configured import ConfiguredPublisher
 from skillwire.sources.directory.signing import read_pem
 from skillwire.trust.publishers import Publisher
 

@@ -9,7 +9,8 @@ from skillwire.errors import AmbiguousName, FormatError, SkillNotFound
 from skillwire.json_types import JsonObject, JsonValue
 from skillwire.server.catalog import cut_page
 from skillwire.server.handlers import Context, is_modern
-from skillwire.server.legacy.tools import LegacyFeature, SkillNames, skill_text, waiting
+from skillwire.server.legacy.names import SkillNames
+from skillwire.server.legacy.tools import LegacyFeature, skill_text, waiting
 from skillwire.skill.entries import SkillEntry
 
 _TASK = "task"

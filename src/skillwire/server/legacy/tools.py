@@ -6,10 +6,8 @@ not fit into the description of a tool, there is also `search_skills`; a gateway
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, Final
 
@@ -24,20 +22,12 @@ from skillwire.json_types import JsonObject, JsonValue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.server.catalog import Catalog
 from skillwire.server.handlers import Context, is_modern
+from skillwire.server.legacy.names import PREFIX, SkillNames, skill_path
 from skillwire.server.library import SkillLibrary
 from skillwire.server.options import ServerOptions
 from skillwire.server.results import file_content
 from skillwire.skill.entries import DYNAMIC, SkillEntry
-from skillwire.skill.uris import (
-    SCHEME,
-    SkillUri,
-    child_uri,
-    is_inside,
-    parse_uri,
-    path_below,
-    skill_root,
-    split_uri,
-)
+from skillwire.skill.uris import SkillUri, child_uri, is_inside, parse_uri, path_below, skill_root
 from skillwire.text import clean_line
 from skillwire.wire.declaration import declaration_in
 from skillwire.wire.v1 import APPROVAL_META
@@ -48,64 +38,6 @@ SEARCH: Final = "search_skills"
 LIST: Final = "list_skill_files"
 NAMES: Final = frozenset({LOAD, READ, SEARCH, LIST})
 _READ_ONLY: Final[JsonObject] = {"readOnlyHint": True, "openWorldHint": False}
-
-
-class SkillNames:
-    """The names by which tools and prompts call skills. `names` are those of the listed skills, in order.
-
-    A skill that shares its name with no other is called by it. All others are called by their path, such as
-    `team/release-notes`; the path works for every skill.
-    """
-
-    def __init__(self, catalog: Catalog) -> None:
-        self.catalog = catalog
-        shared = Counter(entry.name for entry in catalog.entries)
-        self.names: dict[str, SkillEntry] = {
-            entry.name if shared[entry.name] == 1 else skill_path(entry): entry for entry in catalog.listed
-        }
-
-    @cached_property
-    def _by_path(self) -> dict[str, SkillEntry]:
-        return {skill_path(entry): entry for entry in self.catalog.entries}
-
-    @cached_property
-    def _by_name(self) -> dict[str, list[SkillEntry]]:
-        found: defaultdict[str, list[SkillEntry]] = defaultdict(list)
-        for entry in self.catalog.entries:
-            found[entry.name].append(entry)
-        return found
-
-    def find(self, name: str) -> SkillEntry:
-        """The skill of a name, a path or a URI; else `SkillNotFound`, or `AmbiguousName` with all paths."""
-        requested = name.strip().strip("/")
-        entry = self._by_path.get(requested) or self.catalog.by_uri.get(SkillUri(requested))
-        if entry is not None:
-            return entry
-        called = self._by_name.get(requested, [])
-        if len(called) == 1:
-            return called[0]
-        if called:
-            raise AmbiguousName(requested, map(skill_path, called))
-        near = get_close_matches(requested, self.names, n=3) if len(self.names) <= _MANY else []
-        hint = f"; perhaps {_either(near)}" if near else ""
-        raise SkillNotFound(f"There is no skill called {shown(requested)!r}{hint}", uri=requested)
-
-
-_MANY: Final = 2000
-_PREFIX: Final = f"{SCHEME}://"
-
-
-def skill_path(entry: SkillEntry) -> str:
-    """The path of a skill, as in `team/release-notes`."""
-    root = skill_root(entry.uri)
-    if "%" not in root and root.startswith(_PREFIX):
-        return root[len(_PREFIX) :]  # Quick, for ten thousand of them.
-    parts = split_uri(root)
-    return "/".join((parts.authority, *parts.segments))
-
-
-def _either(names: Iterable[str]) -> str:
-    return " or ".join(names)
 
 
 @dataclass(frozen=True)
@@ -221,7 +153,7 @@ class SkillTools(LegacyFeature):
         if paged is None:
             return self._from(await self._library.catalog()).names.find(name)
         requested = name.strip().strip("/")
-        if requested.startswith(_PREFIX):
+        if requested.startswith(PREFIX):
             return await self._library.get_skill(parse_uri(requested))
         called = await paged.find(requested)
         if len(called) > 1:
