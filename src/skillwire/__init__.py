@@ -84,7 +84,7 @@ export(
             "InstalledInPart LimitExceeded OutOfSync Refusal RefusedByPolicy RequestRefused SizeMismatch "
             "SkillNotFound SkillwireError SourceError UnlistedFile VerificationError VersionConflict "
         ),
-        "host.approvals.approver": "ApprovalRequest",
+        "host.approvals.asking": "ApprovalRequest",
         "host.config.server": "ServerConfig",
         "host.events": "Event EventKind",
         "host.host": "LoadedSkill SkillHost",
