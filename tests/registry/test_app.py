@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,12 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
+from mcp.client.streamable_http import streamable_http_client
 
 from clients import ERAS, both_eras, call, connected, refusal
 from interop.processes import SKILLWIRE, listening
 from registry.conftest import Publish, skill_md
+from server.test_notifications import Heard, legacy, modern, subscribe
 from skillwire.errors import VersionConflict
 from skillwire.registry.access import Access, Role
 from skillwire.registry.app import RegistryApp
@@ -48,8 +51,6 @@ def token(store: Store, name: str, namespace: str, role: Role, channel: str = "s
 @asynccontextmanager
 async def running(store: Store, **options: Any) -> AsyncGenerator[str]:
     """The URL of a replica in this process, on a real socket."""
-    import asyncio
-
     server = HttpServer(RegistryApp(store, **options), Address("127.0.0.1", 0))
     task = asyncio.create_task(server.serve())
     try:
@@ -68,13 +69,77 @@ async def running(store: Store, **options: Any) -> AsyncGenerator[str]:
 
 @asynccontextmanager
 async def reader(url: str, secret: str, version: str = "2026-07-28") -> AsyncGenerator[Any]:
-    from mcp.client.streamable_http import streamable_http_client
 
     async with (
         httpx.AsyncClient(headers={"authorization": f"Bearer {secret}"}, timeout=30) as http,
         connected(streamable_http_client(url, http_client=http), version) as client,
     ):
         yield client
+
+
+@asynccontextmanager
+async def subscriber(url: str, secret: str, version: str, *uris: str) -> AsyncGenerator[tuple[Any, Heard]]:
+    """A client, and what it hears of listings and of these URIs."""
+    heard = Heard()
+    async with httpx.AsyncClient(headers={"authorization": f"Bearer {secret}"}, timeout=30) as http:
+        target = streamable_http_client(url, http_client=http)
+        if version == "2026-07-28":
+            async with modern(target, *uris) as heard, reader(url, secret) as client:
+                yield client, heard
+            return
+        opened = asyncio.Event()
+
+        async def note(response: httpx.Response) -> None:
+            if response.request.method == "GET" and response.status_code == 200:
+                opened.set()
+
+        http.event_hooks["response"].append(note)
+        async with legacy(target) as (client, heard):
+            await subscribe(client, *uris)
+            await opened.wait()  # The stream that notifications arrive on.
+            yield client, heard
+
+
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
+}
+STREAM_HEADERS = {"accept": "application/json, text/event-stream"}
+
+
+@asynccontextmanager
+async def event_stream(url: str, secret: str, version: str) -> AsyncGenerator[httpx.Response]:
+    """An event stream that is open and has no end of its own."""
+    async with httpx.AsyncClient(
+        headers={"authorization": f"Bearer {secret}", **STREAM_HEADERS}, timeout=30
+    ) as http:
+        if version == "2026-07-28":
+            method = "subscriptions/listen"
+            params = {
+                "notifications": {"resourcesListChanged": True},
+                "_meta": {
+                    "io.modelcontextprotocol/protocolVersion": version,
+                    "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+                    "io.modelcontextprotocol/clientCapabilities": {},
+                },
+            }
+            body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+            headers = {"mcp-protocol-version": version, "mcp-method": method}
+            request = http.stream("POST", url, json=body, headers=headers)
+        else:
+            session = (await http.post(url, json=INITIALIZE)).headers["mcp-session-id"]
+            request = http.stream(
+                "GET", url, headers={"mcp-session-id": session, "mcp-protocol-version": version}
+            )
+        async with request as response:
+            assert response.headers["content-type"].startswith("text/event-stream"), await response.aread()
+            yield response
 
 
 async def names(client: Any) -> list[str]:
@@ -154,8 +219,6 @@ async def test_what_anyone_was_granted_needs_no_token(store: Store, publish: Pub
 
 
 async def test_a_revoked_token_ends_within_seconds(store: Store, publish: Publish):
-    import asyncio
-
     publish("pdf")
     secret = token(store, "mine", "*", Role.READ)
     async with running(store) as url, httpx.AsyncClient() as client:
@@ -266,31 +329,105 @@ async def test_a_bad_request_to_publish_is_refused_in_one_line(store: Store, fie
         assert wrong.status_code == 422
 
 
-async def test_subscribers_are_told_of_a_new_version(store: Store, publish: Publish):
-    import asyncio
-
-    from mcp.shared.exceptions import MCPError
-
+@both_eras
+async def test_a_subscriber_is_notified_of_a_new_version_and_can_read_it(
+    store: Store, publish: Publish, version: str
+):
     publish("pdf", "1.0.0", files={"a.md": b"one"})
+    publish("docx", "1.0.0", files={"a.md": b"one"})
     secret = token(store, "mine", "*", Role.READ)
-    async with running(store) as url, reader(url, secret, "2026-07-28") as client:
-        assert (await call(client, "resources/read", uri="skill://acme/pdf/a.md"))["contents"][0][
-            "text"
-        ] == "one"
+    file = "skill://acme/pdf/a.md"
+    async with running(store) as url, subscriber(url, secret, version, file) as (client, heard):
+        assert (await call(client, "resources/read", uri=file))["contents"][0]["text"] == "one"
+        await asyncio.to_thread(publish, "docx", "1.1.0", files={"a.md": b"two"})
         await asyncio.to_thread(publish, "pdf", "1.1.0", files={"a.md": b"two"})
-        async with asyncio.timeout(5):
-            while True:
-                try:
-                    found = await call(client, "resources/read", uri="skill://acme/pdf/a.md")
-                except MCPError:
-                    continue
-                if found["contents"][0]["text"] == "two":
-                    break
+        async with asyncio.timeout(20):
+            while f"updated {file}" not in heard.words:
+                await heard.more()
+        assert (await call(client, "resources/read", uri=file))["contents"][0]["text"] == "two"
+        assert not [word for word in heard.words if "docx" in word]
+
+
+@both_eras
+async def test_a_subscriber_is_notified_of_a_new_skill(store: Store, publish: Publish, version: str):
+    publish("pdf")
+    secret = token(store, "mine", "*", Role.READ)
+    async with running(store) as url, subscriber(url, secret, version) as (client, heard):
+        assert await names(client) == ["skill://acme/pdf/SKILL.md"]
+        await asyncio.to_thread(publish, "docx")
+        async with asyncio.timeout(20):
+            while "resources/list_changed" not in heard.words:
+                await heard.more()
+        assert await names(client) == ["skill://acme/docx/SKILL.md", "skill://acme/pdf/SKILL.md"]
+
+
+@both_eras
+async def test_the_open_stream_of_a_revoked_caller_ends_and_others_stay(
+    store: Store, publish: Publish, version: str
+):
+    publish("pdf")
+    mine, other = (token(store, name, "*", Role.READ) for name in ("mine", "other"))
+    async with running(store) as url, subscriber(url, other, version) as (_, heard):
+        async with asyncio.timeout(20), event_stream(url, mine, version) as stream:
+            await asyncio.to_thread(Access(store).revoke_token, "mine", by="test")
+            async for _ in stream.aiter_bytes():
+                pass
+        await asyncio.to_thread(publish, "docx")
+        async with asyncio.timeout(20):
+            while "resources/list_changed" not in heard.words:
+                await heard.more()
+
+
+PATHS = ["/mcp", "/registry/v1/publish", "/.well-known/agent-skills/index.json", "/v2/", "/x"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_no_path_answers_under_a_foreign_host_name(store: Store, path: str):
+    secret = token(store, "mine", "*", Role.READ)
+    headers = {"authorization": f"Bearer {secret}"}
+    async with (
+        running(store, allowed_hosts=["skills.example"]) as url,
+        httpx.AsyncClient(headers=headers) as client,
+    ):
+        place = url.removesuffix("/mcp") + path
+        for host in ("evil.example", "evil.example:80", "skills.example.evil"):
+            answer = await client.get(place, headers={"host": host})
+            assert answer.status_code == 421, host
+            assert "--allow-host" in answer.text
+        for host in ("skills.example", "skills.example:8000", "localhost"):
+            assert (await client.get(place, headers={"host": host})).status_code != 421, host
+
+
+async def test_health_is_told_to_everybody_and_metrics_to_callers(store: Store, publish: Publish):
+    publish("pdf")
+    secret = token(store, "mine", "*", Role.READ)
+    headers = {"authorization": f"Bearer {secret}"}
+    async with running(store) as url, reader(url, secret) as session, httpx.AsyncClient() as client:
+        await names(session)
+        base = url.removesuffix("/mcp")
+        assert (await client.get(f"{base}/healthz")).json()["status"] == "ok"
+        assert (await client.get(f"{base}/metrics")).status_code == 401
+        assert (await client.post(f"{base}/metrics", headers=headers)).status_code == 405
+        metrics = await client.get(f"{base}/metrics", headers={**headers, "host": "10.0.0.7:8000"})
+        assert metrics.headers["content-type"].startswith("text/plain; version=0.0.4")
+        values = dict(line.rsplit(" ", 1) for line in metrics.text.splitlines() if line[:1] != "#")
+        assert values["skillwire_views"] == "1"
+        assert int(values["skillwire_change"]) > 0
+        assert int(values['skillwire_http_requests_total{method="skills/list",status="200"}']) == 1
+
+
+@pytest.mark.parametrize("stateless", [False, True])
+async def test_a_stateless_replica_keeps_no_sessions(store: Store, stateless: bool):
+    secret = token(store, "mine", "*", Role.READ)
+    headers = {"authorization": f"Bearer {secret}"}
+    async with running(store, stateless=stateless) as url, httpx.AsyncClient(headers=headers) as client:
+        answer = await client.post(url, json=INITIALIZE, headers=STREAM_HEADERS)
+        assert answer.status_code == 200
+        assert ("mcp-session-id" in answer.headers) != stateless
 
 
 async def test_tools_find_load_and_read_for_clients_without_the_extension(store: Store, publish: Publish):
     from mcp import Client
-    from mcp.client.streamable_http import streamable_http_client
 
     publish("pdf", description="Fill in PDF forms.", files={"a.md": b"more"})
     secret = token(store, "mine", "*", Role.READ)
@@ -462,9 +599,7 @@ async def test_signed_in_users_have_what_their_groups_were_granted(
 
 
 @pytest.mark.parametrize("version", ERAS)
-async def test_three_replicas_serve_a_publication_at_once(postgres: Any, version: str):
-    import asyncio
-    import time
+async def test_three_replicas_notify_of_a_publication_and_serve_it(postgres: Any, version: str):
     from contextlib import ExitStack
 
     from registry.conftest import publish_to
@@ -481,16 +616,18 @@ async def test_three_replicas_serve_a_publication_at_once(postgres: Any, version
             for _ in range(3)
         ]
         replicas = [one.rstrip(",") for one in replicas]
-        for one in replicas:
-            async with reader(one, secret, version) as client:
+        async with AsyncExitStack() as clients:
+            listening_to = [
+                await clients.enter_async_context(subscriber(one, secret, version)) for one in replicas
+            ]
+            for client, _ in listening_to:
                 assert await names(client) == ["skill://acme/first/SKILL.md"]
-        publish("second")
-        started = time.monotonic()
-        for one in replicas:
-            async with asyncio.timeout(5), reader(one, secret, version) as client:
-                while len(await names(client)) != 2:
-                    pass
-        assert time.monotonic() - started < 5
+            publish("second")
+            async with asyncio.timeout(30):
+                for client, heard in listening_to:
+                    while "resources/list_changed" not in heard.words:
+                        await heard.more()
+                    assert len(await names(client)) == 2
     store.close()
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import httpx2 as httpx
 import pytest
 
 from command_line import Ended, Run
-from registry.test_app import folder
+from interop.processes import SKILLWIRE, listening
+from registry.test_app import INITIALIZE, STREAM_HEADERS, folder
 from skillwire.cli import main
 from skillwire.registry.schema import blobs
 from skillwire.registry.store import Store
@@ -129,7 +133,18 @@ def test_damage_has_an_exit_code_of_its_own(run: Run, place: str, tmp_path: Path
         (["registry", "check", "--store", "sqlite:////nowhere/registry.db"], 4, "cannot be used"),
         (["registry", "promote", "acme/pdf", "9", "--store", "STORE"], 8, "no acme/pdf 9"),
         (["registry", "push-oci", "acme/pdf", "1", "not a reference", "--store", "STORE"], 8, "acme"),
+        (["publish", "SKILL", "--to", "https://x", "--store", "STORE"], 2, "--to URL"),
         (["serve", "SKILL", "--store", "STORE"], 2, "alone"),
+        (["serve", "--store", "STORE", "--locked", "x.lock"], 2, "no --locked"),
+        (["serve", "--store", "STORE", "--http", "127.0.0.1:0", "--token-file", "x"], 2, "no --token-file"),
+        (["serve", "--store", "STORE", "--http", "127.0.0.1:0", "--well-known"], 2, "no --well-known"),
+        (["serve", "--store", "STORE", "--unlisted", "a*"], 2, "no --unlisted"),
+        (["serve", "--store", "STORE", "--strict", "--no-scan-cache"], 2, "no --strict, --no-scan-cache"),
+        (["serve", "--store", "STORE", "--cache-scope", "public"], 2, "no --cache-scope"),
+        (["serve", "--store", "STORE", "--stateless"], 2, "needs --http"),
+        (["serve", "--store", "STORE", "--oauth-issuer", "https://x"], 2, "needs --http"),
+        (["serve", "SKILL", "--channel", "beta"], 2, "add --store URL"),
+        (["serve", "SKILL", "--http", "127.0.0.1:0", "--oauth-issuer", "https://x"], 2, "add --store URL"),
         (
             ["serve", "--store", "STORE", "--http", "127.0.0.1:0", "--oauth-issuer", "https://x"],
             2,
@@ -159,3 +174,58 @@ def test_a_version_comes_from_the_option_or_the_frontmatter(run: Run, place: str
         run("publish", str(skill), "--store", place, "--namespace", "acme", "--release", "3", "--json").out
     )
     assert done["published"][0]["version"] == "3"
+
+
+def test_the_store_in_the_environment_is_used_by_every_command(
+    run: Run, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    skill = str(folder(tmp_path, "pdf", {}))
+    monkeypatch.setenv("SKILLWIRE_STORE", place)
+    assert run("publish", skill, "--namespace", "acme").out.startswith("Published acme/pdf 1.0.0")
+    assert "1.0.0" in run("registry", "versions", "acme/pdf").out
+    assert f"--store={place}" in run("serve", "--print-config", "claude-desktop").out
+    # What the command line names counts before it.
+    assert run("publish", skill, "--to", "http://127.0.0.1:9").code == 4
+    assert "--store" not in run("serve", skill, "--print-config", "claude-desktop").out
+    other = f"sqlite:///{tmp_path / 'other.db'}"
+    assert other in run("registry", "init", "--store", other).out
+
+
+def test_a_client_is_told_where_a_registry_is_and_which_variable_has_its_token(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    local = run("serve", "--store", "sqlite:///registry.db", "--print-config", "claude-desktop")
+    assert f"--store=sqlite:///{tmp_path / 'registry.db'}" in local.out
+    remote = run(
+        *("serve", "--store", "postgresql://x/y", "--http", "127.0.0.1:8000", "--print-config", "claude-code")
+    )
+    assert "SKILLWIRE_REGISTRY_TOKEN" in remote.out
+
+
+@pytest.mark.process
+def test_serve_opens_the_store_of_the_environment(place: str):
+    done = subprocess.run(
+        [*SKILLWIRE, "serve"],
+        env={**os.environ, "SKILLWIRE_STORE": place},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert f"Serving 0 skills of {place} over stdio" in done.stderr
+
+
+@pytest.mark.process
+def test_serve_passes_its_options_on_to_the_registry(run: Run, place: str):
+    run("registry", "grant", "anyone", "read", "--store", place)
+    command = ["serve", "--store", place, "--http", "127.0.0.1:0", "--stateless", "--name", "ours"]
+    with (
+        listening([*SKILLWIRE, *command, "--instructions", "Ask first."]) as url,
+        httpx.Client(timeout=60) as client,
+    ):
+        answer = client.post(url.rstrip(","), json=INITIALIZE, headers=STREAM_HEADERS)
+    assert "mcp-session-id" not in answer.headers
+    result = answer.json()["result"]
+    assert (result["serverInfo"]["name"], result["instructions"]) == ("ours", "Ask first.")

@@ -341,17 +341,17 @@ def test_the_audit_log_cannot_be_changed_and_a_forged_line_is_noticed(store: Sto
     assert first_broken(store) == 2
 
 
+@pytest.mark.process
 def test_a_backup_restores_everything_into_the_other_database(
-    store: Store, publish: Publish, tmp_path: Path, request: pytest.FixtureRequest
+    store: Store, publish: Publish, tmp_path: Path, postgres: Any
 ):
     publish("pdf", "1.0.0", files={"a.bin": bytes(range(256))})
     publish("pdf", "1.1.0", files={"a.bin": b"new"})
     publish("rotate-keys", description="Rotate Kubernetes secrets safely.")
     file = tmp_path / "all.backup"
     backups.backup(store, file)
-    other = Store(f"sqlite:///{tmp_path / 'other.db'}")
-    if not store.is_postgresql and request.config.getoption("-m") is None:
-        other = Store(request.getfixturevalue("postgres").new())
+    other = Store(f"sqlite:///{tmp_path / 'other.db'}" if store.is_postgresql else postgres.empty())
+    assert other.is_postgresql != store.is_postgresql
     other.create()
 
     backups.restore(other, file)
@@ -365,6 +365,7 @@ def test_a_backup_restores_everything_into_the_other_database(
     assert publish_to(other)("pdf", "1.2.0").is_new
     with pytest.raises(SourceError, match="not empty"):
         backups.restore(other, file)
+    other.close()
 
 
 def test_a_backup_that_is_cut_off_restores_nothing(store: Store, publish: Publish, tmp_path: Path):

@@ -22,14 +22,19 @@ if TYPE_CHECKING:
 _DAMAGED = 6
 
 
-def open_store(url: str | None) -> Store:
-    """The store that was named, or the error that says what to install."""
+def store_url(given: str | None) -> str | None:
+    """The store that was named with `--store` or in the environment, or `None`."""
+    return given or os.environ.get(STORE_VARIABLE) or None
+
+
+def open_store(given: str | None) -> Store:
+    """The store that was named, by default `registry.db` in this directory."""
     for package in ("sqlalchemy", "alembic", "psycopg"):
         if find_spec(package) is None:
             raise SourceError(f"a registry needs the package {package}: {pip_command('registry')}")
     from skillwire.registry.store import DEFAULT_URL, Store
 
-    return Store(url or os.environ.get(STORE_VARIABLE) or DEFAULT_URL)
+    return Store(store_url(given) or DEFAULT_URL)
 
 
 def publish(
@@ -44,11 +49,12 @@ def publish(
     as_json: bool,
 ) -> None:
     """Publish each skill, over HTTP or into a store."""
-    if (to is None) == (store is None):
+    url = store_url(store) if to is None else store
+    if (to is None) == (url is None):
         raise UsageError("say where: --to URL for a registry, or --store URL for its database")
-    database = None if store is None else open_store(store)
+    database = None if url is None else open_store(url)
     if database is not None and namespace is None:
-        raise UsageError("--store needs --namespace NAME")
+        raise UsageError("a store needs --namespace NAME")
     from skillwire.registry.client import publish_over_http, publish_to_store, read_skill
 
     rows: list[dict[str, Any]] = []

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from skillwire.cli.commands.publish import TOKEN_VARIABLE
+from skillwire.cli.commands.registry import REGISTRY_TOKEN_VARIABLE
 from skillwire.cli.logs import log_to_stderr
 from skillwire.cli.output import counted, human_size, info, printable
 from skillwire.cli.parser import UsageError
@@ -88,9 +89,17 @@ def run(**given: Any) -> None:
     """Serve skills over MCP, with a value for each field of `ServeOptions`."""
     options = ServeOptions(**given)
     if options.http is None:
-        refuse_without_http(options, "well_known")
+        refuse_without_http(options, "well_known", "oauth_issuer", "oauth_audience", "oauth_groups_claim")
+    store = _store_url(options)
+    if store is not None:
+        from skillwire.cli.serve_store import refuse_idle
+
+        refuse_idle(given)
+        options = replace(options, store=store)
+    elif options.channel or options.oauth_issuer or options.oauth_audience or options.oauth_groups_claim:
+        raise UsageError("--channel and --oauth-... are for a registry: add --store URL, or leave them out")
     if options.print_config is not None:
-        _print_config(options.print_config, given, options)
+        _print_config(options.print_config, options)
     else:
         serve(options)
 
@@ -182,21 +191,30 @@ def serve(options: ServeOptions) -> None:
             )
 
 
+def _store_url(options: ServeOptions) -> str | None:
+    """The registry to serve. What is named on the command line counts before the environment."""
+    if options.store is None and (options.paths or options.locked or options.installed):
+        return None
+    from skillwire.cli.registry import store_url
+
+    return store_url(options.store)
+
+
 def _serve_registry(options: ServeOptions, store: str) -> None:
     """Serve the skills of a registry instead of directories."""
     from skillwire.cli.serve_store import StoreOptions, serve_store
     from skillwire.server.legacy.features import LegacyFeatures
     from skillwire.server.options import ServerOptions
 
-    if options.paths or options.locked or options.installed:
-        raise UsageError("--store serves a registry alone: leave out the paths, --locked and --installed")
     serve_store(
         StoreOptions(
             store=store,
             channel=options.channel or "stable",
             http=options.http,
             name=options.name or "skillwire",
+            instructions=read_instructions(options.instructions),
             allow_host=options.allow_host,
+            stateless=options.stateless,
             oauth_issuer=options.oauth_issuer,
             oauth_audience=options.oauth_audience,
             oauth_groups_claim=options.oauth_groups_claim or "groups",
@@ -205,6 +223,7 @@ def _serve_registry(options: ServeOptions, store: str) -> None:
             ttl_ms=round(options.ttl * 1000),
             page_size=options.page_size,
             legacy_features=LegacyFeatures(tools=options.tools, prompts=False),
+            watch=options.watch,
             limits=_limits(options),
         ),
         run_until_signal,
@@ -239,7 +258,7 @@ def _places(options: ServeOptions) -> tuple[tuple[str, ...], Sequence[RemoteSour
     return places(options.paths, options.locked, installed=options.installed, interval=options.refresh)
 
 
-def _print_config(client: str, given: dict[str, Any], options: ServeOptions) -> None:
+def _print_config(client: str, options: ServeOptions) -> None:
     """Print the client's configuration for this very command line."""
     import shutil
     import sys
@@ -250,16 +269,22 @@ def _print_config(client: str, given: dict[str, Any], options: ServeOptions) -> 
     from skillwire.cli.parser import words_of
 
     if options.http is not None:
-        token = options.token_file is not None or TOKEN_VARIABLE in os.environ
+        variable = TOKEN_VARIABLE if options.store is None else REGISTRY_TOKEN_VARIABLE
+        token = options.store or options.token_file or TOKEN_VARIABLE in os.environ
         address = _address(options.http, None, unsafe_no_auth=True)
         host = "127.0.0.1" if address.host in ("0.0.0.0", "::") else address.shown_host  # noqa: S104 - compared
         url = f"http://{host}:{address.port}/mcp"
-        server = ClientServer(url=url, token_variable=TOKEN_VARIABLE if token else "")
+        server = ClientServer(url=url, token_variable=variable if token else "")
     else:
         # A client may start it anywhere, and without the PATH of this shell.
         program = shutil.which("skillwire")
         start = (program,) if program else (sys.executable, "-m", "skillwire")
-        absolute = {**given, "paths": tuple(map(_absolute, options.paths)), "print_config": None}
+        absolute = {
+            **asdict(options),
+            "paths": tuple(map(_absolute, options.paths)),
+            "store": None if options.store is None else _absolute_store(options.store),
+            "print_config": None,
+        }
         [command] = commands_of("serve")
         server = ClientServer(command=(*start, "serve", *words_of(command, absolute)))
     snippet, place = client_config(client, server)
@@ -275,6 +300,11 @@ def _absolute(text: str) -> str:
     if sign and not Path(text).expanduser().exists():
         return f"{prefix}={Path(path).expanduser().absolute()}"
     return str(Path(text).expanduser().absolute())
+
+
+def _absolute_store(url: str) -> str:
+    scheme, sign, file = url.partition("sqlite:///")
+    return f"sqlite:///{Path(file).absolute()}" if sign and not scheme else url
 
 
 def _run_http(

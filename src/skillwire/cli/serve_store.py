@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
+from skillwire.cli.commands import commands_of
 from skillwire.cli.output import counted, info, printable
 from skillwire.cli.parser import UsageError
 from skillwire.cli.registry import open_store
@@ -31,10 +32,59 @@ class StoreOptions:
     channel: str
     http: str | None
     name: str
+    instructions: str | None
     allow_host: tuple[str, ...]
+    stateless: bool
     oauth_issuer: str | None
     oauth_audience: str | None
     oauth_groups_claim: str
+
+
+_USED: Final = frozenset(
+    {
+        "store",
+        "channel",
+        "oauth_issuer",
+        "oauth_audience",
+        "oauth_groups_claim",
+        "http",
+        "allow_host",
+        "stateless",
+        "max_connections",
+        "max_connections_per_address",
+        "max_body_bytes",
+        "max_sessions",
+        "session_timeout",
+        "head_timeout",
+        "body_timeout",
+        "write_timeout",
+        "idle_timeout",
+        "name",
+        "instructions",
+        "access_log",
+        "log_format",
+        "ttl",
+        "page_size",
+        "watch",
+        "tools",
+        "print_config",
+    }
+)
+"""The options of `serve` that mean something for a registry."""
+
+
+def refuse_idle(given: Mapping[str, object]) -> None:
+    """Refuse options that do nothing for a registry: who asks for something must not believe in it."""
+    if given["paths"]:
+        raise UsageError("--store serves a registry alone: leave out the paths")
+    [command] = commands_of("serve")
+    idle = [
+        option.off or option.name
+        for option in command.options
+        if option.field not in _USED and given[option.field] != option.default
+    ]
+    if idle:
+        raise UsageError(f"a registry has no {', '.join(idle)}: leave that out, or serve directories")
 
 
 def serve_store(given: StoreOptions, options: ServerOptions, run: Run) -> None:
@@ -48,7 +98,9 @@ def serve_store(given: StoreOptions, options: ServerOptions, run: Run) -> None:
         from skillwire.registry.source import StoreSource
         from skillwire.server.app import SkillServer
 
-        server = SkillServer(StoreSource(store, view), name=given.name, options=options)
+        server = SkillServer(
+            StoreSource(store, view), name=given.name, instructions=given.instructions, options=options
+        )
         info(f"Serving {count} of {printable(store.place)} over stdio")
         run(server.run_stdio)
         return
@@ -57,7 +109,15 @@ def serve_store(given: StoreOptions, options: ServerOptions, run: Run) -> None:
 
     address = parse_address(given.http)
     hosts = [*given.allow_host, address.shown_host]
-    app = RegistryApp(store, options=options, name=given.name, oauth=_oauth(given), allowed_hosts=hosts)
+    app = RegistryApp(
+        store,
+        options=options,
+        name=given.name,
+        instructions=given.instructions,
+        oauth=_oauth(given),
+        allowed_hosts=hosts,
+        stateless=given.stateless,
+    )
     http = HttpServer(app, address, limits=options.limits)
     info(f"Serving {count} of {printable(store.place)} at {http.url}, to whom they were granted")
     run(http.serve, stop=http.stop)

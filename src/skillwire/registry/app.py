@@ -86,6 +86,7 @@ class RegistryApp(ObservedApp):
         *,
         options: ServerOptions = DEFAULT_OPTIONS,
         name: str = "skillwire",
+        instructions: str | None = None,
         oauth: OAuthSettings | None = None,
         allowed_hosts: Iterable[str] = (),
         stateless: bool = False,
@@ -97,6 +98,7 @@ class RegistryApp(ObservedApp):
         )
         self._options = replace(options, cache_scope="private", legacy_features=features)
         self._name = name
+        self._instructions = instructions
         self._stateless = stateless
         self._store = store
         self._names = (*LOOPBACK, *allowed_hosts)
@@ -207,7 +209,9 @@ class RegistryApp(ObservedApp):
                 running = self._views.get(view)
                 if running is None:
                     source = StoreSource(self._store, view, feed=self._feed)
-                    server = SkillServer(source, name=self._name, options=self._options)
+                    server = SkillServer(
+                        source, name=self._name, instructions=self._instructions, options=self._options
+                    )
                     running = _Running(server.endpoint(self._names, stateless=self._stateless))
                     await running.start()
                     self._views[view] = running

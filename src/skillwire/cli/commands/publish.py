@@ -40,9 +40,13 @@ COMMANDS: Final = (
         options=(
             path("--locked FILE", "Serve exactly what this skillwire.lock pins."),
             flag("--installed", "Serve the skills that installed Python packages carry."),
-            text("--store URL", "Serve a registry: postgresql://USER@HOST/NAME or sqlite:///FILE."),
-            text("--channel NAME", "The registry's channel. The default is stable."),
-            text("--oauth-issuer URL", "Accept access tokens of this issuer. Needs --store."),
+            text(
+                "--store URL",
+                "Serve a registry: postgresql://USER@HOST/NAME or sqlite:///FILE. Without a PATH, "
+                "SKILLWIRE_STORE in the environment works too.",
+            ),
+            text("--channel NAME", "The registry's channel. The default is stable. Needs a store."),
+            text("--oauth-issuer URL", "Accept access tokens of this issuer. Needs a store and --http."),
             text("--oauth-audience URL", "The audience of those tokens: the URL of this registry."),
             text("--oauth-groups-claim NAME", "The claim with a user's groups. The default is groups."),
             seconds(

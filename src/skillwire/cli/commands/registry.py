@@ -33,7 +33,11 @@ COMMANDS: Final = (
         ),
         options=(
             text("--to URL", "The registry, as in https://registry.example."),
-            _STORE,
+            text(
+                "--store URL",
+                "The registry's database instead, for its operators: postgresql://USER@HOST/NAME or "
+                f"sqlite:///FILE. Without --to, {STORE_VARIABLE} in the environment works too.",
+            ),
             text(
                 "--namespace NAME", "Where to publish. It can be left out if your token is for one namespace."
             ),
