@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from skillwire.host.events import EventKind as EventKind
     from skillwire.host.events import Failure as Failure
     from skillwire.host.events import LeftOut as LeftOut
+    from skillwire.host.fetcher import SkillFiles as SkillFiles
     from skillwire.host.host import LoadedSkill as LoadedSkill
     from skillwire.host.host import SkillHost as SkillHost
     from skillwire.host.host import SlashCommand as SlashCommand
-    from skillwire.host.loader import SkillFiles as SkillFiles
     from skillwire.host.reader import ReadCallback as ReadCallback
     from skillwire.host.reader import ReadRequest as ReadRequest
     from skillwire.host.review import FileComparison as FileComparison
@@ -77,8 +77,8 @@ export(
         "config.trust": "UntrustedServer",
         "directories": "LocalDirectory",
         "events": "Event EventKind Failure LeftOut",
+        "fetcher": "SkillFiles",
         "host": "LoadedSkill SkillHost SlashCommand",
-        "loader": "SkillFiles",
         "reader": "ReadCallback ReadRequest",
         "review": "FileComparison SkillReview",
         "search": "FoundSkill",

@@ -14,8 +14,9 @@ from skillwire.host.approvals.schema import Decision
 from skillwire.host.approvals.status import ApprovalStatus
 from skillwire.host.approvals.store import ApprovalStore
 from skillwire.host.cache import SkillCache
+from skillwire.host.fetcher import Fetcher, SkillFiles
 from skillwire.host.inventory import Inventory
-from skillwire.host.loader import Loader, SkillFiles
+from skillwire.host.loader import Loader
 from skillwire.host.resolver import Resolver
 from skillwire.host.review import FileComparison, SkillReview, compare
 from skillwire.host.state import Switches
@@ -42,6 +43,7 @@ class HostAdmin:
     _inventory: Inventory
     _resolver: Resolver
     _loader: Loader
+    _fetcher: Fetcher
     _approver: Approver
     _style: Style
     _limits: Limits
@@ -57,7 +59,7 @@ class HostAdmin:
 
         With `publishers`, these are recognized and not those of the host.
         """
-        return await self._approver.signatures.check(skill, self._loader.preview, publishers)
+        return await self._approver.signatures.check(skill, self._fetcher.preview, publishers)
 
     def known_signature(self, skill: RegisteredSkill) -> SignatureVerdict | None:
         """What is known of a skill's signature without fetching it; `None` when it has not been checked."""
@@ -71,7 +73,7 @@ class HostAdmin:
         signatures = self._approver.signatures
         if skills is None:
             skills = [one for one in self._registry.skills(disabled=True) if signatures.required(one.origin)]
-        await signatures.check_all(skills, self._loader.preview)
+        await signatures.check_all(skills, self._fetcher.preview)
 
     def review(self, skill: RegisteredSkill, *, caller: str = "") -> SkillReview:
         """What a person is shown of a skill before they decide. Asks nobody.
@@ -85,7 +87,7 @@ class HostAdmin:
         skill, approved = review.skill, review.status.approved
         return await compare(
             review,
-            lambda path: self._loader.preview(skill, path),
+            lambda path: self._fetcher.preview(skill, path),
             lambda uri: self._approver.approved_bytes(skill, uri, approved),
         )
 
@@ -95,7 +97,7 @@ class HostAdmin:
 
     async def preview(self, name: str, path: str = SKILL_FILE, *, server: str | None = None) -> VerifiedFile:
         """A file for the user to look at before the skill is loaded. It is no load (SEC-7)."""
-        return await self._loader.preview(await self._resolver.find(name, server), path)
+        return await self._fetcher.preview(await self._resolver.find(name, server), path)
 
     async def preview_files(
         self, skill: RegisteredSkill, *, together: anyio.CapacityLimiter, on_file: Callable[[], None]
@@ -104,14 +106,14 @@ class HostAdmin:
 
         At most as many are asked for at once as `together` allows. `on_file` is called after each.
         """
-        return await self._loader.preview_files(skill, together=together, on_file=on_file)
+        return await self._fetcher.preview_files(skill, together=together, on_file=on_file)
 
     async def fetch_files(self, name: str, *, server: str | None = None) -> SkillFiles:
         """Every file of a skill, for a user who decides on it now, and the digest to approve it by.
 
         Of a skill whose entry lists no files these are its `SKILL.md` and what its server lists below it.
         """
-        return await self._loader.fetch_files(await self._resolver.find(name, server))
+        return await self._fetcher.fetch_files(await self._resolver.find(name, server))
 
     async def approve(
         self,
@@ -142,9 +144,9 @@ class HostAdmin:
             if found.entry.is_dynamic:
                 return await self._approve_seen(found, parse_set_digest(digest), grants, how, caller)
         current, entry = await self._shown(skill, digest, server)
-        await self._approver.check_publishers(current, self._loader.preview)
+        await self._approver.check_publishers(current, self._fetcher.preview)
         if keep_files:
-            await self._loader.keep(current, entry)
+            await self._fetcher.keep(current, entry)
         return await self._approver.approve(current, entry, grants, how=how, caller=caller)
 
     async def decline(
@@ -184,8 +186,8 @@ class HostAdmin:
         self, skill: RegisteredSkill, digest: SetDigest, grants: Grants, how: str, caller: str
     ) -> Approval:
         """Approve a dynamic skill with exactly what the user was shown, if it still has that."""
-        await self._approver.check_publishers(skill, self._loader.preview)
-        current = await self._loader.fetch_files(skill)
+        await self._approver.check_publishers(skill, self._fetcher.preview)
+        current = await self._fetcher.fetch_files(skill)
         if current.digest != digest:
             raise changed_meanwhile(skill, current.digest, ())
         entry = check_entry(skill.entry, limits=self._limits)
@@ -238,4 +240,6 @@ class HostAdmin:
 
     def server_view(self, label: str) -> str:
         """One server with its skills, as the style shows it to a person."""
-        return self._style.server_view(self._inventory.server(label), self._registry.skills(), self._limits)
+        return self._style.server_view(
+            self._inventory.places.server(label), self._registry.skills(), self._limits
+        )

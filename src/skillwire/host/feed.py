@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from skillwire.catalog.registry import RegisteredSkill, Registry
 from skillwire.errors import SkillwireError
 from skillwire.host.approvals.approver import Approver
+from skillwire.host.fetcher import Fetcher
 from skillwire.host.inventory import Inventory
 from skillwire.host.loader import Loader
 from skillwire.host.registration import Registration
@@ -32,6 +33,7 @@ class SkillFeed:
     _inventory: Inventory
     _registration: Registration
     _loader: Loader
+    _fetcher: Fetcher
     _approver: Approver
 
     def skills(self) -> tuple[RegisteredSkill, ...]:
@@ -40,7 +42,7 @@ class SkillFeed:
 
     def origins(self) -> tuple[Origin, ...]:
         """Every server and directory, whether it works now or not."""
-        return self._inventory.origins()
+        return self._inventory.places.origins()
 
     def watch(self, tell: Callable[[], None]) -> None:
         """Call this whenever a skill was added, changed or removed."""
@@ -73,13 +75,13 @@ class SkillFeed:
 
     async def fetch(self, skill: RegisteredSkill, uri: SkillUri) -> VerifiedFile:
         """A file of a skill, from the cache or from its server, verified and cached (VER-1, VER-2, SEC-8)."""
-        return await self._loader.fetch(skill, uri)
+        return await self._fetcher.fetch(skill, uri)
 
     async def check_publishers(self, skill: RegisteredSkill) -> None:
         """Learn who signed a skill, where that matters; refuse what a required publisher did not sign."""
         signatures = self._approver.signatures
         if signatures.required(skill.origin) or signatures.publishers:
-            await self._approver.check_publishers(skill, self._loader.preview)
+            await self._approver.check_publishers(skill, self._fetcher.preview)
 
     async def refreshed(self, skill: RegisteredSkill, error: SkillwireError) -> RegisteredSkill:
         """The skill with a fresh entry, after a check that failed (VER-6); the error if there is none."""
@@ -87,7 +89,7 @@ class SkillFeed:
 
     async def read_directory(self, skill: RegisteredSkill, uri: SkillUri) -> Sequence[DirectoryChild]:
         """What the server of a skill says lies in a directory, unchecked."""
-        return await self._inventory.source(skill.origin).read_directory(uri)
+        return await self._inventory.places.source(skill.origin).read_directory(uri)
 
     def follow(self, origin: Origin, uris: Collection[SkillUri]) -> None:
         """Hear of changes to these skills of a server, by the URIs of their `SKILL.md`."""
@@ -95,8 +97,8 @@ class SkillFeed:
 
     def remaining_seconds(self, origin: Origin) -> float | None:
         """How long the listing of a server may still be cached; `None` for a directory, which is watched."""
-        return self._inventory.remaining_seconds(origin)
+        return self._inventory.places.remaining_seconds(origin)
 
     def is_away(self, origin: Origin) -> bool:
         """Whether an origin is a server that cannot be asked now."""
-        return self._inventory.is_away(origin)
+        return self._inventory.places.is_away(origin)

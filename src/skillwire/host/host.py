@@ -33,6 +33,7 @@ from skillwire.host.config.trust import UntrustedServer
 from skillwire.host.directories import LocalDirectory, state_places
 from skillwire.host.events import Event, EventKind, EventLog, Failure, LeftOut, skill_event
 from skillwire.host.feed import SkillFeed
+from skillwire.host.fetcher import Fetcher
 from skillwire.host.inventory import Inventory
 from skillwire.host.listings import ListingCache
 from skillwire.host.loader import Loader
@@ -210,23 +211,29 @@ class SkillHost:
             tell=self._log.record,
             limits=limits,
         )
-        self._loader = Loader(
-            registry=self._registry,
-            source_of=self._inventory.source,
-            take_fresh=registration.add,
+        self._fetcher = Fetcher(
+            source_of=self._inventory.places.source,
             approver=self._approver,
             cache=self._cache,
             accept=lambda verified: self.style.check(verified, limits),
+            listed_files=self._inventory.places.listed_files,
+            limits=limits,
+        )
+        self._loader = Loader(
+            registry=self._registry,
+            source_of=self._inventory.places.source,
+            take_fresh=registration.add,
+            approver=self._approver,
+            fetcher=self._fetcher,
             on_held=self._follow_held,
-            listed_files=self._inventory.listed_files,
             limits=limits,
         )
         # Fences that nobody can guess, and that stay the same while the host lives.
         context = RenderContext(
             limits=limits,
             salt=secrets.token_bytes(16),
-            local_path=self._inventory.local_path,
-            listed_files=self._inventory.listed_files,
+            local_path=self._inventory.places.local_path,
+            listed_files=self._inventory.places.listed_files,
         )
         self._context = context
         self._resolver = Resolver(
@@ -241,7 +248,7 @@ class SkillHost:
             context=context,
         )
         self._search = SkillSearch(
-            registry=self._registry, source_of=self._inventory.source, cache=self._cache, limits=limits
+            registry=self._registry, source_of=self._inventory.places.source, cache=self._cache, limits=limits
         )
         self._actions = ModelActions(
             resolver=self._resolver,
@@ -251,7 +258,7 @@ class SkillHost:
             style=self.style,
             context=context,
         )
-        self._catalog = CatalogCache(self._registry, self.style, context, self._inventory.templates)
+        self._catalog = CatalogCache(self._registry, self.style, context, self._inventory.places.templates)
         self.admin = HostAdmin(
             approvals=self._approvals,
             cache=self._cache,
@@ -259,6 +266,7 @@ class SkillHost:
             _inventory=self._inventory,
             _resolver=self._resolver,
             _loader=self._loader,
+            _fetcher=self._fetcher,
             _approver=self._approver,
             _style=self.style,
             _limits=limits,
@@ -268,6 +276,7 @@ class SkillHost:
             _inventory=self._inventory,
             _registration=registration,
             _loader=self._loader,
+            _fetcher=self._fetcher,
             _approver=self._approver,
         )
         self.session = secrets.token_hex(8)
@@ -374,7 +383,7 @@ class SkillHost:
 
     def templates(self) -> tuple[ServedTemplate, ...]:
         """Entries of servers' indexes that stand for many skills: load one with a value for each argument."""
-        return self._inventory.templates()
+        return self._inventory.places.templates()
 
     async def complete(
         self, template: str, argument: str, prefix: str = "", *, server: str | None = None
@@ -392,7 +401,7 @@ class SkillHost:
 
     async def list_resources(self, server: str) -> tuple[ListedResource, ...]:
         """Every resource that a server lists, skills or not. The strings are the server's own."""
-        return await self._inventory.list_resources(self._inventory.server(server))
+        return await self._inventory.places.list_resources(self._inventory.places.server(server))
 
     def commands(self) -> tuple[SlashCommand, ...]:
         """The skills that a user may invoke, for hosts that offer them as slash commands."""
@@ -432,12 +441,12 @@ class SkillHost:
         Disabled skills are not found. Nothing is asked of a server.
         """
         if server is not None:
-            self._inventory.require_label(server)
+            self._inventory.places.require_label(server)
         return await self._search.search(query, label=server, limit=limit)
 
     def servers(self) -> tuple[ServerState, ...]:
         """The state of every server."""
-        return self._inventory.states()
+        return self._inventory.places.states()
 
     def failures(self) -> tuple[Failure, ...]:
         """What does not work now: servers that cannot be reached, directories that cannot be read."""
@@ -601,7 +610,7 @@ class SkillHost:
 
     def _listed(self, origin: Origin) -> None:
         """What was read of an origin may have changed."""
-        self._loader.forget_current(origin)
+        self._fetcher.forget_current(origin)
 
     def _follow_held(self, origin: Origin) -> None:
         """Hear of changes to what is in use, and to nothing else."""

@@ -19,33 +19,21 @@ import anyio
 import anyio.abc
 
 from skillwire.catalog.registry import RegisteredSkill, Registry
-from skillwire.errors import (
-    AmbiguousName,
-    ApprovalRequired,
-    LimitExceeded,
-    SkillNotFound,
-    SkillwireError,
-    SourceError,
-)
+from skillwire.errors import LimitExceeded, SkillNotFound, SkillwireError, SourceError
 from skillwire.host.approvals.store import ApprovalStore
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.events import Event, EventKind, EventLog
 from skillwire.host.listings import ListingCache
-from skillwire.host.places import Place, ServerPlace, server_place
+from skillwire.host.places import Place, Places, ServerPlace, server_place
 from skillwire.host.registration import Registration, unusable
-from skillwire.host.state import ServerState, Status, Switches
+from skillwire.host.state import Status, Switches
 from skillwire.host.styles.base import Style
-from skillwire.host.templates import ServedTemplate
-from skillwire.issues import shown
 from skillwire.limits import Limits
-from skillwire.skill.dialects import Dialect
 from skillwire.skill.uris import SkillUri, skill_root
 from skillwire.sources.base import Change, Source
 from skillwire.sources.listing import INCOMPLETE
 from skillwire.telemetry import DIALECT, ORIGIN, SKILLS, operation
-from skillwire.trust.approval import Reason
 from skillwire.trust.origin import Origin
-from skillwire.wire.legacy import ListedResource
 
 if TYPE_CHECKING:
     from skillwire.host.sessions import Connection
@@ -80,13 +68,20 @@ class Inventory:
         `directories` says where the local sources are. Those of `later` become part of the host when they
         are created and `check_directory` raises nothing.
         """
-        self._configs = dict(servers)
         places = {origin: Place(origin, source) for origin, source in sources.items()}
-        self._places = {origin: place for origin, place in places.items() if origin not in later}
         self._later = {origin: place for origin, place in places.items() if origin in later}
+        self.places = Places(
+            configs=dict(servers),
+            registry=registry,
+            switches=lambda: registration.switches,
+            limits=limits,
+            opened={origin: place for origin, place in places.items() if origin not in later},
+        )
+        # The same tables: this class fills them, `places` answers from them.
+        self._places = self.places.opened
+        self._servers = self.places.connected
         self._directories = directories
         self._check_directory = check_directory
-        self._servers: dict[Origin, ServerPlace] = {}
         self._registry = registry
         self._log = log
         self._approvals = approvals
@@ -108,7 +103,7 @@ class Inventory:
     async def open(self, tasks: anyio.abc.TaskGroup) -> None:
         """Open, connect and list, side by side; ends when everybody has answered or used up their time."""
         self._tasks = tasks
-        for origin, config in self._configs.items():
+        for origin, config in self.places.configs.items():
             self._servers[origin] = await server_place(
                 origin,
                 config,
@@ -235,7 +230,7 @@ class Inventory:
         for place in [place for place in self._later.values() if self._is_there(place)]:
             self._places[place.origin] = self._later.pop(place.origin)
         if label is not None:
-            self.require_label(label)
+            self.places.require_label(label)
         async with anyio.create_task_group() as tasks:
             for server in self._servers.values():
                 if label in (None, server.origin.label):
@@ -254,7 +249,7 @@ class Inventory:
 
     async def reconnect(self, label: str) -> None:
         """Connect to a server again now, if it is not connected; otherwise list it again."""
-        server = self._servers.get(self.server(label))
+        server = self._servers.get(self.places.server(label))
         if server is not None and server.connection.status is Status.FAILED:
             server.connection.retry()
         else:
@@ -375,7 +370,7 @@ class Inventory:
 
     async def look_up(self, uri: SkillUri, origin: Origin) -> RegisteredSkill:
         """Ask a server for a skill that it may not list (LST-3)."""
-        entry = await self.source(origin).get_entry(uri)
+        entry = await self.places.source(origin).get_entry(uri)
         self._registration.add(origin, entry)
         return self._registry.find_uri(uri, origin.label)
 
@@ -388,77 +383,6 @@ class Inventory:
             return await self.look_up(skill.uri, skill.origin)
         except SourceError:
             return skill  # The server is away. What was approved and cached of it can still be used.
-
-    def source(self, origin: Origin) -> Source:
-        """Where the skills of an origin are read from; `ApprovalRequired` when it is switched off."""
-        place = self._servers.get(origin) or self._places.get(origin)
-        if place is None:
-            raise SourceError(f"{origin} is not part of this host")
-        if closed := self._registration.switches.closed_for(origin):
-            raise ApprovalRequired(
-                f"{origin} is not read from: {closed}", reason=Reason.DENIED, origin=origin.label, uri=""
-            )
-        return place.source
-
-    def local_path(self, origin: Origin, uri: SkillUri) -> str:
-        """Where a file of a local skill is on disk; empty for a server's."""
-        place = self._places.get(origin)
-        return (place.source.local_path(uri) or "") if place else ""
-
-    def listed_files(self, origin: Origin, uri: SkillUri) -> tuple[SkillUri, ...]:
-        """The supporting files that a server is known to list for the skill at a URI."""
-        server = self._servers.get(origin)
-        return server.source.listed_files(uri) if server else ()
-
-    async def list_resources(self, origin: Origin) -> tuple[ListedResource, ...]:
-        """Every resource of a server, skills or not."""
-        self.source(origin)  # Refused when it is switched off.
-        return await self._servers[origin].source.list_resources()
-
-    async def servers_listing(self, uri: SkillUri) -> tuple[Origin, ...]:
-        """The servers whose resources have this URI. One that does not answer costs only itself."""
-        found: list[Origin] = []
-
-        async def look(origin: Origin) -> None:
-            with suppress(SkillwireError):
-                if any(resource.uri == uri for resource in await self.list_resources(origin)):
-                    found.append(origin)
-
-        async with anyio.create_task_group() as tasks:
-            for origin in self._servers:
-                tasks.start_soon(look, origin)
-        return tuple(found)
-
-    def templates(self) -> tuple[ServedTemplate, ...]:
-        """Every template of the servers that are switched on."""
-        return tuple(
-            ServedTemplate(origin, template)
-            for origin, server in self._servers.items()
-            if not self._registration.switches.closed_for(origin)
-            for template in server.source.templates
-        )
-
-    async def complete(self, served: ServedTemplate, argument: str, prefix: str) -> tuple[str, ...]:
-        """The values that a server suggests for an argument of its template."""
-        self.source(served.origin)
-        return await self._servers[served.origin].source.complete(served.template, argument, prefix)
-
-    def remaining_seconds(self, origin: Origin) -> float | None:
-        """How long the listing of a server may still be cached; `None` for a directory, which is watched."""
-        server = self._servers.get(origin)
-        if server is None:
-            return None
-        listing = server.source.listing
-        if listing is None:
-            return 0.0
-        # It is cached for longer than a server allows that wants to be asked all the time.
-        longer = max(0.0, self._limits.min_ttl_seconds - listing.ttl_seconds)
-        return max(0.0, listing.good_until - longer - anyio.current_time())
-
-    def is_away(self, origin: Origin) -> bool:
-        """Whether an origin is a server that cannot be asked now."""
-        server = self._servers.get(origin)
-        return server is not None and server.connection.status is not Status.READY
 
     def set_switches(self, switches: Switches) -> tuple[Origin, ...]:
         """Turn origins off and on. The skills of those that are off are gone when this returns.
@@ -477,45 +401,6 @@ class Inventory:
             for origin in self._servers
             if before.closed_for(origin) and not switches.closed_for(origin)
         )
-
-    def server(self, label: str) -> Origin:
-        """The server of this label, or `SkillNotFound` that names those there are."""
-        for origin in self._configs:
-            if origin.label == label:
-                return origin
-        known = ", ".join(origin.label for origin in self._configs) or "none"
-        raise SkillNotFound(f"no server is called {shown(label)}; there is {known}")
-
-    def servers(self) -> tuple[Origin, ...]:
-        """The servers of this host, connected or not."""
-        return tuple(self._configs)
-
-    def origins(self) -> tuple[Origin, ...]:
-        """Every server, directory and other source of this host."""
-        return (*self._configs, *self._places)
-
-    def require_label(self, label: str) -> None:
-        """Raise `SkillNotFound` when neither a server nor another source has this label."""
-        known = [origin.label for origin in (*self._configs, *self._places)]
-        if label not in known:
-            there = ", ".join(known) or "none"
-            raise SkillNotFound(f"no server or directory is called {shown(label)}; there is {there}")
-
-    def only_server(self, uri: SkillUri, candidates: Collection[Origin]) -> Origin:
-        """The one server that a URI without a server can be on."""
-        possible = sorted(candidates or self._configs)
-        if not possible:
-            raise SkillNotFound(f"no server is there that could serve {shown(uri, 200)}", uri=uri)
-        if len(possible) > 1:
-            raise AmbiguousName(shown(uri, 200), [origin.label for origin in possible])
-        return possible[0]
-
-    def states(self) -> tuple[ServerState, ...]:
-        """The state of every server."""
-        dialects: dict[Origin, set[Dialect]] = {}
-        for skill in self._registry.skills(disabled=True):
-            dialects.setdefault(skill.origin, set()).add(skill.entry.dialect)
-        return tuple(place.state(dialects.get(origin, ())) for origin, place in self._servers.items())
 
 
 def _shown(origin: Origin) -> str:

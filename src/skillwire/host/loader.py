@@ -18,7 +18,7 @@ Skills of earlier drafts are files: their approved bytes are used again until th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -28,60 +28,26 @@ import anyio
 from skillwire.catalog.naming import SkillKey
 from skillwire.catalog.registry import RegisteredSkill, Registry
 from skillwire.catalog.render import LOAD_TOOL, READ_TOOL
-from skillwire.errors import (
-    ApprovalRequired,
-    FormatError,
-    LimitExceeded,
-    RequestRefused,
-    SkillNotFound,
-    SkillwireError,
-    SourceError,
-    VerificationError,
-)
+from skillwire.errors import ApprovalRequired, FormatError, SkillNotFound, SkillwireError, VerificationError
 from skillwire.host.approvals.approver import Approver, skill_facts
-from skillwire.host.cache import SkillCache
+from skillwire.host.fetcher import Fetcher
 from skillwire.limits import Limits
-from skillwire.skill.digests import Digest, SetDigest
+from skillwire.skill.digests import Digest
 from skillwire.skill.entries import DYNAMIC, SkillEntry
-from skillwire.skill.uris import SKILL_FILE, SkillUri
+from skillwire.skill.uris import SkillUri
 from skillwire.sources.base import Source
 from skillwire.telemetry import operation
 from skillwire.trust.admission import Ask, require
-from skillwire.trust.approval import (
-    Grants,
-    Reason,
-    ResourceSet,
-    difference,
-    resource_set,
-    seen_digest,
-    seen_set,
-    shown_digest,
-)
+from skillwire.trust.approval import Grants, Reason, ResourceSet, difference, resource_set, seen_set
 from skillwire.trust.directory import DirectoryView, filter_directory, listed_children
 from skillwire.trust.guards import HeldSkill
 from skillwire.trust.origin import Origin
 from skillwire.trust.paths import skill_directory, skill_file
-from skillwire.trust.verify import (
-    CheckedEntry,
-    VerifiedFile,
-    VerifiedSkill,
-    check_entry,
-    verify_file,
-    verify_skill_md,
-)
+from skillwire.trust.verify import VerifiedFile, VerifiedSkill, check_entry, verify_file, verify_skill_md
 
 _STALE: Final = (VerificationError, FormatError)
 # A listed file that is not there is a sign of a stale entry too.
 _STALE_FILE: Final = (*_STALE, SkillNotFound)
-
-
-@dataclass(frozen=True, slots=True)
-class SkillFiles:
-    """The files of a skill as a user is shown them, and the digest by which to approve exactly these."""
-
-    skill: RegisteredSkill
-    files: tuple[VerifiedFile, ...]
-    digest: SetDigest
 
 
 @dataclass(slots=True)
@@ -104,14 +70,9 @@ class Loader:
     source_of: Callable[[Origin], Source]
     take_fresh: Callable[[Origin, SkillEntry], None]
     approver: Approver
-    cache: SkillCache
-    accept: Callable[[VerifiedSkill], None]
+    fetcher: Fetcher
     on_held: Callable[[Origin], None]
-    listed_files: Callable[[Origin, SkillUri], Sequence[SkillUri]]
-    """The supporting files that a server lists for a skill whose entry lists none."""
     limits: Limits
-    # Files of earlier drafts that were read since their server last told of a change.
-    _current: set[tuple[Origin, SkillUri]] = field(default_factory=set[tuple[Origin, SkillUri]], init=False)
     _held: dict[SkillKey, _Held] = field(default_factory=dict[SkillKey, _Held], init=False)
     _turns: dict[SkillKey, anyio.Lock] = field(default_factory=dict[SkillKey, anyio.Lock], init=False)
 
@@ -166,10 +127,6 @@ class Loader:
         for key in [key for key in self._held if key.origin == origin]:
             self.release(key)
 
-    def forget_current(self, origin: Origin) -> None:
-        """Read every file of a server anew: something may have changed there."""
-        self._current = {known for known in self._current if known[0] != origin}
-
     async def load(self, skill: RegisteredSkill) -> VerifiedSkill:
         """Take a skill through all steps, with one refresh at most."""
         # One load of a skill at a time, so that the user is asked once.
@@ -208,51 +165,6 @@ class Loader:
             return listed_children(entry, directory)
         return filter_directory(entry, directory, await self.source_of(key.origin).read_directory(directory))
 
-    async def preview(self, skill: RegisteredSkill, path: str = SKILL_FILE) -> VerifiedFile:
-        """A file for the user's eyes: verified, but neither loaded, held, cached nor approved (SEC-7)."""
-        entry = check_entry(skill.entry, limits=self.limits)
-        uri = skill_file(entry, path)
-        data, _ = await self._fetch(entry, skill.origin, uri, anew=True)
-        return self._previewed(entry, uri, data, skill.origin)
-
-    async def preview_files(
-        self, skill: RegisteredSkill, *, together: anyio.CapacityLimiter, on_file: Callable[[], None]
-    ) -> Mapping[SkillUri, VerifiedFile]:
-        """Every file that an entry lists, each as `preview` gives it, as many at once as `together` allows.
-
-        The entry is checked once and the cache is asked once, not for each file: that counts with thousands.
-        """
-        entry, origin = check_entry(skill.entry, limits=self.limits), skill.origin
-        if entry.resources is DYNAMIC:
-            raise ApprovalRequired(
-                f"{skill.handle} is made on request: it has no fixed files that could be pinned",
-                reason=Reason.UNBINDABLE,
-                origin=origin.label,
-                uri=entry.uri,
-            )
-        source = self.source_of(origin)  # Refused behind a closed gate, cached or not.
-        digests = {resource.uri: resource.digest for resource in entry.resources}
-        cached = {} if origin.is_local else await self.cache.fetch_all(origin, digests)
-        files: dict[SkillUri, VerifiedFile] = {}
-
-        async def read(uri: SkillUri) -> None:
-            data = cached.get(uri)
-            if data is None:
-                async with together:
-                    data = (await source.read(uri)).data
-            files[uri] = self._previewed(entry, uri, data, origin)
-            on_file()
-
-        async with anyio.create_task_group() as tasks:
-            for uri in digests:
-                tasks.start_soon(read, uri)
-        return files
-
-    def _previewed(self, entry: CheckedEntry, uri: SkillUri, data: bytes, origin: Origin) -> VerifiedFile:
-        if uri == entry.uri:
-            return verify_skill_md(entry, data, origin, limits=self.limits).file
-        return verify_file(entry, uri, data, origin, limits=self.limits)
-
     @contextmanager
     def _observed(self, kind: str, tool: str, skill: RegisteredSkill) -> Generator[None]:
         """Telemetry of one call, as a span of the conventions for generative AI."""
@@ -263,48 +175,22 @@ class Loader:
         ):
             yield
 
-    async def fetch_files(self, skill: RegisteredSkill) -> SkillFiles:
-        """Every file of a skill for the user's eyes, as it is now; of a dynamic one those that are listed."""
-        entry = check_entry(skill.entry, limits=self.limits)
-        if entry.resources is DYNAMIC:
-            uris = [entry.uri, *self.listed_files(skill.origin, entry.uri)]
-            if len(uris) > self.limits.files_per_skill:
-                most = self.limits.files_per_skill
-                raise LimitExceeded(f"{skill.handle} has {len(uris):,} files; {most} can be reviewed")
-        else:
-            uris = [resource.uri for resource in entry.resources]
-        files: list[VerifiedFile] = []
-        retrieved = 0
-        for uri in uris:
-            data, _ = await self._fetch(entry, skill.origin, uri, anew=True)
-            if uri == entry.uri:
-                verified = verify_skill_md(entry, data, skill.origin, retrieved=retrieved, limits=self.limits)
-                self.accept(verified)
-                files.append(verified.file)
-            else:
-                files.append(
-                    verify_file(entry, uri, data, skill.origin, retrieved=retrieved, limits=self.limits)
-                )
-            retrieved += len(data)
-        digest = shown_digest(entry) or seen_digest(entry, seen_set(files))
-        return SkillFiles(skill, tuple(files), digest)
-
     async def _attempt(self, skill: RegisteredSkill) -> VerifiedSkill:
         # Step 1. ENT-2, ENT-6: decided from the entry alone.
         entry = check_entry(skill.entry, limits=self.limits)
         # Step 2, first part: at most the signature file is fetched for it.
-        await self.approver.check_publishers(skill, self.preview)
+        await self.approver.check_publishers(skill, self.fetcher.preview)
         # Step 2. SEC-5, SEC-6: approved as it is now, before a byte is fetched.
         if entry.resources is not DYNAMIC:
-            await self.approver.obtain(skill, entry, self.preview)
+            await self.approver.obtain(skill, entry, self.fetcher.preview)
         # Steps 4 and 5. SEC-8, VER-1, VER-2.
-        data, is_cached = await self._fetch(entry, skill.origin, entry.uri)
+        data, is_cached = await self.fetcher.fetch_bytes(entry, skill.origin, entry.uri)
         verified = verify_skill_md(entry, data, skill.origin, limits=self.limits)
-        self.accept(verified)
+        self.fetcher.accept(verified)
         seen = seen_set([verified.file])
         if entry.resources is DYNAMIC:
             in_hand = {entry.uri: verified.file}
-            await self.approver.obtain(skill, entry, self.preview, seen=seen, in_hand=in_hand)
+            await self.approver.obtain(skill, entry, self.fetcher.preview, seen=seen, in_hand=in_hand)
         # Step 3. VER-3: held until it is released, unless the approval was revoked meanwhile.
         shown = seen if entry.is_dynamic else frozenset[tuple[SkillUri, Digest]]()
         grants, is_kept = await self.approver.confirm(skill, entry, seen=shown)
@@ -314,92 +200,25 @@ class Loader:
         self.on_held(skill.origin)
         # Step 7. SEC-8. With an approval for one load, the bytes of the kept one stay to compare with.
         if is_kept and not is_cached:
-            await self._store(verified.file)
+            await self.fetcher.store(verified.file)
         return verified
 
     async def _read(self, key: SkillKey, held: _Held, uri: SkillUri) -> VerifiedFile:
         entry, origin = held.skill.entry, held.skill.origin
-        data, is_cached = await self._fetch(entry, origin, uri)
+        data, is_cached = await self.fetcher.fetch_bytes(entry, origin, uri)
         file = verify_file(entry, uri, data, origin, retrieved=held.retrieved, limits=self.limits)
         if entry.is_dynamic:
             held.retrieved += len(data)
             seen = held.seen | seen_set([file])
             await self.approver.obtain(
-                self._registered(key), entry, self.preview, seen=seen, in_hand={uri: file}
+                self._registered(key), entry, self.fetcher.preview, seen=seen, in_hand={uri: file}
             )
             held.seen = held.seen | seen
         if self._held.get(key) is not held:
             raise SkillNotFound(f"{key.uri} was released while it was read: load it first", uri=key.uri)
         if held.is_kept and not is_cached:
-            await self._store(file)
+            await self.fetcher.store(file)
         return file
-
-    async def _store(self, file: VerifiedFile) -> None:
-        """Cache a file: a listed one, or one of a dynamic skill that is approved with these very bytes."""
-        approved = self.approver.approved_digest(file.origin, file.skill, file.uri) == file.digest
-        await self.cache.store(file, approved=approved)
-        if approved:
-            self._current.add((file.origin, file.uri))
-
-    async def keep(self, skill: RegisteredSkill, entry: CheckedEntry) -> None:
-        """Fetch, verify and cache every file of an entry that the user approves, to compare with later."""
-        files: list[VerifiedFile] = []
-        for resource in () if entry.resources is DYNAMIC else entry.resources:
-            file, is_cached = await self._verified(entry, skill.origin, resource.uri)
-            if not is_cached:
-                files.append(file)
-        for file in files:
-            await self.cache.store(file)
-
-    async def fetch(self, skill: RegisteredSkill, uri: SkillUri) -> VerifiedFile:
-        """A file of a skill that is passed on: verified and cached, but neither approved nor held."""
-        entry = check_entry(skill.entry, limits=self.limits)
-        file, is_cached = await self._verified(entry, skill.origin, skill_file(entry, uri))
-        if file.bound and not is_cached and not skill.origin.is_local:
-            await self.cache.store(file)
-        return file
-
-    async def _verified(
-        self, entry: CheckedEntry, origin: Origin, uri: SkillUri
-    ) -> tuple[VerifiedFile, bool]:
-        """A file that passed all checks, and whether it came from the cache."""
-        data, is_cached = await self._fetch(entry, origin, uri)
-        if uri != entry.uri:
-            return verify_file(entry, uri, data, origin, limits=self.limits), is_cached
-        verified = verify_skill_md(entry, data, origin, limits=self.limits)
-        self.accept(verified)
-        return verified.file, is_cached
-
-    async def _fetch(
-        self, entry: CheckedEntry, origin: Origin, uri: SkillUri, *, anew: bool = False
-    ) -> tuple[bytes, bool]:
-        """The bytes of a file, and whether they came from the cache.
-
-        Of a dynamic skill the cache has what was approved. It is used for a draft's files that were read
-        since the last change, unless they are wanted `anew`, and while the server is away.
-        """
-        source = self.source_of(origin)  # Refused behind a closed gate, cached or not.
-        digest: Digest | None = None
-        if not origin.is_local and entry.resources is not DYNAMIC:
-            digest = next(resource.digest for resource in entry.resources if resource.uri == uri)
-            if (cached := await self.cache.fetch(origin, uri, digest)) is not None:
-                return cached, True
-        elif not origin.is_local:
-            digest = self.approver.approved_digest(origin, entry.uri, uri)
-            is_current = entry.draft is not None and (origin, uri) in self._current
-            if digest is not None and is_current and not anew:
-                cached = await self.cache.fetch(origin, uri, digest)
-                if cached is not None:
-                    return cached, True
-        try:
-            return (await source.read(uri)).data, False
-        except RequestRefused:
-            raise
-        except SourceError:
-            cached = await self.cache.fetch(origin, uri, digest) if digest is not None and not anew else None
-            if cached is None:
-                raise
-            return cached, True
 
     async def refreshed(self, skill: RegisteredSkill, error: SkillwireError) -> RegisteredSkill:
         """The skill with a fresh entry (step 6), or the error again when there is none to be had."""

@@ -57,12 +57,12 @@ class ResourceReader:
 
     async def permit_look_up(self, label: str, text: str) -> None:
         """SEC-3: a model that looks for a skill on another server than its own reads from that server."""
-        await self._permit(text, self.inventory.server(label))
+        await self._permit(text, self.inventory.places.server(label))
 
     async def read(self, label: str, text: str) -> str:
         """The resource in a fence, or the skill that it is."""
         # 1. SEC-3: file: URIs and plain paths are refused by scheme; another server's skills need approval.
-        origin = self.inventory.server(label)
+        origin = self.inventory.places.server(label)
         await self._permit(text, origin)
         uri = parse_uri(text)
         # 2. VER-7: a skill is loaded, a file of a loaded skill is read as such.
@@ -79,7 +79,7 @@ class ResourceReader:
             file = await self.loader.read(owner.key, uri)
             return self.style.file_text(file, owner.handle, self.context)
         # 3. Anything else is a server's text: fenced, and no skill.
-        data = (await self.inventory.source(origin).read(uri)).data
+        data = (await self.inventory.places.source(origin).read(uri)).data
         try:
             content = data.decode("utf-8")
         except UnicodeDecodeError:
@@ -89,10 +89,12 @@ class ResourceReader:
 
     async def list_resources(self, label: str | None) -> str:
         """What servers list, each in a fence of its own: names are a server's text too (SEC-1)."""
-        servers = [self.inventory.server(label)] if label is not None else self.inventory.servers()
+        servers = (
+            [self.inventory.places.server(label)] if label is not None else self.inventory.places.servers()
+        )
         parts: list[str] = []
         for origin in servers:
-            listed = await self.inventory.list_resources(origin)
+            listed = await self.inventory.places.list_resources(origin)
             lines = [
                 f"{one.uri} {clean_line(one.name, limit=200).text}".rstrip() for one in listed[:_MOST_LISTED]
             ]

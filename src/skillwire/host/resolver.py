@@ -62,12 +62,12 @@ class Resolver:
         try:
             return await self.inventory.current(self.registry.find_uri(uri, server))
         except SkillNotFound:
-            origin = self.inventory.server(server) if server is not None else self.likely_server(uri)
+            origin = self.inventory.places.server(server) if server is not None else self.likely_server(uri)
             return await self.inventory.look_up(uri, origin)
 
     async def _of_template(self, name: str, server: str | None, values: Mapping[str, str]) -> RegisteredSkill:
         """The skill of a template. Where a value is missing, the error has those that the server suggests."""
-        served = find_template(name, self.inventory.templates(), server)
+        served = find_template(name, self.inventory.places.templates(), server)
         missing = [argument for argument in served.arguments if not values.get(argument)]
         if missing:
             known = await self.suggestions(served, missing[0])
@@ -87,7 +87,7 @@ class Resolver:
     async def suggestions(self, served: ServedTemplate, argument: str, prefix: str = "") -> tuple[str, ...]:
         """Values that a server suggests, fit for one line; none when it does not say."""
         try:
-            values = await self.inventory.complete(served, argument, prefix)
+            values = await self.inventory.places.complete(served, argument, prefix)
         except SourceError:
             return ()
         return tuple(clean_line(value, limit=100).text for value in values)
@@ -113,7 +113,7 @@ class Resolver:
 
     def require_label(self, label: str) -> None:
         """Raise `SkillNotFound` when neither a server nor a directory has this label."""
-        self.inventory.require_label(label)
+        self.inventory.places.require_label(label)
 
     def registered_on(self, uri: SkillUri, server: str | None) -> str | None:
         """The label of the origin of a registered skill; `None` when it is not registered."""
@@ -127,9 +127,9 @@ class Resolver:
 
         `AmbiguousName` when there are two.
         """
-        listing = await self.inventory.servers_listing(uri)
+        listing = await self.inventory.places.servers_listing(uri)
         skills = self.registry.skills(disabled=True)
-        return owner_of(uri, skills, listing, self.inventory.servers()).label
+        return owner_of(uri, skills, listing, self.inventory.places.servers()).label
 
     def local_file(self, text: str) -> tuple[RegisteredSkill, str] | None:
         """The local skill that a URI, or a path on disk, is a file of, and the path below its directory.
@@ -145,7 +145,7 @@ class Resolver:
             root = skill_root(skill.uri)
             if uri is not None and is_inside(uri, root):
                 found.append((len(root), skill, "/".join(path_below(uri, root))))
-            elif path is not None and (own := self.inventory.local_path(skill.origin, skill.uri)):
+            elif path is not None and (own := self.inventory.places.local_path(skill.origin, skill.uri)):
                 folder = PurePath(own).parent
                 if path.is_relative_to(folder):
                     found.append((len(root), skill, path.relative_to(folder).as_posix()))
@@ -156,7 +156,7 @@ class Resolver:
         entry = skill.entry
         root = skill_root(entry.uri)
         if entry.resources is DYNAMIC:
-            uris = self.inventory.listed_files(skill.origin, entry.uri)
+            uris = self.inventory.places.listed_files(skill.origin, entry.uri)
         else:
             uris = tuple(resource.uri for resource in entry.resources if resource.uri != entry.uri)
         return tuple("/".join(path_below(uri, root)) for uri in uris)
@@ -173,11 +173,11 @@ class Resolver:
             for skill in held
             if (text := self.loader.held_text(SkillKey(skill.origin, skill.entry.uri))) and uri in text.body
         ]
-        return self.inventory.only_server(uri, frozenset(naming or (skill.origin for skill in held)))
+        return self.inventory.places.only_server(uri, frozenset(naming or (skill.origin for skill in held)))
 
     def _on_server(self, name: str, server: str) -> RegisteredSkill:
         """The skill of this name on one server, where another one has the name too."""
-        self.inventory.require_label(server)
+        self.inventory.places.require_label(server)
         return self.registry.find(f"{server}/{name}")
 
     def _with_failures(self, error: SkillNotFound) -> SkillNotFound:

@@ -1,0 +1,196 @@
+"""Fetcher: the files of skills, from the cache or from their source, verified."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import anyio
+
+from skillwire.catalog.registry import RegisteredSkill
+from skillwire.errors import ApprovalRequired, LimitExceeded, RequestRefused, SourceError
+from skillwire.host.approvals.approver import Approver
+from skillwire.host.cache import SkillCache
+from skillwire.limits import Limits
+from skillwire.skill.digests import Digest, SetDigest
+from skillwire.skill.entries import DYNAMIC
+from skillwire.skill.uris import SKILL_FILE, SkillUri
+from skillwire.sources.base import Source
+from skillwire.trust.approval import Reason, seen_digest, seen_set, shown_digest
+from skillwire.trust.origin import Origin
+from skillwire.trust.paths import skill_file
+from skillwire.trust.verify import (
+    CheckedEntry,
+    VerifiedFile,
+    VerifiedSkill,
+    check_entry,
+    verify_file,
+    verify_skill_md,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SkillFiles:
+    """The files of a skill as a user is shown them, and the digest by which to approve exactly these."""
+
+    skill: RegisteredSkill
+    files: tuple[VerifiedFile, ...]
+    digest: SetDigest
+
+
+@dataclass(kw_only=True, eq=False)
+class Fetcher:
+    """Reads files of skills. Nothing is loaded or held by it; `Loader` does that."""
+
+    source_of: Callable[[Origin], Source]
+    approver: Approver
+    cache: SkillCache
+    accept: Callable[[VerifiedSkill], None]
+    """Refuses a skill that is verified but not for this host."""
+    listed_files: Callable[[Origin, SkillUri], Sequence[SkillUri]]
+    """The supporting files that a server lists for a skill whose entry lists none."""
+    limits: Limits
+    # Files of earlier drafts that were read since their server last told of a change.
+    _current: set[tuple[Origin, SkillUri]] = field(default_factory=set[tuple[Origin, SkillUri]], init=False)
+
+    async def preview(self, skill: RegisteredSkill, path: str = SKILL_FILE) -> VerifiedFile:
+        """A file for the user's eyes: verified, but neither loaded, held, cached nor approved (SEC-7)."""
+        entry = check_entry(skill.entry, limits=self.limits)
+        uri = skill_file(entry, path)
+        data, _ = await self.fetch_bytes(entry, skill.origin, uri, anew=True)
+        return self._previewed(entry, uri, data, skill.origin)
+
+    async def preview_files(
+        self, skill: RegisteredSkill, *, together: anyio.CapacityLimiter, on_file: Callable[[], None]
+    ) -> Mapping[SkillUri, VerifiedFile]:
+        """Every file that an entry lists, each as `preview` gives it, as many at once as `together` allows.
+
+        The entry is checked once and the cache is asked once, not for each file: that counts with thousands.
+        """
+        entry, origin = check_entry(skill.entry, limits=self.limits), skill.origin
+        if entry.resources is DYNAMIC:
+            raise ApprovalRequired(
+                f"{skill.handle} is made on request: it has no fixed files that could be pinned",
+                reason=Reason.UNBINDABLE,
+                origin=origin.label,
+                uri=entry.uri,
+            )
+        source = self.source_of(origin)  # Refused behind a closed gate, cached or not.
+        digests = {resource.uri: resource.digest for resource in entry.resources}
+        cached = {} if origin.is_local else await self.cache.fetch_all(origin, digests)
+        files: dict[SkillUri, VerifiedFile] = {}
+
+        async def read(uri: SkillUri) -> None:
+            data = cached.get(uri)
+            if data is None:
+                async with together:
+                    data = (await source.read(uri)).data
+            files[uri] = self._previewed(entry, uri, data, origin)
+            on_file()
+
+        async with anyio.create_task_group() as tasks:
+            for uri in digests:
+                tasks.start_soon(read, uri)
+        return files
+
+    async def fetch_files(self, skill: RegisteredSkill) -> SkillFiles:
+        """Every file of a skill for the user's eyes, as it is now; of a dynamic one those that are listed."""
+        entry = check_entry(skill.entry, limits=self.limits)
+        if entry.resources is DYNAMIC:
+            uris = [entry.uri, *self.listed_files(skill.origin, entry.uri)]
+            if len(uris) > self.limits.files_per_skill:
+                most = self.limits.files_per_skill
+                raise LimitExceeded(f"{skill.handle} has {len(uris):,} files; {most} can be reviewed")
+        else:
+            uris = [resource.uri for resource in entry.resources]
+        files: list[VerifiedFile] = []
+        retrieved = 0
+        for uri in uris:
+            data, _ = await self.fetch_bytes(entry, skill.origin, uri, anew=True)
+            if uri == entry.uri:
+                verified = verify_skill_md(entry, data, skill.origin, retrieved=retrieved, limits=self.limits)
+                self.accept(verified)
+                files.append(verified.file)
+            else:
+                files.append(
+                    verify_file(entry, uri, data, skill.origin, retrieved=retrieved, limits=self.limits)
+                )
+            retrieved += len(data)
+        digest = shown_digest(entry) or seen_digest(entry, seen_set(files))
+        return SkillFiles(skill, tuple(files), digest)
+
+    async def fetch(self, skill: RegisteredSkill, uri: SkillUri) -> VerifiedFile:
+        """A file of a skill that is passed on: verified and cached, but neither approved nor held."""
+        entry = check_entry(skill.entry, limits=self.limits)
+        file, is_cached = await self._verified(entry, skill.origin, skill_file(entry, uri))
+        if file.bound and not is_cached and not skill.origin.is_local:
+            await self.cache.store(file)
+        return file
+
+    async def keep(self, skill: RegisteredSkill, entry: CheckedEntry) -> None:
+        """Fetch, verify and cache every file of an entry that the user approves, to compare with later."""
+        files: list[VerifiedFile] = []
+        for resource in () if entry.resources is DYNAMIC else entry.resources:
+            file, is_cached = await self._verified(entry, skill.origin, resource.uri)
+            if not is_cached:
+                files.append(file)
+        for file in files:
+            await self.cache.store(file)
+
+    async def store(self, file: VerifiedFile) -> None:
+        """Cache a file: a listed one, or one of a dynamic skill that is approved with these very bytes."""
+        approved = self.approver.approved_digest(file.origin, file.skill, file.uri) == file.digest
+        await self.cache.store(file, approved=approved)
+        if approved:
+            self._current.add((file.origin, file.uri))
+
+    def forget_current(self, origin: Origin) -> None:
+        """Read every file of a server anew: something may have changed there."""
+        self._current = {known for known in self._current if known[0] != origin}
+
+    async def _verified(
+        self, entry: CheckedEntry, origin: Origin, uri: SkillUri
+    ) -> tuple[VerifiedFile, bool]:
+        """A file that passed all checks, and whether it came from the cache."""
+        data, is_cached = await self.fetch_bytes(entry, origin, uri)
+        if uri != entry.uri:
+            return verify_file(entry, uri, data, origin, limits=self.limits), is_cached
+        verified = verify_skill_md(entry, data, origin, limits=self.limits)
+        self.accept(verified)
+        return verified.file, is_cached
+
+    def _previewed(self, entry: CheckedEntry, uri: SkillUri, data: bytes, origin: Origin) -> VerifiedFile:
+        if uri == entry.uri:
+            return verify_skill_md(entry, data, origin, limits=self.limits).file
+        return verify_file(entry, uri, data, origin, limits=self.limits)
+
+    async def fetch_bytes(
+        self, entry: CheckedEntry, origin: Origin, uri: SkillUri, *, anew: bool = False
+    ) -> tuple[bytes, bool]:
+        """The bytes of a file, and whether they came from the cache.
+
+        Of a dynamic skill the cache has what was approved. It is used for a draft's files that were read
+        since the last change, unless they are wanted `anew`, and while the server is away.
+        """
+        source = self.source_of(origin)  # Refused behind a closed gate, cached or not.
+        digest: Digest | None = None
+        if not origin.is_local and entry.resources is not DYNAMIC:
+            digest = next(resource.digest for resource in entry.resources if resource.uri == uri)
+            if (cached := await self.cache.fetch(origin, uri, digest)) is not None:
+                return cached, True
+        elif not origin.is_local:
+            digest = self.approver.approved_digest(origin, entry.uri, uri)
+            is_current = entry.draft is not None and (origin, uri) in self._current
+            if digest is not None and is_current and not anew:
+                cached = await self.cache.fetch(origin, uri, digest)
+                if cached is not None:
+                    return cached, True
+        try:
+            return (await source.read(uri)).data, False
+        except RequestRefused:
+            raise
+        except SourceError:
+            cached = await self.cache.fetch(origin, uri, digest) if digest is not None and not anew else None
+            if cached is None:
+                raise
+            return cached, True
