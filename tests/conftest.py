@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
@@ -10,10 +11,12 @@ from collections.abc import Generator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from examples import QUICK_EXAMPLES
+
 # No deadlines: how long an example takes depends on what else the machine does. `tests/fuzz` runs for longer.
 _ALWAYS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("skillwire", parent=_ALWAYS)
-settings.register_profile("quick", parent=_ALWAYS, max_examples=20)
+settings.register_profile("quick", parent=_ALWAYS, max_examples=QUICK_EXAMPLES)
 settings.load_profile("quick" if os.environ.get("QUICK") else "skillwire")
 
 _STARTS = {"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.system"}
@@ -30,6 +33,18 @@ def _on_audit_event(event: str, arguments: tuple[object, ...]) -> None:
 _PID = os.getpid()
 if os.environ.get("QUICK"):  # set by `make quick`
     sys.addaudithook(_on_audit_event)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Thousands of tests and all that they import stay until the end: no use in looking through them for
+    garbage, again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -55,9 +70,12 @@ def logging_of_its_own() -> Generator[None]:
     root = logging.getLogger()
     level, handlers = root.level, set(root.handlers)
     yield
-    root.setLevel(level)
+    # Each call of setLevel empties the caches of all loggers, so only where something is to be undone.
+    if root.level != level:
+        root.setLevel(level)
     for name in ("skillwire.host", "skillwire.access", "skillwire.changes"):
-        logging.getLogger(name).setLevel(logging.NOTSET)
+        if (logger := logging.getLogger(name)).level != logging.NOTSET:
+            logger.setLevel(logging.NOTSET)
     for handler in root.handlers[:]:
         # pytest adds and removes its own handlers around each phase of a test.
         if handler not in handlers and not type(handler).__module__.startswith("_pytest"):

@@ -98,9 +98,12 @@ def _names(importer: str, tree: ast.Module, modules: Mapping[str, str]) -> Itera
                     # `from skillwire.skill import uris` names a module, `... .uris import x` a value in one.
                     name = f"{base}.{alias.name}"
                     yield (name if _module_of(name, modules) in modules else base), node.lineno
-            case ast.Call(func=func, args=[ast.Constant(value=str(name)), *_]):
-                if ast.unparse(func) in {"importlib.import_module", "import_module", "__import__"}:
-                    yield name, node.lineno
+            case ast.Call(
+                func=ast.Name(id="import_module" | "__import__")
+                | ast.Attribute(value=ast.Name(id="importlib"), attr="import_module"),
+                args=[ast.Constant(value=str(name)), *_],
+            ):
+                yield name, node.lineno
             case _:
                 pass
 

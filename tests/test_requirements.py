@@ -32,7 +32,9 @@ def marks_in(source: str, place: str) -> Iterator[Mark]:
     many, sees the same marks as a run of all.
     """
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.requirement":
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        if node.func.attr == "requirement" and ast.unparse(node.func) == "pytest.mark.requirement":
             for argument in node.args:
                 if not (isinstance(argument, ast.Constant) and isinstance(argument.value, str)):
                     raise ValueError(

@@ -105,8 +105,8 @@ def test_every_url_in_a_text_is_searched_for_secrets() -> None:
     "unit", ["x", "?", "?key", "&token", "a://", "a:", "://", "Bearer ", "http://a@", "x.+-", "?sig;", "@"]
 )
 def test_a_long_text_takes_no_more_time_to_redact_than_its_length(unit: str) -> None:
-    text = unit * (200_000 // len(unit))
+    text = unit * (60_000 // len(unit))
     start = time.process_time()
     redact(text, ["s3cr3t"])
     secrets_in_urls(text)
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < 3

@@ -3,9 +3,10 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import examples
 from sample_entries import DEMO, LOCAL, OTHER, make_entry
 from skillwire.catalog.naming import Naming, SkillKey
 from skillwire.catalog.registry import Changes, RegisteredSkill, Registry
@@ -317,7 +318,7 @@ STEPS = st.lists(
 
 
 @pytest.mark.requirement("ENT-4", "ENT-5")
-@settings(max_examples=200)
+@examples(200)
 @given(STEPS)
 def test_a_handle_is_unique_and_never_changes_its_meaning(
     steps: list[tuple[str, Origin, list[SkillEntry]]],

@@ -180,6 +180,7 @@ def commit(repository: Path, body: str) -> str:
     return git(repository, "rev-parse", "HEAD")
 
 
+@pytest.mark.process
 def test_a_repository_is_installed_at_a_commit_and_stays_there(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import examples
 from skillwire.cli.command import GLOBAL_OPTIONS, HOST_OPTIONS, Argument, Command, Option
 from skillwire.cli.commands import SECTIONS, all_commands, commands_of, group_of, names
 from skillwire.cli.help import help_text
@@ -151,7 +152,7 @@ WORDS = st.one_of(
 
 
 @given(st.lists(WORDS, max_size=7))
-@settings(max_examples=400, deadline=None)
+@examples(400)
 def test_any_words_are_values_or_a_usage_error(words: list[str]) -> None:
     with suppress(UsageError):
         line = read_line(words)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError
 
 from clients import both_eras, call, refusal
+from examples import examples
 from gateways import User, connected_to, joined, make_gateway, serving, text_of, write_callers
 from simulator import Simulator
 from skillwire.errors import FormatError
@@ -232,16 +233,16 @@ class TestTwoCallers:
             tmp_path, GatewayOptions(approval="listed"), docs=server(*PATHS), shop=server(*PATHS)
         )
         everything = [f"skill://{label}/{path}" for label in LABELS for path in PATHS]
-        examples: list[tuple[Caller, Caller, str]] = []
+        tried: list[tuple[Caller, Caller, str]] = []
 
-        @settings(max_examples=60, database=None)
+        @settings(examples(60), database=None)
         @given(callers, callers, st.sampled_from([*everything, "skill://docs/nothing", "skill://none/x"]))
         def collect(one: Caller, other: Caller, root: str) -> None:
-            examples.append((one, other, root))
+            tried.append((one, other, root))
 
         collect()
         async with gateway:
-            for one, other, root in examples:
+            for one, other, root in tried:
                 for caller in (one, other):
                     await self.check(gateway, caller, root, everything)
 
@@ -342,6 +343,7 @@ async def test_the_audit_log_has_a_line_for_each_act_and_no_content(tmp_path: Pa
     assert "Do it" not in path.read_text()
 
 
+@pytest.mark.slow
 async def test_reads_that_are_answered_from_the_cache_are_in_the_audit_log_too(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     audit = AuditLog(path)

@@ -31,6 +31,7 @@ def honest(number: int) -> Simulator:
     return simulator
 
 
+@pytest.mark.slow
 async def test_twenty_servers_of_which_five_lie(tmp_path: Path) -> None:
     servers: dict[str, Any] = {f"good-{number}": honest(number) for number in range(15)}
     wrong = honest(100)
@@ -131,6 +132,7 @@ async def test_a_server_that_never_answers_ends_in_an_error_and_costs_nobody_els
             assert "Do it" in text_of(await client.read_resource("skill://fast/one-2/SKILL.md"))
 
 
+@pytest.mark.slow
 async def test_one_edit_of_an_upstream_reaches_a_subscriber_within_a_second(tmp_path: Path) -> None:
     folder = tmp_path / "skills"
     write_skill(folder / "alpha")
@@ -206,17 +208,18 @@ async def test_ttls_are_passed_on_as_what_remains(tmp_path: Path) -> None:
 
 
 async def test_an_expired_listing_is_asked_for_again_when_somebody_lists_and_not_otherwise(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    docs = Simulator(ttl_ms=1000)
+    monkeypatch.setattr("skillwire.gateway.app._REFRESH_SECONDS", 0.05)
+    docs = Simulator(ttl_ms=100)
     docs.skill("intro")
     limits = ServerOptions().limits
-    options = ServerOptions(limits=replace(limits, min_ttl_seconds=0.2))
+    options = ServerOptions(limits=replace(limits, min_ttl_seconds=0.02))
     async with make_gateway(tmp_path, None, options, docs=docs) as gateway, joined(gateway) as client:
         await call(client, "skills/list")
-        await anyio.sleep(2.5)
+        await anyio.sleep(0.3)
         asked = len(docs.asked("skills/list"))
-        await anyio.sleep(1.5)
+        await anyio.sleep(0.3)
         assert len(docs.asked("skills/list")) == asked <= 2
         docs.skill("more")
         await call(client, "skills/list")

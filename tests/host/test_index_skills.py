@@ -269,7 +269,8 @@ async def test_a_change_of_the_index_is_noticed_by_subscription(tmp_path: Path, 
             await sessions[-1].send_resource_updated(INDEX)
         else:
             await bus.publish(ResourceUpdated(INDEX))
-        with anyio.fail_after(10):
+        # At once: that the host looked again after subscribing does not put off the first news.
+        with anyio.fail_after(Limits().change_seconds - 1):
             async for event in host.events():
                 if event.kind is EventKind.ADDED and event.handle == "payouts":
                     break

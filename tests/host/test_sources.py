@@ -156,7 +156,7 @@ async def test_one_edit_of_one_skill_in_use_costs_one_get_and_no_listing(tmp_pat
     sim.server.add_request_handler("resources/subscribe", types.SubscribeRequestParams, subscribe)
     sim.server.middleware.insert(0, note)
     config = ServerConfig(instance=sim.server, era="legacy")
-    limits = Limits(min_ttl_seconds=0)
+    limits = Limits(min_ttl_seconds=0, change_seconds=0.01)
     async with make_host(tmp_path, servers={"shop": config}, ask=agree, limits=limits) as host:
         await host.load("skill-7")
         # A subscription is caught up with: what changed before it was told to nobody.

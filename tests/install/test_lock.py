@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import examples
 from install.samples import locked
 from skillwire.errors import FormatError, SkillNotFound
 from skillwire.install import lock_format as lock_module
@@ -58,7 +59,7 @@ def locked_skills(draw: st.DrawFn, name: str) -> LockedSkill:
     )
 
 
-@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@examples(50)
 @given(st.data())
 def test_a_lock_that_was_written_is_read_back(data: st.DataObject) -> None:
     skills = [
@@ -82,7 +83,7 @@ def outcome(read: Callable[[str], Lock], text: str) -> Lock | str:
         return str(error)
 
 
-@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@examples(50)
 @given(st.data())
 def test_the_fast_way_to_read_gives_what_tomllib_gives(data: st.DataObject) -> None:
     text = format_lock(Lock((data.draw(locked_skills("a")), locked("b", {"c": b""}))))

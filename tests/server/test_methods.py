@@ -11,11 +11,12 @@ from typing import Any
 import anyio
 import mcp_types as types
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mcp import Client
 
 from clients import ERAS, both_eras, call, connected, refusal
+from examples import examples
 from skillwire import DirectorySource, FunctionSource, SkillEntry, SkillServer
 from skillwire.server.legacy.features import ALL_OFF
 from skillwire.server.options import ServerOptions
@@ -313,7 +314,7 @@ def test_bytes_that_a_careless_server_changes_arrive_as_they_are(data: bytes) ->
 
 
 @pytest.mark.requirement("RD-2", "ENT-3")
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.binary(max_size=64) | st.text(max_size=40).map(lambda text: text.encode("utf-8", "surrogatepass")))
 def test_any_bytes_arrive_as_they_are(data: bytes) -> None:
     _assert_round_trip(data)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import examples
 from skillwire.errors import FormatError
 from skillwire.skill.fix import fix_skill_md, unified_diff
 from skillwire.skill.frontmatter import parse_skill_md
@@ -87,7 +88,7 @@ LINES = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(lines=LINES, ending=st.sampled_from(["\n", "\r\n"]))
 def test_a_repair_never_breaks_what_parsed_and_is_done_at_once(lines: list[str], ending: str) -> None:
     data = ending.join(["---", *lines, "---", "Body", ""]).encode()

@@ -7,9 +7,10 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import examples
 from frontmatter_blocks import document
 from skillwire.errors import FormatError
 from skillwire.issues import Issue
@@ -118,7 +119,7 @@ def check(data: bytes) -> None:
         assert issue.message.isprintable()
 
 
-quick = settings(deadline=None, max_examples=150)
+quick = examples(150)
 # fmt: off
 PIECES = st.sampled_from([
     "a", "b: ", "k: ", "- ", "\n", "\n  ", "\n    ", " ", "\t", "#", "'", '"', "''", "\\", "\\n",
@@ -147,7 +148,7 @@ def test_any_text_is_a_document_or_a_format_error(text: str) -> None:
     check(document("k: " + text))
 
 
-@settings(deadline=None, max_examples=400)
+@examples(400)
 @given(pieces=st.lists(PIECES, max_size=12), start=st.sampled_from(["", "k: ", "k:\n  ", "k: |\n  ", "k: '"]))
 def test_any_pieces_of_yaml_are_a_document_or_a_format_error(pieces: list[str], start: str) -> None:
     check(document(start + "".join(pieces)))

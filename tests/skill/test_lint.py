@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import examples
 from skillwire.issues import Issue, Severity
 from skillwire.limits import MIB, Limits
 from skillwire.skill.lint import Tokens, estimate_tokens, lint_skill
@@ -208,7 +209,7 @@ def test_issues_come_in_the_order_of_the_file() -> None:
     assert [issue.line for issue in found] == [3, 4, 7]
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(st.text(st.sampled_from("[]()<>!`~#:./\\ \nab%é\t-*^")))
 def test_any_body_can_be_linted(body: str) -> None:
     for issue in lint(HEAD + body):

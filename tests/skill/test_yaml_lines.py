@@ -6,9 +6,10 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from examples import examples
 from frontmatter_blocks import document
 from skillwire.errors import FormatError
 from skillwire.limits import Limits
@@ -129,7 +130,7 @@ LINES = st.builds(
 
 @pytest.mark.requirement("ENT-1")
 @given(lines=st.lists(LINES, min_size=1, max_size=5))
-@settings(max_examples=600, deadline=None)
+@examples(600)
 @example(lines=["name: a", "metadata:", "  x: y", "x: z"])
 def test_whatever_lines_are_written_both_ways_agree(lines: list[str]) -> None:
     block = "".join(f"{line}\n" for line in lines)

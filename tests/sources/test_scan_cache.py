@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from skillwire import DirectorySource
 from skillwire.limits import Limits
 from skillwire.skill.digests import digest_of
@@ -261,7 +262,9 @@ def test_after_any_change_an_index_leaves_what_a_scan_without_it_finds(
         expect_a_scan_without(start(root, kept=kept))
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize(
+    "seed", [*range(5), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(5, 30))]
+)
 def test_after_many_changes_an_index_leaves_what_a_scan_without_it_finds(
     root: Path, kept: Path, seed: int
 ) -> None:
@@ -625,7 +628,7 @@ DAMAGES: st.SearchStrategy[Damage] = st.one_of(
 
 @pytest.mark.slow
 @given(damages=st.lists(DAMAGES, min_size=1, max_size=3))
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(examples(250), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_damage_to_an_index_changes_what_is_served(
     indexed: tuple[Path, Path], damages: list[Damage]
 ) -> None:
@@ -654,7 +657,7 @@ VALUES = st.recursive(
 
 @pytest.mark.slow
 @given(field=st.integers(0, 10), value=VALUES, line=st.integers(0, 100))
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(examples(250), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_value_of_a_wrong_kind_changes_what_is_served(
     indexed: tuple[Path, Path], field: int, value: object, line: int
 ) -> None:

@@ -17,6 +17,7 @@ import httpx2
 
 from skillwire.errors import SourceError
 from skillwire.host.host import SkillHost
+from skillwire.host.http.client import ssl_trust
 from skillwire.host.tools import ToolResult
 from skillwire.issues import shown
 from skillwire.skill.entries import DYNAMIC, SkillEntry
@@ -250,7 +251,7 @@ class HttpService:
         url = self.base_url.rstrip("/").removesuffix("/v1") + path
         try:
             async with (
-                httpx2.AsyncClient(timeout=_SECONDS) as client,
+                httpx2.AsyncClient(timeout=_SECONDS, verify=ssl_trust()) as client,
                 client.stream("POST", url, headers=headers, json={"model": self.model, **body}) as response,
             ):
                 data = b""

@@ -108,6 +108,7 @@ class Connection:
         self._fault: SkillwireError | None = None
         self._calls: set[anyio.CancelScope] = set()
         self._changed: dict[str | None, None] = {}
+        self._was_told = False
         self._has_changes = anyio.Event()
         self._followed: frozenset[str] = frozenset()
         self._refollow: Callable[[], None] = _nothing
@@ -280,15 +281,24 @@ class Connection:
         """The URIs that the server says have changed, and `None` for its listing.
 
         They come together, and no more often than the limit: a server cannot make us ask it all the time.
+        What the host looks at on its own account, after it subscribed, does not count toward the limit: the
+        first edit after a connection is seen at once.
         """
         while True:
             await self._has_changes.wait()
             self._has_changes = anyio.Event()
             changed, self._changed = self._changed, {}
+            was_told, self._was_told = self._was_told, False
             yield tuple(changed) if len(changed) <= _MOST_CHANGES else (None,)
-            await self._sleep(self._limits.change_seconds)
+            if was_told:
+                await self._sleep(self._limits.change_seconds)
 
     def _note_changes(self, *uris: str | None) -> None:
+        """The server says that these have changed."""
+        self._was_told = True
+        self._look_again(*uris)
+
+    def _look_again(self, *uris: str | None) -> None:
         if len(self._changed) <= _MOST_CHANGES:  # Beyond that, everything is listed again.
             self._changed.update(dict.fromkeys(uris))
         self._has_changes.set()
@@ -323,7 +333,7 @@ class Connection:
                         if self._followed != wanted:
                             hearing.cancel()  # Another skill was loaded while the stream was being opened.
                         # What changed before the stream was open was told to nobody.
-                        self._note_changes(*([None] if is_first else []), *sorted(wanted - heard_of))
+                        self._look_again(*([None] if is_first else []), *sorted(wanted - heard_of))
                         is_first = False
                         heard_of = wanted
                         async for change in changes:
@@ -350,7 +360,7 @@ class Connection:
             for uri in subscribed - wanted:
                 await self._quietly("resources/unsubscribe", uri)
             # What changed before the subscription was told to nobody.
-            self._note_changes(*sorted(wanted - subscribed))
+            self._look_again(*sorted(wanted - subscribed))
             subscribed = wanted
             await again.wait()
 

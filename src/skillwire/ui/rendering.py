@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,19 +18,24 @@ class Templates:
     """The templates of the page."""
 
     def __init__(self, **shared: Any) -> None:
-        self._environment = Environment(
-            loader=FileSystemLoader(_FOLDER),
-            autoescape=True,
-            undefined=StrictUndefined,
-            finalize=_clean,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            auto_reload=False,
-        )
         self._shared = shared
 
     def render(self, name: str, /, **values: Any) -> str:
-        return self._environment.get_template(name).render({**self._shared, **values})
+        return _environment().get_template(name).render({**self._shared, **values})
+
+
+@cache
+def _environment() -> Environment:
+    """One for all pages of this process: each template is compiled once."""
+    return Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_clean,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
 
 
 def _clean(value: Any) -> Any:
