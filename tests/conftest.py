@@ -11,7 +11,7 @@ from collections.abc import Generator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from examples import QUICK_EXAMPLES
+from properties import QUICK_EXAMPLES
 
 # No deadlines: how long an example takes depends on what else the machine does. `tests/fuzz` runs for longer.
 _ALWAYS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from examples import examples
+from properties import examples
 from sample_entries import DEMO, LOCAL, OTHER, make_entry
 from skillwire.catalog.naming import Naming, SkillKey
 from skillwire.catalog.registry import Changes, RegisteredSkill, Registry

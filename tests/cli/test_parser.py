@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from examples import examples
+from properties import examples
 from skillwire.cli.command import GLOBAL_OPTIONS, HOST_OPTIONS, Argument, Command, Option
 from skillwire.cli.commands import SECTIONS, all_commands, commands_of, group_of, names
 from skillwire.cli.help import help_text

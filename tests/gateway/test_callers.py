@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError
 
 from clients import both_eras, call, refusal
-from examples import examples
 from gateways import User, connected_to, joined, make_gateway, serving, text_of, write_callers
+from properties import examples
 from simulator import Simulator
 from skillwire.errors import FormatError
 from skillwire.gateway import AuditLog, Caller, CallerFile, Gateway, GatewayOptions

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from examples import examples
 from install.samples import locked
+from properties import examples
 from skillwire.errors import FormatError, SkillNotFound
 from skillwire.install import lock_format as lock_module
 from skillwire.install.lock import Lock, LockedFile, LockedSkill, Pin

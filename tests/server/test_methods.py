@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mcp import Client
 
 from clients import ERAS, both_eras, call, connected, refusal
-from examples import examples
+from properties import examples
 from skillwire import DirectorySource, FunctionSource, SkillEntry, SkillServer
 from skillwire.server.legacy.features import ALL_OFF
 from skillwire.server.options import ServerOptions

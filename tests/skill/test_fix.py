@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from examples import examples
+from properties import examples
 from skillwire.errors import FormatError
 from skillwire.skill.fix import fix_skill_md, unified_diff
 from skillwire.skill.frontmatter import parse_skill_md

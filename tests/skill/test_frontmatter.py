@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from examples import examples
 from frontmatter_blocks import document
+from properties import examples
 from skillwire.errors import FormatError
 from skillwire.issues import Issue
 from skillwire.skill.frontmatter import SkillDocument, parse_skill_md

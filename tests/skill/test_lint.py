@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from examples import examples
+from properties import examples
 from skillwire.issues import Issue, Severity
 from skillwire.limits import MIB, Limits
 from skillwire.skill.lint import Tokens, estimate_tokens, lint_skill

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from examples import examples
 from frontmatter_blocks import document
+from properties import examples
 from skillwire.errors import FormatError
 from skillwire.limits import Limits
 from skillwire.skill.frontmatter import parse_skill_md

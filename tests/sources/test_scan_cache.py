@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from examples import examples
+from properties import examples
 from skillwire import DirectorySource
 from skillwire.limits import Limits
 from skillwire.skill.digests import digest_of
