@@ -1,8 +1,8 @@
 """Skillwire: publish Agent Skills over MCP, and use them safely from any MCP server.
 
 The names below are the public API, together with what `skillwire.server`, `skillwire.host` and the other
-packages export; modules inside the packages are internal. Each name is imported when it is first used, so
-that a program pays only for the half that it needs.
+packages export; modules inside the packages are internal. Each name is imported on first use, so a program
+only imports what it needs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`python -m skillwire` is `skillwire`."""
+"""Run the command line with `python -m skillwire`."""
 
 from skillwire.cli import main
 

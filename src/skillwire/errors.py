@@ -1,4 +1,4 @@
-"""Every exception of Skillwire, grouped by who must act."""
+"""All exceptions of Skillwire, grouped by who must act."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from skillwire.issues import (
         Issue,
-    )  # Only a type here: `skillwire --version` does not wait for dataclasses.
+    )  # For types only: `skillwire --version` does not import dataclasses.
 
 _SAID = 300
 _STALE = "the skill is not used; refresh the entry, and if it stays so, tell the server's operator"
 
 
 class SkillwireError(Exception):
-    """The root of all of them. `exit_code` is what the command line ends with."""
+    """The base class of all. `exit_code` is the exit code of the command line."""
 
     exit_code = 1
 
@@ -31,17 +31,17 @@ class FormatError(SkillwireError):
 
     @classmethod
     def of(cls, *, rule: str, message: str, fix: str = "", file: str = "", line: int | None = None) -> Self:
-        """The error of one issue."""
+        """An error with a single issue."""
         from skillwire.issues import Issue
 
         return cls(Issue(rule=rule, message=message, fix=fix, file=file, line=line))
 
 
 class SourceError(SkillwireError):
-    """The operator must act: a place that skills come from cannot be used.
+    """The operator must act: a source of skills cannot be used.
 
-    `plain` is the message in our own words. `said` is the reason where it may hold the server's words, which
-    are no text for a model.
+    `plain` is the message in our own words. `said` is the reason if it may contain the server's words, which
+    must not reach a model.
     """
 
     exit_code = 4
@@ -69,9 +69,9 @@ class LimitExceeded(SkillwireError):
 
 
 class VerificationError(SkillwireError):
-    """Nobody may go on: what a server sent is not what its entry says (VER-1 to VER-4).
+    """Nobody may continue: what a server sent does not match its entry (VER-1 to VER-4).
 
-    The entry may only be stale: refresh it once, try once more, then refuse (VER-6).
+    The entry may be out of date: refresh it once, try again, then refuse (VER-6).
     """
 
     exit_code = 6
@@ -82,7 +82,7 @@ class VerificationError(SkillwireError):
 
 
 class SizeMismatch(VerificationError):
-    """A file is longer or shorter than its entry says."""
+    """The size of a file does not match its entry."""
 
     def __init__(self, *, uri: str, expected: int, actual: int) -> None:
         super().__init__(f"{uri} has {actual} bytes, its entry says {expected}: {_STALE}", uri=uri)
@@ -91,7 +91,7 @@ class SizeMismatch(VerificationError):
 
 
 class DigestMismatch(VerificationError):
-    """A file's bytes are not those that its entry names."""
+    """The digest of a file does not match its entry."""
 
     def __init__(self, *, uri: str, expected: str, actual: str) -> None:
         super().__init__(f"{uri} has the digest {actual}, its entry says {expected}: {_STALE}", uri=uri)
@@ -100,7 +100,7 @@ class DigestMismatch(VerificationError):
 
 
 class FrontmatterMismatch(VerificationError):
-    """The frontmatter of a `SKILL.md` is not the one that the server listed; `differences` says where."""
+    """The frontmatter of a `SKILL.md` does not match the listing; `differences` says where."""
 
     def __init__(self, *, uri: str, differences: Iterable[str]) -> None:
         self.differences = tuple(differences)
@@ -111,7 +111,7 @@ class FrontmatterMismatch(VerificationError):
 
 
 class UnlistedFile(VerificationError):
-    """A file was asked for that the skill's entry does not list (VER-3)."""
+    """A requested file is not listed in the skill's entry (VER-3)."""
 
     def __init__(self, *, uri: str, skill: str) -> None:
         super().__init__(
@@ -126,7 +126,7 @@ class ApprovalRequired(SkillwireError):
     """The user must act: the skill is not approved as it is now.
 
     `reason` is `new`, `changed`, `unbindable` or `denied`. After a change, `added`, `changed` and `removed`
-    hold the URIs of the files that differ from what was approved.
+    are the URIs of the files that differ from what was approved.
     """
 
     exit_code = 7
@@ -152,31 +152,31 @@ class ApprovalRequired(SkillwireError):
 
 
 class OutOfSync(SkillwireError):
-    """The user must act: installed skills are not as the lock file says, or a source has moved on."""
+    """The user must act: installed skills do not match the lock file, or a source has changed."""
 
     exit_code = 10
 
 
 class InstalledInPart(SkillwireError):
-    """The user must act: some skills were installed and others were not; each was reported."""
+    """The user must act: some skills were installed and others were not, as reported."""
 
     exit_code = 11
 
 
 class RefusedByPolicy(SkillwireError):
-    """The user must act: a policy or a power that was not granted keeps a skill from being installed."""
+    """The user must act: a policy, or a permission that was not granted, prevents an installation."""
 
     exit_code = 12
 
 
 class VersionConflict(SkillwireError):
-    """The publisher must act: a registry has this version with other files, or it was withdrawn."""
+    """The publisher must act: the registry has this version with other files, or it was withdrawn."""
 
     exit_code = 13
 
 
 class Refusal(SkillwireError):
-    """A client must act: its request is answered with this JSON-RPC error."""
+    """The client must act: its request gets this JSON-RPC error."""
 
     def __init__(self, message: str, *, code: int, data: Mapping[str, object] | None = None) -> None:
         super().__init__(message)
@@ -185,9 +185,9 @@ class Refusal(SkillwireError):
 
 
 class AmbiguousName(SkillwireError):
-    """The caller must act: the name fits several skills. `candidates` are handles that fit one each.
+    """The caller must act: several skills match the name. `candidates` are handles that match one each.
 
-    A URI may fit several servers in the same way; `candidates` are their names then.
+    If a URI matches several servers, `candidates` are their names.
     """
 
     exit_code = 8
@@ -199,7 +199,7 @@ class AmbiguousName(SkillwireError):
 
 
 class SkillNotFound(SkillwireError):
-    """The caller must act: nothing is served under that URI or name."""
+    """The caller must act: there is nothing at this URI or name."""
 
     exit_code = 8
 

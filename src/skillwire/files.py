@@ -1,4 +1,4 @@
-"""Reading files that may be anything, and writing them so that readers see the old content or the new."""
+"""Safe reading of untrusted files, and atomic writing."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 UNFINISHED: Final = ".unfinished"
-"""The suffix of a file that is still being written. One that is left over after a crash may be deleted."""
+"""The suffix of a file that is still being written. After a crash, a leftover can be deleted."""
 
 _BUFFER_BYTES: Final = 64 * 1024
 
 
 @contextmanager
 def atomic_writer(path: Path, *, mode: int = 0o600) -> Generator[BinaryIO]:
-    """A stream whose content replaces `path` when the block ends; after an error, `path` is as it was.
+    """A stream whose content replaces `path` when the block ends; after an error, `path` is unchanged.
 
-    The directory must exist. The new file gets `mode`, whatever the umask; by default only its owner can
+    The directory must exist. The new file gets `mode` regardless of the umask; by default only its owner can
     read it.
     """
-    import tempfile  # Here: it takes long, and a server that only reads never needs it.
+    import tempfile  # Imported here: it takes long, and a server that only reads never needs it.
 
     descriptor, name = tempfile.mkstemp(prefix=".new-", suffix=UNFINISHED, dir=path.parent)
     temporary = Path(name)
@@ -41,7 +41,7 @@ def atomic_writer(path: Path, *, mode: int = 0o600) -> Generator[BinaryIO]:
 
 
 def read_regular(path: Path, limit: int) -> bytes:
-    """At most `limit` bytes of a file. Anything else, such as a pipe, is an `OSError` and not waited for."""
+    """At most `limit` bytes of a regular file; an `OSError` for anything else, such as a pipe."""
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -62,18 +62,18 @@ def file_stamp(path: Path) -> tuple[int, int, int] | None:
 
 
 def unreadable(error: OSError | UnicodeError) -> str:
-    """Why a text file cannot be read, for a message."""
+    """The reason why a text file cannot be read, for a message."""
     return (error.strerror if isinstance(error, OSError) else None) or "it is not UTF-8 text"
 
 
 def write_atomic(path: Path, data: bytes, *, mode: int = 0o600) -> None:
-    """Replace the content of `path` with `data` in one step."""
+    """Replace the content of `path` with `data` atomically."""
     with atomic_writer(path, mode=mode) as stream:
         stream.write(data)
 
 
 def try_lock(descriptor: int) -> bool:
-    """Lock an open file against other processes, until it is closed; false when another one has it."""
+    """Lock an open file against other processes until it is closed; false if another one has the lock."""
     if sys.platform == "win32":
         import msvcrt
 

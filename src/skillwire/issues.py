@@ -1,4 +1,4 @@
-"""Issue: what is wrong at one place of a skill, and what to do about it."""
+"""Issue: one problem with a skill, where it is, and how to fix it."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """What an issue costs: the skill (or file) itself, some hosts, or nothing."""
+    """The consequence of an issue."""
 
     ERROR = "error"
-    """Left out by a server and refused by every host that checks."""
+    """The skill or file is left out by a server, and refused by every host that checks."""
     WARNING = "warning"
-    """Served, although the format was stretched; some hosts refuse it, and so does `--strict`."""
+    """Served despite a format problem. Some hosts refuse it, and so does `--strict`."""
     ADVICE = "advice"
-    """Valid, and could be better."""
+    """Valid, but could be better."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Issue:
-    """A finding with its place and its fix.
+    """A problem with its place and fix.
 
     `rule` is a stable, machine-readable name such as `name-not-directory`.
     """
@@ -38,6 +38,6 @@ class Issue:
 
 
 def shown(text: str, limit: int = 60) -> str:
-    """Untrusted text for a message: on one line, printable, and shortened."""
+    """Untrusted text for a message: printable, shortened, and on one line."""
     cut = text if len(text) <= limit else text[:limit] + "…"
     return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in cut)

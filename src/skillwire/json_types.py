@@ -1,4 +1,4 @@
-"""JSON values as Python types, and the guards that narrow what a parser returned."""
+"""JSON values as Python types, and type guards for what a parser returned."""
 
 from __future__ import annotations
 

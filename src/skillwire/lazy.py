@@ -1,4 +1,4 @@
-"""Public names that are imported when they are first used, so that a program pays only for what it needs."""
+"""Public names that are imported on first use, so that a program only imports what it needs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib import import_module
 
 
 def export(package: str, names: Mapping[str, str]) -> None:
-    """Make `package` export names: each module, relative to the package, with its names in one string.
+    """Make `package` export names. `names` maps each of its modules to the names, in one string.
 
     The package repeats them as imports under `TYPE_CHECKING`, for type checkers; a test compares the two.
     """

@@ -57,7 +57,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(
     session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Add the conformance tests. First of all, so that `-k` and `-m` choose among them."""
+    """Add the conformance tests, before `-k` and `-m` select tests."""
     target: str | None = config.getoption(_TARGET)
     if target:
         make: Any = RuleCollector  # pytest's constructor has no types that a strict checker accepts.
@@ -91,7 +91,7 @@ class RuleCollector(pytest.Collector):
                 yield make.from_parent(self, name=rule.id, rule=rule)
 
     def report(self) -> Report:
-        """The report on the server. If there is none, the first test fails and the others are skipped."""
+        """The report on the server. If it cannot be made, the first test fails and the others are skipped."""
         if self._report is None and not self._failure:
             self._run()
         if self._report is not None:
@@ -134,11 +134,11 @@ class RuleCollector(pytest.Collector):
 
 
 class RuleFailure(Exception):
-    """A rule that the server breaks."""
+    """A rule that the server violates."""
 
 
 class RuleItem(pytest.Item):
-    """One rule. It fails for violations; advice passes, and is shown with the output of the test."""
+    """One rule. It fails for violations; advice passes, and is shown in the output of the test."""
 
     _rule: Rule
 
@@ -172,10 +172,10 @@ class RuleItem(pytest.Item):
 
 @pytest.fixture
 def skill_server(tmp_path: Path) -> Callable[..., SkillServer]:
-    """A function that makes a `SkillServer`, of directories or of files given as text.
+    """A function that creates a `SkillServer` from directories, or from files given as text.
 
     `skill_server("./skills")` serves a directory; `skill_server({"hello/SKILL.md": text})` writes the files
-    to a temporary directory and serves that. Options are those of `SkillServer`.
+    to a temporary directory and serves it. Options are those of `SkillServer`.
     """
 
     def make(*sources: Any, **options: Any) -> SkillServer:
@@ -191,7 +191,7 @@ def skill_server(tmp_path: Path) -> Callable[..., SkillServer]:
 
 @pytest.fixture
 def skill_host(tmp_path: Path) -> Callable[..., SkillHost]:
-    """A function that makes a `SkillHost` with its own approvals and cache, and without any configuration.
+    """A function that creates a `SkillHost` with its own approvals and cache, without any configuration.
 
     Options are those of `SkillHost`, such as `servers={"docs": skill_server(...)}`. Use `async with`.
     """

@@ -1,8 +1,8 @@
-"""Telemetry: spans and metrics of what is done with skills, through `opentelemetry-api` alone.
+"""Telemetry: spans and metrics for operations on skills, through `opentelemetry-api` only.
 
-It is on when the program has imported OpenTelemetry, and does nothing otherwise. Whoever sets up a provider
-gets `skillwire.discover`, `load_skill NAME`, `read_skill_file NAME`, `skillwire.approve` and, from a gateway,
-`skillwire.gateway`. No text of a skill is recorded, and no name of a file or directory on the user's disk.
+It is active if the program has imported OpenTelemetry. A configured provider gets `skillwire.discover`,
+`load_skill NAME`, `read_skill_file NAME`, `skillwire.approve` and, from a gateway, `skillwire.gateway`.
+Neither the text of skills nor paths on the user's disk are recorded.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ SKILLS: Final = "skillwire.skills"
 
 _NAME: Final = "skillwire"
 _DESCRIPTION_CHARS: Final = 300
-# Few values each, so that they can be kept for every combination.
+# These have few values each, so that metrics can be kept for every combination.
 _METRIC_KEYS: Final = (ORIGIN, DIALECT, VERDICT)
 
 
 @dataclass(slots=True)
 class Operation:
-    """One thing that is done: what is known of it when it ends becomes its attributes."""
+    """One operation, with the attributes that it has when it ends."""
 
     kind: str
     attributes: dict[str, Value] = field(default_factory=dict[str, Value])
@@ -53,10 +53,10 @@ def _nothing() -> Mapping[str, Value]:
 def operation(
     kind: str, name: str = "", attributes: Callable[[], Mapping[str, Value]] = _nothing
 ) -> Generator[Operation]:
-    """A span and a measurement around a block. An error of ours is its verdict; it is raised all the same.
+    """A span and a measurement around a block. An error of ours becomes the verdict, and is raised as usual.
 
     `kind` is `discover`, `load`, `read`, `approve` or `gateway`; `name` the name of the span. `attributes` is
-    called only when somebody listens.
+    only called if telemetry is active.
     """
     api = _api()
     if api is None:
@@ -72,7 +72,7 @@ def operation(
             yield done
         except SkillwireError as error:
             done.verdict = verdict_of(error)
-            # The message may quote a server or name a file: the family says enough.
+            # The message may quote a server or name a file, so only the type is recorded.
             span.set_status(trace.Status(trace.StatusCode.ERROR, type(error).__name__))
             raise
         except BaseException as error:
@@ -86,7 +86,7 @@ def operation(
 
 
 def verdict_of(error: SkillwireError) -> str:
-    """An error as one word: who must act."""
+    """An error as one word."""
     if isinstance(error, ApprovalRequired):
         return f"not-approved:{error.reason}"
     return f"refused:{type(error).__name__}"
@@ -95,7 +95,7 @@ def verdict_of(error: SkillwireError) -> str:
 def skill_attributes(
     name: str, description: str, uri: str, *, origin: str, dialect: str, digest: str | None, is_local: bool
 ) -> dict[str, Value]:
-    """What is said of a skill. Of one on the user's disk neither the place nor the description is."""
+    """The attributes of a skill, without place and description if it is on the user's disk."""
     found: dict[str, Value] = {"gen_ai.skill.name": name, DIALECT: dialect}
     found[ORIGIN] = "local" if is_local else origin
     if not is_local:
@@ -109,7 +109,7 @@ def skill_attributes(
 def _measure(metrics: Any, done: Operation, seconds: float) -> None:
     kept = {key: done.attributes[key] for key in _METRIC_KEYS if key in done.attributes}
     meter = metrics.get_meter(_NAME, VERSION)
-    # A meter gives the same instrument for the same name.
+    # A meter returns the same instrument for the same name.
     meter.create_counter(f"{_NAME}.{done.kind}.count", "{operation}", f"{done.kind} operations").add(1, kept)
     meter.create_histogram(f"{_NAME}.{done.kind}.duration", "s", f"time of {done.kind} operations").record(
         seconds, kept
@@ -119,7 +119,7 @@ def _measure(metrics: Any, done: Operation, seconds: float) -> None:
 
 
 def _api() -> tuple[Any, Any] | None:
-    """The modules `trace` and `metrics`, when the program uses OpenTelemetry; importing it is not for us."""
+    """The modules `trace` and `metrics` if the program uses OpenTelemetry. We never import it ourselves."""
     if "opentelemetry.trace" not in sys.modules:
         return None
     try:

@@ -1,18 +1,18 @@
-"""Foreign text made safe to show: hidden characters removed (SEC-11) and secrets replaced.
+"""Untrusted text made safe to show: hidden characters removed (SEC-11) and secrets replaced.
 
-`clean_line` is for single lines: names, descriptions, labels, URIs. `clean_text` is for bodies: it
-keeps line ends and tabs. Both remove what a reader cannot see but a terminal or a model obeys: control
-characters and terminal escapes, bidirectional controls, Unicode tag characters, zero-width characters,
-invisible fillers, variation selectors and lone surrogates. Both can be applied twice with no further effect.
+`clean_line` is for single lines: names, descriptions, labels, URIs. `clean_text` is for bodies: it keeps line
+ends and tabs. Both remove what a reader cannot see but a terminal or a model obeys: control characters and
+terminal escapes, bidirectional controls, Unicode tag characters, zero-width characters, invisible fillers,
+variation selectors and lone surrogates. Both are idempotent.
 
-Honest scripts stay whole. ZERO WIDTH JOINER and NON-JOINER shape Persian, Indic and emoji text, so they
-stay where they do that work: one at a time, after a virama, inside a word of a joining script or between two
-pictographs. Emoji and text selectors (U+FE0E, U+FE0F) stay after a symbol or a digit, one at a time. Anywhere
-else such a character carries nothing but hidden data. Direction marks (U+200E, U+200F, U+061C) go: they move
-the punctuation around a name, such as the label of its server. The tag sequences of three regional flags go
-with all other tag characters, and leave a plain flag.
+Legitimate scripts are preserved. ZERO WIDTH JOINER and NON-JOINER shape Persian, Indic and emoji text, so
+they are kept where they do: one at a time, after a virama, inside a word of a joining script or between two
+pictographs. Emoji and text selectors (U+FE0E, U+FE0F) are kept after a symbol or a digit, one at a time.
+Elsewhere, such characters only carry hidden data. Direction marks (U+200E, U+200F, U+061C) are removed: they
+move the punctuation around a name, such as the label of its server. The tag sequences of three regional flags
+are removed with all other tag characters, which leaves a plain flag.
 
-`redact_url` and `redact` are for what may hold a credential: the URL of a server, and what a server said.
+`redact_url` and `redact` are for text that may contain credentials: URLs of servers, and their output.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from typing import Final, NewType
 from urllib.parse import unquote
 
 SafeLine = NewType("SafeLine", str)
-"""One line of text that `clean_line` made."""
+"""One line of text, cleaned by `clean_line`."""
 SafeText = NewType("SafeText", str)
-"""Several lines of text that `clean_text` made."""
+"""Several lines of text, cleaned by `clean_text`."""
 
 _ZWNJ, _ZWJ, _EMOJI_STYLE = "\u200c", "\u200d", "\ufe0f"
 _CONTEXTUAL: Final = "\u200c\u200d\ufe0e\ufe0f"
@@ -46,18 +46,18 @@ _HIDDEN: Final = re.compile(
     + "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0x10000, 0x110000, 0x10000))
     + "]"
 )
-# A whole sequence that moves the cursor or changes colors. Of other escapes only the control characters
-# go, so that text smuggled into them comes to light.
+# A sequence that moves the cursor or changes colors is removed whole. Of other escapes only the control
+# characters are removed, so that text hidden in them becomes visible.
 _CSI: Final = re.compile("(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]")
 _LINE_END: Final = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 _SPACES: Final = re.compile(r"\s+")
 _PLAIN: Final = re.compile("[\t\n -~]*")
-# Visible ASCII with single spaces inside, as most names and descriptions are: nothing is to be done to it.
+# Visible ASCII with single spaces, as in most names and descriptions: nothing to clean.
 _PLAIN_LINE: Final = re.compile("[!-~]+(?: [!-~]+)*")
 _WITH_CONTEXT: Final = re.compile(f"[{_CONTEXTUAL}]")
 # Arabic to Sinhala (with Syriac, N'Ko and the Indic scripts), Myanmar, Khmer, Mongolian.
 _JOINING_SCRIPTS: Final = ((0x0600, 0x0DFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x1800, 0x18AF))
-# What may be hidden, each character alone; a line end of two characters is seen as one.
+# Possibly hidden characters, one at a time; CR LF counts as one.
 _SUSPECT: Final = re.compile(f"\r\n|{_HIDDEN.pattern}|[{_CONTEXTUAL}]")
 _VIRAMA: Final = 9
 _ELLIPSIS: Final = "…"
@@ -65,9 +65,9 @@ _ELLIPSIS: Final = "…"
 _MARKDOWN: Final = re.compile(r"([\\`*_{}\[\]()#+\-.!|~=:@$^])")
 
 _STARS: Final = "***"
-_SHORTEST_SECRET: Final = 6  # Shorter values occur in honest text too often to be replaced everywhere.
+_SHORTEST_SECRET: Final = 6  # Shorter values occur in ordinary text too often to be replaced everywhere.
 _SECRET_NAME: Final = re.compile("key|token|secret|pass|pwd|auth|credential|signature", re.IGNORECASE)
-# Repetitions before a fixed part are bounded: a server can send a long text of what almost matches.
+# Repetitions before a fixed part are bounded, because a server can send a long text that almost matches.
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s\"'<>]+")
 _AUTHORITY: Final = re.compile(r"(?:[^\s:@/\[\]]+|\[[0-9A-Fa-f:.%]+\])(?::[0-9]{1,5})?")
 _AFTER_AUTHORITY: Final = re.compile(r"[/?#\\]")
@@ -84,16 +84,16 @@ _MOST_CHANGES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """A cleaned text and what that took, so that whoever shows it can say so."""
+    """A cleaned text, and how many characters were removed from it."""
 
     text: str
     removed: int = 0
-    """Hidden characters that were taken out. White space that became a space is not counted."""
+    """The number of hidden characters removed, without white space that became a space."""
     shortened: bool = False
 
     @property
     def remark(self) -> str:
-        """What to tell the reader, or nothing."""
+        """A note about removed characters, or nothing."""
         parts: list[str] = []
         if self.removed:
             parts.append(
@@ -105,7 +105,7 @@ class Cleaned:
 
 
 def clean_line(text: str, *, limit: int | None = None) -> Cleaned:
-    """The text on one line, every run of white space one space, and no longer than `limit` characters."""
+    """The text on one line, with white space collapsed, and at most `limit` characters."""
     if (limit is None or len(text) <= limit) and _PLAIN_LINE.fullmatch(text):
         return Cleaned(text)
     shown, removed = _visible(text)
@@ -117,23 +117,23 @@ def clean_line(text: str, *, limit: int | None = None) -> Cleaned:
 
 
 def clean_text(text: str) -> Cleaned:
-    """The text with its lines and tabs, every line end a line feed."""
+    """The text with its lines and tabs; every line ends with a line feed."""
     return Cleaned(*_visible(text))
 
 
 def safe_line(text: str, *, limit: int | None = None) -> SafeLine:
-    """`clean_line` for callers that do not remark on what was removed."""
+    """The text of `clean_line`, for callers that do not report what was removed."""
     return SafeLine(clean_line(text, limit=limit).text)
 
 
 def safe_text(text: str) -> SafeText:
-    """`clean_text` for callers that do not remark on what was removed."""
+    """The text of `clean_text`, for callers that do not report what was removed."""
     return SafeText(clean_text(text).text)
 
 
 def split_hidden(text: str) -> Iterator[tuple[str, bool]]:
-    """The text in order, in runs that a reader sees and runs that show nothing (true): for a display that
-    names hidden characters instead of removing them. All runs together are the text.
+    """Split the text into visible and hidden runs (true), for a display that names hidden characters. The
+    runs in order are the whole text.
     """
     seen = 0
     hidden = ""
@@ -149,7 +149,7 @@ def split_hidden(text: str) -> Iterator[tuple[str, bool]]:
             match[0] in _CONTEXTUAL and _works(before, match[0], text[match.end() : match.end() + 1])
         ):
             before = match[0]
-            continue  # It stays in the run that is seen.
+            continue  # It stays in the visible run.
         if at > seen:
             yield text[seen:at], False
         hidden += match[0]
@@ -171,21 +171,22 @@ def decode_text(data: bytes | None) -> str | None:
 
 
 def escape_xml(text: str) -> str:
-    """Cleaned text as content or as a quoted attribute of an element: it can open, close and end nothing."""
+    """Cleaned text, escaped for the content or a quoted attribute of an XML element."""
     escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return escaped.replace('"', "&quot;").replace("'", "&#39;")
 
 
 def escape_markdown(text: str) -> str:
-    """A cleaned line as plain words in Markdown: no emphasis, link, heading, list, code, image or HTML."""
+    """A cleaned line, escaped so that Markdown shows it as plain text."""
     return _MARKDOWN.sub(r"\\\1", text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def redact_url(url: str) -> str:
-    """A URL without what may be secret: user name and password, query, fragment, and random path segments.
+    """A URL without parts that may be secret: user name and password, query, fragment, and random path
+    segments.
 
-    What is no URL of a host is not guessed at: only its scheme is kept. The result is not cleaned; control
-    characters are the business of `clean_line`.
+    Of a URL without a host, only the scheme is kept. Control characters are not removed; use `clean_line` for
+    that.
     """
     scheme, separator, rest = url.partition("://")
     if not separator:
@@ -196,7 +197,7 @@ def redact_url(url: str) -> str:
     host = rest[:end].rpartition("@")[2]
     bare, question, _ = rest[end:].partition("#")[0].partition("?")
     if not _AUTHORITY.fullmatch(host) or "@" in bare:
-        # A password with a slash or a question mark in it ends the host too early: none of it is shown.
+        # A slash or question mark in a password ends the host too early, so nothing of it is shown.
         return f"{scheme}://{_ELLIPSIS}"
     segments = bare.split("/")
     for at, segment in enumerate(segments):
@@ -206,7 +207,7 @@ def redact_url(url: str) -> str:
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    """The text with stars for each of `secrets`, and for every credential that is recognizable by its form:
+    """The text with stars for each of `secrets`, and for every recognizable credential:
     user name and password in a URL, a secret parameter of a query, what follows `Bearer` or `Basic`.
     """
     for secret in sorted({secret for secret in secrets if len(secret) >= _SHORTEST_SECRET}, key=len)[::-1]:
@@ -228,12 +229,12 @@ def secrets_in_urls(text: str) -> list[str]:
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a header, a variable or a parameter of this name is likely to hold a credential."""
+    """Whether a header, variable or parameter of this name is likely to contain a credential."""
     return bool(_SECRET_NAME.search(name))
 
 
 def secrets_in_arguments(command: Sequence[str]) -> list[str]:
-    """What may be secret among the arguments of a command: `--token X`, `API_KEY=X`, a password in a URL."""
+    """Possible secrets in the arguments of a command: `--token X`, `API_KEY=X`, a password in a URL."""
     found = [secret for word in command for secret in secrets_in_urls(word)]
     for before, word in zip(("", *command), command, strict=False):
         name, equals, value = word.partition("=")
@@ -245,7 +246,7 @@ def secrets_in_arguments(command: Sequence[str]) -> list[str]:
 
 
 def _is_random(segment: str) -> bool:
-    """Whether a path segment looks like a token and not like a word."""
+    """Whether a path segment looks like a token rather than a word."""
     if len(segment) > _LONGEST_SEGMENT or any(char in segment for char in "=@:;%"):
         return True
     kinds = ["d" if char.isdigit() else "l" for char in segment if char.isalnum()]
@@ -271,7 +272,7 @@ def _drop_idle_joiners(text: str) -> str:
         if at > start:
             kept.append(text[start:at])
             before = text[at - 1]
-        # `before` is the last character that stays, so a run of joiners keeps one at most.
+        # `before` is the last kept character, so at most one of several joiners is kept.
         if _works(before, match[0], text[at + 1 : at + 2]):
             kept.append(match[0])
             before = match[0]

@@ -1,4 +1,4 @@
-"""The version, as a constant: asking the installed package for it takes longer than many an answer."""
+"""The version, as a constant, because reading package metadata is slow."""
 
 import sys
 
@@ -6,9 +6,9 @@ VERSION = "0.1.0"
 
 
 def pip_command(extra: str = "") -> str:
-    """The command that installs Skillwire here, with the packages of an extra. It is on no package index yet.
+    """The command that installs Skillwire with an extra. It is not on a package index yet.
 
-    What pipx or uv installed for the user alone is installed by them again, since pip would not reach it.
+    If pipx or uv installed it in an environment of its own, the command uses them, because pip cannot reach that.
     """
     name = f"skillwire[{extra}]" if extra else "skillwire"
     return f"{_installer(sys.prefix)} '{name} @ git+https://github.com/skillwire/skillwire'"

@@ -1,10 +1,10 @@
-"""Numbers in words, for people. It imports nothing: the shortest command uses it."""
+"""Numbers formatted for people. Imports nothing, because even the shortest command uses it."""
 
 from __future__ import annotations
 
 
 def human_size(size: int) -> str:
-    """A number of bytes as people write it."""
+    """A number of bytes, such as `1.2 MB`."""
     if size < 1000:
         return f"{size} B"
     value = float(size)
@@ -16,5 +16,5 @@ def human_size(size: int) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with its noun, in the plural if it is one."""
+    """A number with its noun, in the singular or plural."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")

@@ -245,9 +245,9 @@ def test_skills_are_switched_off_one_by_one() -> None:
     assert handles(registry) == ["invoices"]
     assert shown(registry.skills(disabled=True)) == ["invoices", "refunds"]
     for call in (lambda: registry.find("refunds"), lambda: registry.find("demo/refunds")):
-        with pytest.raises(SkillNotFound, match="switched off"):
+        with pytest.raises(SkillNotFound, match="is disabled"):
             call()
-    with pytest.raises(SkillNotFound, match="switched off"):
+    with pytest.raises(SkillNotFound, match="is disabled"):
         registry.find_uri(REFUNDS.uri)
     skill = registry.get(key)
     assert skill is not None

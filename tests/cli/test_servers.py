@@ -88,7 +88,7 @@ def test_what_others_wrote_into_the_file_stays(run: Run) -> None:
     ("arguments", "complaint"),
     [
         (["a b", "https://x"], "the label 'a b'"),
-        (["local", "https://x"], "is kept for local directories"),
+        (["local", "https://x"], "is reserved for local directories"),
         (["a"], "is missing: write skillwire servers add"),
         (["a", "ftp://x"], "not an http:// or https:// URL"),
         (["a", "https://x", "--env", "A=b"], "--env is for a command"),

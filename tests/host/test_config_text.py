@@ -124,7 +124,7 @@ def test_an_empty_file_says_nothing() -> None:
         ("servers = 3", "servers is a number, not a table"),
         ("[servers]\na = 3", "servers.a is a number, not a table (write [servers.a])"),
         ('[servers."a b"]\ncommand = "x"', "servers: the label 'a b' has characters that are not allowed"),
-        ('[servers.local]\ncommand = "x"', "servers: the label 'local' is kept for local directories"),
+        ('[servers.local]\ncommand = "x"', "servers: the label 'local' is reserved for local directories"),
         (
             '[servers.a]\ncommand = "x"\n[servers.A]\ncommand = "x"',
             "servers.A and servers.a differ in case alone",

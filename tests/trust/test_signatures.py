@@ -192,7 +192,7 @@ def test_a_chain_through_a_certificate_that_is_no_authority_proves_nothing() -> 
 
 def test_a_certificate_in_the_bundle_that_is_no_part_of_the_chain_is_refused() -> None:
     verdict = check(by_certificate(signer(ROOT), authority("Bystander")))
-    assert verdict.reason == "its chain has a certificate that is no part of it"
+    assert verdict.reason == "its chain has a certificate that does not belong to it"
 
 
 def test_a_certificate_for_another_key_is_refused_when_signing() -> None:

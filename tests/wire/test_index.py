@@ -145,7 +145,7 @@ def test_a_skill_that_is_listed_twice_is_taken_once() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"[]", b"{}", b'{"skills": {}}', b"[" * 100_000])
 def test_something_that_is_no_index_is_refused(data: bytes) -> None:
-    with pytest.raises(FormatError, match="is no index"):
+    with pytest.raises(FormatError, match="is not an index"):
         parse_index(data)
 
 

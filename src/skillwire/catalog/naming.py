@@ -1,4 +1,4 @@
-"""Naming: how skills are called, and who keeps a name that two of them want (ENT-5).
+"""Naming: what skills are called, and which one keeps a name that several want (ENT-5).
 
 A naming is data, so that a host can follow another host's conventions without another registry.
 """
@@ -27,42 +27,42 @@ _RUN_OF_HYPHENS: Final = re.compile("-{2,}")
 
 @dataclass(frozen=True, slots=True, order=True)
 class SkillKey:
-    """What a skill is known by: where it came from, and its URI there (ENT-4)."""
+    """The identity of a skill: its origin, and its URI there (ENT-4)."""
 
     origin: Origin
     uri: SkillUri
 
     def __hash__(self) -> int:
-        return hash((self.origin.label, self.uri))  # Asked for many times a skill: the kind would cost most.
+        return hash((self.origin.label, self.uri))  # Hashed many times per skill; the kind would cost most.
 
 
 Spellings: TypeAlias = Callable[[Origin, SkillEntry], tuple[str, ...]]
-"""The handles that would do for a skill, from the shortest to the one that says most."""
+"""The possible handles of a skill, from the shortest to the most specific."""
 
 Keeper: TypeAlias = Callable[[Sequence[SkillKey]], SkillKey | None]
-"""Of several skills that want one handle, the one that keeps it; or none, and all are shown with more."""
+"""Which of several skills keeps a handle; with `None`, all get longer ones."""
 
 
 def nobody(claimants: Sequence[SkillKey]) -> SkillKey | None:
-    """All of them are shown qualified: no skill shadows another."""
+    """All are qualified: no skill shadows another."""
     return None
 
 
 def spec_spellings(origin: Origin, entry: SkillEntry) -> tuple[str, ...]:
-    """`name`, then `label/name`, then `label:path/to/name` for two of one name on one server."""
+    """`name`, then `label/name`, then `label:path/to/name` if a server has the name twice."""
     name = plain_name(entry)
     return name, f"{origin.label}/{name}", f"{origin.label}:{'/'.join(skill_path(entry.uri))}"
 
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """The handles of skills, and who keeps one in a collision."""
+    """The handles of skills, and which skill keeps one in a collision."""
 
     spellings: Spellings = spec_spellings
     keeper: Keeper = nobody
 
     def handles(self, key: SkillKey, entry: SkillEntry) -> tuple[str, ...]:
-        """The handles that would do, in plain characters whatever the server sent, the last one unique."""
+        """The possible handles in plain characters, whatever the server sent; the last one is unique."""
         wanted = [clean_handle(spelling) for spelling in self.spellings(key.origin, entry)]
         fitting = [handle for handle in wanted if handle and len(handle) <= MAX_HANDLE_LENGTH]
         stem, mark = f"{key.origin.label}/{plain_name(entry)}~", digest_of(key.uri.encode())[len("sha256:") :]
@@ -73,7 +73,7 @@ SPEC_NAMING: Final = Naming()
 
 
 def plain_name(entry: SkillEntry) -> str:
-    """The skill's name in letters, digits, `-`, `_` and `.`, however careless an older dialect was."""
+    """The skill's name, reduced to letters, digits, `-`, `_` and `.`."""
     named = clean_handle(entry.name, marks="-_.") or clean_handle(skill_path(entry.uri)[-1], marks="-_.")
     return named[:MAX_NAME_LENGTH].strip("-_.") or "skill"
 
@@ -84,12 +84,12 @@ def skill_path(uri: SkillUri) -> tuple[str, ...]:
         parts = split_uri(uri)
         path = (parts.authority, *parts.segments)
     else:
-        path = tuple(uri.partition("://")[2].split("/"))  # A canonical URI encodes nothing in another way.
+        path = tuple(uri.partition("://")[2].split("/"))  # A canonical URI has only one encoding.
     return path[:-1] if path[-1] == SKILL_FILE and len(path) > 1 else path
 
 
 def clean_handle(text: str, *, marks: str = _MARKS) -> str:
-    """Text as a handle may be: letters and digits, a few marks, and a hyphen for anything else."""
+    """Text as part of a handle: letters, digits, a few marks, and hyphens for everything else."""
     # SEC-11: some invisible characters count as letters.
     seen = clean_line(text).text
     plain = _others(marks).sub("-", seen)
@@ -98,12 +98,14 @@ def clean_handle(text: str, *, marks: str = _MARKS) -> str:
 
 @cache
 def _others(marks: str) -> re.Pattern[str]:
-    """Any character but letters, digits and these marks. To a pattern, `_` is a letter unless it is told."""
+    """A pattern for everything except letters, digits and these marks. `_` counts as a letter unless
+    excluded.
+    """
     return re.compile(f"[^\\w{re.escape(marks)}]" + ("" if "_" in marks else "|_"))
 
 
 def fold_handle(handle: str) -> str:
-    """A handle as handles are compared: two that differ in case or width alone are one."""
+    """A handle in the form in which handles are compared, ignoring case and width."""
     if handle.isascii():
         return handle.lower()
     return unicodedata.normalize("NFKC", handle).casefold()

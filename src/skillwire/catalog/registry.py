@@ -1,8 +1,8 @@
-"""Registry: the skills of all origins, each under a handle of its own (ENT-4, ENT-5).
+"""Registry: the skills of all origins, each with a unique handle (ENT-4, ENT-5).
 
-A handle that was handed out, or that was looked up once, means the same skill for the life of the registry.
-When a second skill wants it, both are shown qualified from then on; the old handle keeps meaning the first,
-and never the second. Nothing is shadowed in silence: every collision is reported with its origins.
+A handle that was shown or looked up once means the same skill for the life of the registry. If a second skill
+has the same name, both are qualified from then on; the old handle still means the first. Every collision is
+reported with its origins.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NEAR = 3
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSkill:
-    """A skill of the registry. `listed` is false for one that was found by its URI alone."""
+    """A skill of the registry. `listed` is false if it was only found by its URI."""
 
     origin: Origin
     entry: SkillEntry
@@ -42,7 +42,7 @@ class RegisteredSkill:
 
 @dataclass(frozen=True, slots=True)
 class Collision:
-    """Several skills want one handle. `skills` have the handles that they are shown under instead."""
+    """Several skills have the same name. `skills` have the handles that are shown instead."""
 
     handle: str
     skills: tuple[RegisteredSkill, ...]
@@ -61,7 +61,7 @@ class Changes:
     removed: tuple[RegisteredSkill, ...] = ()
     collisions: tuple[Collision, ...] = ()
     repeated: tuple[SkillKey, ...] = ()
-    """Listed twice with different content; the first was taken."""
+    """Listed twice with different content; the first is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class _Record:
 
 
 class Registry:
-    """Skills by (origin, uri), and the handles that they are called by."""
+    """Skills by (origin, URI), and their handles."""
 
     def __init__(self, naming: Naming = SPEC_NAMING) -> None:
         self._naming = naming
@@ -86,27 +86,27 @@ class Registry:
         self._disabled: set[SkillKey] = set()
         self._watchers: list[Callable[[Changes], None]] = []
         self._foreseen: dict[SkillKey, _Record] = {}
-        # Answers to what is asked again and again, until something changes.
+        # Cached results of frequent calls, until something changes.
         self._listed: dict[bool, tuple[RegisteredSkill, ...]] = {}
         self._uris: dict[Origin, frozenset[SkillUri]] = {}
 
     def watch(self, tell: Callable[[Changes], None]) -> None:
-        """Tell of every update from now on, whoever makes it."""
+        """Call a function after every update from now on."""
         self._watchers.append(tell)
 
     def foresee(self, origin: Origin, entries: Iterable[SkillEntry]) -> None:
-        """Work out what these skills could be called, so that less is left to do when they are taken in."""
+        """Compute the possible handles of these skills in advance, so that adding them takes less time."""
         for entry in entries:
             key = SkillKey(origin, entry.uri)
             self._foreseen[key] = self._record(key, entry, listed=True)
 
     def replace(self, origin: Origin, entries: Iterable[SkillEntry]) -> Changes:
-        """Take these as all that the origin lists. Skills added by URI stay, for a listing may be partial."""
-        # LST-3: that a skill is not listed does not mean that it is not served.
+        """Replace the listing of an origin. Skills added by URI are kept: a listing may be partial."""
+        # LST-3: a skill that is not listed may still be served.
         return self.replace_many({origin: entries})
 
     def replace_many(self, listings: Mapping[Origin, Iterable[SkillEntry]]) -> Changes:
-        """Replace the listings of several origins at once, so that none of them comes first."""
+        """Replace the listings of several origins at once, so that their order does not matter."""
         self._claim_labels(listings)
         records = {
             key: record
@@ -125,18 +125,18 @@ class Registry:
         return self._update(records, tuple(dict.fromkeys(repeated)))
 
     def add(self, origin: Origin, entry: SkillEntry) -> Changes:
-        """Take in a skill that was found by its URI; it stays until its origin is cleared."""
+        """Add a skill that was found by its URI. It is kept until its origin is cleared."""
         self._claim_labels((origin,))
         key = SkillKey(origin, entry.uri)
         listed = key in self._records and self._records[key].listed
         return self._update({**self._records, key: self._record(key, entry, listed=listed)})
 
     def clear(self, origin: Origin) -> Changes:
-        """Forget all skills of an origin. Their handles stay theirs."""
+        """Remove all skills of an origin. Their handles stay reserved."""
         return self._update({key: record for key, record in self._records.items() if key.origin != origin})
 
     def set_enabled(self, key: SkillKey, enabled: bool) -> None:
-        """Switch one skill off or on again, also before it is there."""
+        """Disable or enable a skill, even before it is added."""
         self._listed.clear()
         if enabled:
             self._disabled.discard(key)
@@ -144,9 +144,9 @@ class Registry:
             self._disabled.add(key)
 
     def skills(self, *, disabled: bool = False) -> tuple[RegisteredSkill, ...]:
-        """The skills that are switched on, or with `disabled` all; local ones first, then by label.
+        """The enabled skills, or with `disabled` all; local ones first, then by label.
 
-        While nothing changes, this is the same tuple.
+        Returns the same tuple while nothing changes.
         """
         if disabled not in self._listed:
             keys = sorted(self._records, key=lambda key: (key.origin.kind, key.origin.label, key.uri))
@@ -156,13 +156,13 @@ class Registry:
         return self._listed[disabled]
 
     def uris(self, origin: Origin) -> frozenset[SkillUri]:
-        """The URIs of all skills of an origin, as `is_nested` wants them."""
+        """The URIs of all skills of an origin, for `is_nested`."""
         if origin not in self._uris:
             self._uris[origin] = frozenset(key.uri for key in self._records if key.origin == origin)
         return self._uris[origin]
 
     def get(self, key: SkillKey) -> RegisteredSkill | None:
-        """The skill of this origin and URI, switched on or off."""
+        """The skill of this origin and URI, enabled or not."""
         return self._skill(key) if key in self._records else None
 
     def find(self, handle: str) -> RegisteredSkill:
@@ -217,7 +217,7 @@ class Registry:
         self._uris.clear()
         if records == before:
             self._records = records
-            return Changes(repeated=repeated)  # Most listings are asked for again and say nothing new.
+            return Changes(repeated=repeated)  # Most listings are unchanged when they are listed again.
         removed = tuple(self._skill(key) for key in before if key not in records)
         self._records = records
         clashes = self._name_all()
@@ -246,7 +246,7 @@ class Registry:
             known = self._contested.get(fold, frozenset())
             if len(keys) > 1 and not known.issuperset(keys):
                 self._contested[fold] = known.union(keys)
-                # A name that two want is told once, not again for each longer spelling of it.
+                # A collision is reported once, not again for each longer handle.
                 record = self._records[keys[0]]
                 if record.folds[0] == fold:
                     clashes[record.handles[0]] = keys
@@ -272,7 +272,7 @@ class Registry:
         if key not in self._records:
             raise self._not_found(called)
         if key in self._disabled:
-            raise SkillNotFound(f"{shown(called)} is switched off: switch it on to use it", uri=key.uri)
+            raise SkillNotFound(f"{shown(called)} is disabled: enable it to use it", uri=key.uri)
         return self._skill(key)
 
     def _not_found(self, called: str) -> SkillNotFound:

@@ -1,9 +1,8 @@
 """What a model sees: the catalog of skills, a loaded skill, a file of it.
 
-Every string that a server made is cleaned and escaped (SEC-11). A skill's text is in a fence that names
-its origin; a server's text is never outside of one, and never in one that says `local` (SEC-1). Put the
-catalog into a system prompt if you like; a loaded skill goes into the conversation as a tool's result,
-never into a system role (SEC-12).
+Every string that a server made is cleaned and escaped (SEC-11). A skill's text is in a fence that names its
+origin; a server's text is never outside a fence, and never in one that says `local` (SEC-1). The catalog may
+be part of a system prompt; a loaded skill is a tool result, never a system message (SEC-12).
 """
 
 from __future__ import annotations
@@ -51,14 +50,14 @@ _SOME_WORDS = "These have only some of the words:"
 
 @dataclass(frozen=True, slots=True)
 class CatalogText:
-    """The catalog, the handles that are in it, and how many skills did not fit."""
+    """The catalog, the handles in it, and how many skills did not fit."""
 
     text: str
     shown: tuple[str, ...] = ()
     omitted: int = 0
     """How many are not named at all."""
     shortened: int = 0
-    """How many are named with a part of their description, or with none."""
+    """How many are named with only a part of their description, or with none."""
 
     @property
     def is_whole(self) -> bool:
@@ -68,21 +67,21 @@ class CatalogText:
 
 ItemText: TypeAlias = Callable[[RegisteredSkill], str]
 FrameText: TypeAlias = Callable[[Sequence[str], int, Sequence[RegisteredSkill]], str]
-"""From the items, the number of skills that did not fit and the skills that it speaks of, the whole text."""
+"""Builds the whole text from the items, the number of skills that did not fit, and the skills in it."""
 
 
 def is_for_models(entry: SkillEntry) -> bool:
-    """Whether a model may see a skill; `disable-model-invocation: true` leaves it to the user."""
+    """Whether a model may see a skill, or `disable-model-invocation: true` hides it."""
     spellings = ("disable-model-invocation", "disable_model_invocation")
     return not any(entry.frontmatter.get(key) is True for key in spellings)
 
 
 def render_catalog(skills: Iterable[RegisteredSkill], *, limits: Limits = DEFAULT_LIMITS) -> CatalogText:
-    """The skills as text for a system prompt, within `limits.catalog_chars`; empty when there is none.
+    """The skills as text for a system prompt, at most `limits.catalog_chars` long; empty without skills.
 
-    The order is that of `skills`. When not everything fits, every origin gets an equal share of the room, so
-    that a server with many skills cannot crowd out the others. Within its share an origin is shown with, in
-    this order: whole descriptions, shorter ones, names alone, as many names as fit and groups for the rest.
+    The order is that of `skills`. If not everything fits, every origin gets an equal share, so that a server
+    with many skills cannot crowd out the others. Within its share an origin is shown with full descriptions
+    if possible, then shorter ones, then names alone, then as many names as fit and groups for the rest.
     """
     all_skills = tuple(skills)
     items = {skill.key: _catalog_item(skill, limits) for skill in all_skills}
@@ -94,7 +93,7 @@ def render_catalog(skills: Iterable[RegisteredSkill], *, limits: Limits = DEFAUL
         origins.setdefault(skill.origin, []).append(skill)
     room = limits.catalog_chars - len(_frame([], 0, all_skills, is_whole=False)) - 1
     parts: dict[Origin, _Part] = {}
-    # Whoever needs less than a share leaves the rest to the others.
+    # An origin that needs less than its share leaves the rest to the others.
     costs = {origin: _cost(items[skill.key] for skill in some) for origin, some in origins.items()}
     waiting = sorted(origins, key=lambda origin: (costs[origin], origin))
     for number, origin in enumerate(waiting):
@@ -125,7 +124,7 @@ class _Part:
 
 
 def _part(skills: Sequence[RegisteredSkill], room: int, limits: Limits) -> _Part:
-    """As much about the skills of one origin as there is room for, without whole descriptions."""
+    """As much about the skills of one origin as fits, without full descriptions."""
     origin = skills[0].origin
     handles = tuple(skill.handle for skill in skills)
     for length in _DESCRIPTION_LENGTHS:
@@ -153,7 +152,7 @@ def _part(skills: Sequence[RegisteredSkill], room: int, limits: Limits) -> _Part
 
 
 def _within(room: int, lines: Iterable[str]) -> tuple[str, ...] | None:
-    """The lines, if there is room for all. They are written only until it is known that there is not."""
+    """The lines, if all fit. Rendering stops at the first that does not."""
     written: list[str] = []
     for line in lines:
         room -= len(line) + 1
@@ -175,7 +174,7 @@ def _names_line(origin: Origin, handles: Sequence[str], more: str) -> str:
 
 
 def _groups(skills: Sequence[RegisteredSkill]) -> list[str]:
-    """The first parts of the paths of skills, or of their names, with how many each has, largest first."""
+    """The first parts of the paths or names of skills, with their counts, largest first."""
     counts: Counter[str] = Counter()
     for skill in skills:
         first, *deeper = skill_path(skill.uri)
@@ -186,7 +185,7 @@ def _groups(skills: Sequence[RegisteredSkill]) -> list[str]:
 def fit_catalog(
     skills: Iterable[RegisteredSkill], item: ItemText, frame: FrameText, *, limits: Limits = DEFAULT_LIMITS
 ) -> CatalogText:
-    """A catalog in any format: `item` writes one skill, `frame` puts the written ones together."""
+    """A catalog in any format: `item` renders one skill, `frame` combines the rendered ones."""
     all_skills = tuple(skills)
     if not all_skills:
         return CatalogText("")
@@ -215,9 +214,9 @@ def render_found(
     *,
     limits: Limits = DEFAULT_LIMITS,
 ) -> str:
-    """What a search found, best first, as a tool's result within `limits.search_chars`.
+    """Search results, best first, as a tool result of at most `limits.search_chars`.
 
-    `partial` are those that only some of the words fit.
+    `partial` are those that match only some of the words.
     """
     whole, some = tuple(skills), tuple(partial)
     if not whole and not some:
@@ -226,7 +225,7 @@ def render_found(
     if any(not skill.origin.is_local for skill in (*whole, *some)):
         lines.append(_WHOSE)
     count = len(whole) + len(some)
-    # Room is kept for the words that the list may need around it.
+    # Reserve room for the text around the list.
     room = limits.search_chars - len("\n".join([*lines, _SOME_WORDS, _omitted(count), _CLOSE_FOUND]))
     shown = 0
     for place, skill in enumerate((*whole, *some)):
@@ -253,7 +252,7 @@ def render_skill(
 ) -> str:
     """A loaded skill: its text in a fence, with pointers to its supporting files.
 
-    `files` are those that its server lists, where its entry does not.
+    `files` are those that its server lists, if its entry does not.
     """
     if type(skill) is not VerifiedSkill:
         raise TypeError("only a VerifiedSkill is rendered")
@@ -271,7 +270,7 @@ def render_skill(
 
 
 def render_file(file: VerifiedFile, handle: str, *, salt: bytes = b"") -> str:
-    """A supporting file of a loaded skill: its text in a fence, or a word on what it is when it is binary."""
+    """A supporting file of a loaded skill: its text in a fence, or a note if it is binary."""
     if type(file) is not VerifiedFile:
         raise TypeError("only a VerifiedFile is rendered")
     handle = clean_handle(handle)
@@ -306,7 +305,7 @@ def render_directory(
 
 
 def heading(what: str, origin: Origin, fenced: Fenced) -> str:
-    """The line before a fence: what it holds, whose text that is, and what was done to it."""
+    """The line before a fence: what it contains, whose text it is, and what was changed in it."""
     parts = [f"{what}, from the {origin}."]
     if not origin.is_local:
         parts.append(
@@ -321,7 +320,7 @@ def heading(what: str, origin: Origin, fenced: Fenced) -> str:
 
 
 def _catalog_item(skill: RegisteredSkill, limits: Limits, length: int | None = None) -> str:
-    """A skill with its description; with `length`, with no more of it than that, and without its URI."""
+    """A skill with its description; with `length`, shortened to it and without the URI."""
     description = clean_line(skill.entry.description, limit=length or limits.description_chars).text
     place = "directory" if skill.origin.is_local else "server"
     if length is not None:

@@ -1,4 +1,4 @@
-"""Replay: the text of loaded skills that goes back into a conversation after it was compacted. Pure."""
+"""Replay: the text of loaded skills to put back into a compacted conversation. Pure."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ _NO_ROOM = "has no room here"
 
 @dataclass(frozen=True, slots=True)
 class ActiveSkill:
-    """A skill that is loaded: what it is called, which files it has, and a line about it."""
+    """A loaded skill: its handle, its set digest, and a line about it."""
 
     handle: str
     digest: SetDigest | None
     """Of all its files; `None` for a dynamic skill."""
     line: str
-    """The handle, where it comes from and the digest, on one line that is safe to print."""
+    """The handle, the origin and the digest, on one line that is safe to print."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What to put back, as a tool's result or a user's message, never as a system message (SEC-12)."""
+    """What to put back, as a tool result or a user message, never as a system message (SEC-12)."""
 
     text: str
     replayed: tuple[str, ...]
-    """The handles whose text is in it, the one that was loaded last first."""
+    """The handles whose text is in it, most recently loaded first."""
     named: tuple[str, ...]
-    """The handles that are named in it, or left out of it, without their text: load them again."""
+    """The handles whose text is not in it: load them again."""
 
     def __str__(self) -> str:
         return self.text
@@ -49,10 +49,10 @@ class Candidate:
 
 
 def fit_replay(candidates: Sequence[Candidate], budget: int) -> Replay:
-    """The texts in the order given, each once, within a number of characters; what is left out is named.
+    """The texts in the given order, each once, within a number of characters; omitted skills are named.
 
-    A text is taken when it fits beside the names of all that would then be left out. If not even the names
-    fit, the text is empty.
+    A text is included if it fits together with the names of all omitted skills. If not even the names fit,
+    the result is empty.
     """
     replayed: list[Candidate] = []
     first_of: dict[SetDigest, str] = {}

@@ -1,11 +1,10 @@
 """SearchIndex: the one search engine, for the host and for the server's `search_skills`.
 
-BM25 over four fields: a word in a name weighs most, then one in a description, then one in its place (label
-and path), then one in the text of `SKILL.md` where that is cached or local. Common words are ignored, a
-word that nobody has is compared with those that somebody has (typing errors), and the last word may be
-unfinished. Skills with the same `SKILL.md` are one result.
+BM25 over four fields: name, description, place (label and path), and the text of `SKILL.md` if it is cached
+or local, in descending weight. Common words are ignored, unknown words are corrected to similar known ones,
+and the last word may be incomplete. Skills with the same `SKILL.md` are one result.
 
-Pure and in memory: some ten thousand skills are indexed in a second, and a query takes milliseconds.
+Pure and in memory: ten thousand skills are indexed in about a second, and a query takes milliseconds.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _SNIPPET_CHARS: Final = 240
 
 @dataclass(frozen=True, slots=True)
 class Document(Generic[K]):
-    """What is searched of a skill, cleaned. `digest` is that of its `SKILL.md`, if it is known."""
+    """The searched fields of a skill, cleaned. `digest` is that of its `SKILL.md`, if known."""
 
     key: K
     name: str
@@ -48,7 +47,7 @@ class Document(Generic[K]):
 
 @dataclass(frozen=True, slots=True)
 class Match(Generic[K]):
-    """A skill that fits. `partial`: only some of the words do. `copies` have the same `SKILL.md`."""
+    """A skill that matches. `partial`: only some of the words match. `copies` have the same `SKILL.md`."""
 
     key: K
     score: float
@@ -58,13 +57,13 @@ class Match(Generic[K]):
 
 
 class SearchIndex(Generic[K]):
-    """Skills by their terms. It may be used from any thread, from one at a time."""
+    """Skills by their terms. Not thread-safe: use it from one thread at a time."""
 
     def __init__(
         self, documents: Iterable[Document[K]] = (), *, rarity: tuple[Mapping[str, int], int] | None = None
     ) -> None:
-        """`rarity` is for an index over a part of a larger collection: how many of all its documents have a
-        term, and how many there are.
+        """`rarity` is for an index over part of a larger collection: how many of all documents have a term,
+        and how many documents there are.
         """
         self._rarity_of = rarity
         self._documents: dict[K, Document[K]] = {}
@@ -77,7 +76,7 @@ class SearchIndex(Generic[K]):
         return len(self._documents)
 
     def update(self, documents: Iterable[Document[K]], removed: Iterable[K] = ()) -> None:
-        """Take these documents in place of what was there of them, and forget others."""
+        """Add or replace documents, and remove others."""
         for key in removed:
             self._forget(key)
         for document in documents:
@@ -98,7 +97,7 @@ class SearchIndex(Generic[K]):
     def search(
         self, query: Query, *, limit: int, wanted: Callable[[K], bool] = lambda key: True
     ) -> list[Match[K]]:
-        """The documents that fit best: those with all words first, equal ones in the order of their keys."""
+        """The best matches: those with all words first, ties in the order of their keys."""
         groups = self._expanded(query)
         if not groups:
             return []
@@ -132,7 +131,7 @@ class SearchIndex(Generic[K]):
         return self._collapsed(matches, limit)
 
     def snippet(self, match: Match[K]) -> SafeLine:
-        """The passage of the description or body where the words are, or the beginning (SEC-11)."""
+        """The passage of the description or body that contains the words, or the beginning (SEC-11)."""
         document = self._documents[match.key]
         if not match.terms.isdisjoint(terms_of(document.description)) or not document.body:
             return safe_line(_passage(document.description, match.terms))
@@ -141,7 +140,7 @@ class SearchIndex(Generic[K]):
         return safe_line(_passage(document.description, match.terms))
 
     def _collapsed(self, matches: list[Match[K]], limit: int) -> list[Match[K]]:
-        """The first matches, each with the copies of it that would follow."""
+        """The first matches, each with its copies."""
         chosen: list[Match[K]] = []
         places: dict[str, int] = {}
         copies: dict[int, list[K]] = {}
@@ -159,7 +158,7 @@ class SearchIndex(Generic[K]):
         ]
 
     def _expanded(self, query: Query) -> list[dict[str, float]]:
-        """Each word of a query as the terms that stand for it here, with how much each counts."""
+        """For each word of a query, the terms of the index that it stands for, with their weights."""
         groups: list[dict[str, float]] = []
         for place, alternatives in enumerate(query.terms):
             group = {term: 1.0 for term in alternatives if term in self._postings}
@@ -172,7 +171,7 @@ class SearchIndex(Generic[K]):
         return groups if any(groups) else []
 
     def _rarity(self, group: Collection[str]) -> float:
-        """How much a word tells: one that nobody has as much as the rarest."""
+        """The weight of a word; an unknown word counts like the rarest."""
         if self._rarity_of is not None:
             known, count = self._rarity_of
             having = min(count, max((known.get(term, 0) for term in group), default=0))
@@ -226,7 +225,7 @@ def similar_terms(term: str, words: Iterable[str]) -> list[str]:
 
 
 def typing_errors(one: str, other: str, most: int) -> int:
-    """How many letters are wrong, missing, too many or swapped between two words; `most + 1` for more."""
+    """The edit distance between two words, with swaps; `most + 1` if it is larger."""
     before: list[int] = []
     row = list(range(len(other) + 1))
     for i, letter in enumerate(one, 1):
@@ -242,7 +241,7 @@ def typing_errors(one: str, other: str, most: int) -> int:
 
 
 def _passage(text: str, terms: Collection[str]) -> str:
-    """The part of a text with the most of these terms, cut between words."""
+    """The part of a text with most of these terms, cut between words."""
     if len(text) <= _SNIPPET_CHARS:
         return text
     words = plain_words(text)

@@ -1,8 +1,8 @@
-"""Selection: which skills of a server the user wants to see, by name.
+"""Selection: which skills of a server the user wants, by name.
 
-Every rule narrows. A skill passes when each list of wanted names has a pattern that fits, and no pattern of
-unwanted names does. So rules of several places can be put together in any order, and none can let in what
-another keeps out.
+Every rule narrows. A skill passes if each list of wanted names has a matching pattern, and no pattern of
+unwanted names matches. So rules of several files can be combined in any order, and none can allow what
+another excludes.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from skillwire.skill.entries import SkillEntry
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Patterns such as `refund*`, compared without case. `wanted` has a list for each place with a say."""
+    """Patterns such as `refund*`, ignoring case. `wanted` has one list for each file that has rules."""
 
     wanted: tuple[tuple[str, ...], ...] = ()
     unwanted: tuple[str, ...] = ()
 
     def narrowed(self, *, include: Iterable[str] | None = None, exclude: Iterable[str] = ()) -> Selection:
-        """With one more place's rules: includes intersect, excludes unite, an empty include denies all."""
+        """Add rules: includes are intersected, excludes merged; an empty include denies all."""
         wanted = self.wanted if include is None else (*self.wanted, tuple(include))
         return Selection(wanted, (*self.unwanted, *exclude))
 
     def admits(self, entry: SkillEntry) -> bool:
-        """Whether the user wants to see this skill."""
-        # The name as the server spells it, and as it is shown: hidden characters are no way past a pattern.
+        """Whether the user wants this skill."""
+        # Both the name as the server sent it and as it is shown: hidden characters must not evade a pattern.
         names = {fold_handle(entry.name), fold_handle(plain_name(entry))}
         return all(_fits(names, patterns) for patterns in self.wanted) and not _fits(names, self.unwanted)
 

@@ -1,9 +1,9 @@
 """Terms: text and queries in the form in which search compares them.
 
-Case, accents and English endings do not count: `Reviewing` and `reviews` are one term. `C++`, `C#`, `F#` and
-`.NET` are terms of their own. A compound such as `e-mail` or `node.js` is its parts and also the whole, so
-`email` finds it. Scripts that put no spaces between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese) and
-Korean, whose particles are attached to the word before, are taken in pairs of characters.
+Case, accents and English endings are ignored: `Reviewing` and `reviews` are one term. `C++`, `C#`, `F#` and
+`.NET` are separate terms. A compound such as `e-mail` or `node.js` counts as its parts and as the whole, so
+`email` finds it. Scripts without spaces between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese) and
+Korean, whose particles are attached to the preceding word, are split into pairs of characters.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ STOP_WORDS: Final = frozenset(_STOP_WORDS.split())
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What somebody searches for. Whatever they typed is words, never an operator.
+    """A search query. All input is words; there are no operators.
 
-    `terms` holds one group of alternatives for each word: `e-mail` is found as `email`, or as `mail`.
-    `prefix` is the last word as it was typed, which may be unfinished; empty when that cannot be.
+    `terms` has one group of alternatives for each word: `e-mail` is found as `email`, or as `mail`. `prefix`
+    is the last word as typed, which may be incomplete, or empty.
     """
 
     terms: tuple[tuple[str, ...], ...]
@@ -78,8 +78,8 @@ class Query:
 
 
 def parse_query(text: str, *, limits: Limits) -> Query:
-    """The words of any text; a query of nothing but punctuation has none."""
-    # SEC-11: hidden characters go first.
+    """The query in a text; punctuation alone gives an empty one."""
+    # SEC-11: remove hidden characters first.
     clean = _plain(clean_line(text[: limits.search_query_chars]).text)
     found = [(word, kind) for word, kind in _words(clean)]
     telling = [(word, kind) for word, kind in found if word not in STOP_WORDS]
@@ -110,7 +110,7 @@ def terms_of(text: str) -> list[str]:
 
 
 def plain_words(text: str) -> list[tuple[int, int, tuple[str, ...]]]:
-    """Where the words of a cleaned text are, and the terms of each; for passages that are shown."""
+    """The positions of the words in a cleaned text, and the terms of each, for passages."""
     plain = text.casefold()
     if len(plain) != len(text):
         return []
@@ -131,7 +131,7 @@ def _plain(text: str) -> str:
         return text.lower()
     folded = unicodedata.normalize("NFKC", text).casefold()
     decomposed = unicodedata.normalize("NFD", folded)
-    # Accents of letters go; marks of scripts that need them stay, since they are composed again.
+    # Accents of letters are removed; marks that a script needs are kept, because they are composed again.
     bare = "".join(char for char in decomposed if not "\u0300" <= char <= "\u036f")
     return unicodedata.normalize("NFC", bare)
 
@@ -159,7 +159,7 @@ def _pairs(run: str) -> list[str]:
 
 @lru_cache(maxsize=65_536)
 def stem(word: str) -> str:
-    """A word without its English ending, the same for all its forms; others stay as they are."""
+    """A word without its English ending; other words are unchanged."""
     if not word.isascii() or len(word) <= _SHORTEST_STEM or word.isdigit():
         return word
     if word.endswith("ies") and len(word) > 4:

@@ -1,4 +1,4 @@
-"""Whether a skill may be used: verification, approval and cleaning: values in, decisions out, no I/O."""
+"""Decisions on whether a skill may be used: verification, approval, admission, signatures. Pure."""
 
 from __future__ import annotations
 

@@ -1,23 +1,24 @@
 """Admission: the one decision on which skills are listed and which are loaded.
 
-`admit` takes these steps in order; the first that says no, or that settles the matter, decides.
+`admit` takes these steps in order; the first one that applies decides.
 
-1. Switches: an administrator, an untrusted folder or a closed server hides every skill of an origin.
+1. Switches: an administrator, an untrusted folder or a disabled server hides every skill of an origin.
 2. Selection: the configuration includes and excludes skills of a server by name.
-3. Style: the emulated host does not take such a skill.
-4. Disabled: the user switched this one skill off. It stays known, and is neither in the catalog nor loaded.
+3. Style: the emulated host does not accept such a skill.
+4. Disabled: the user disabled this skill. It stays known, but is neither in the catalog nor loaded.
 
-   A skill that gets here is listed. To be loaded it takes the remaining steps.
+A skill that gets here is listed. To be loaded, it must pass the remaining steps.
 
 5. Publisher: if the configuration requires publishers for the origin, they must have signed these files.
-6. Own files: the files of the user need no approval. Those of a project do: they may be somebody else's.
-7. Policy `never`: nothing of that server, approved or not.
-8. Approval: one of exactly these files of this skill of this origin counts, with its grants (ENT-4, SEC-6).
-9. Declined: the user said no to exactly these files; nobody is asked again until they change.
-10. Policy `always`: without grants, and not for a skill inside another one (SEC-2, SEC-4, SEC-5). Nor for
-    one whose signer changed or vanished since it was last loaded or approved.
-11. Policy `pinned`: what is not approved is refused without a question.
-12. Everything else is a question to the user, with what changed since the last approval (SEC-5, SEC-6).
+6. Own files: the user's own files need no approval. Those of a project do, because others may have written
+   them.
+7. Policy `never`: nothing from that server, approved or not.
+8. Approval: one for exactly these files of this skill and origin counts, with its grants (ENT-4, SEC-6).
+9. Declined: the user declined exactly these files, and is not asked again until they change.
+10. Policy `always`: without grants, and not for a nested skill (SEC-2, SEC-4, SEC-5), nor for one whose
+    signature changed or disappeared since it was last loaded or approved.
+11. Policy `pinned`: skills that are not approved are refused without asking.
+12. Otherwise the user is asked, and shown what changed since the last approval (SEC-5, SEC-6).
 
 Pure: the caller collects the facts in a `Candidate`, and acts on the decision.
 """
@@ -51,7 +52,7 @@ from skillwire.trust.signers import signer_change, signer_text
 
 
 class Act(StrEnum):
-    """What is to be done with a skill."""
+    """What the skill is admitted for."""
 
     LIST = "list"
     LOAD = "load"
@@ -59,41 +60,38 @@ class Act(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A skill, and everything that its admission depends on.
-
-    The defaults are those of a skill that nobody has said anything about.
-    """
+    """A skill, and everything that its admission depends on. By default, there is no decision about it."""
 
     origin: Origin
     entry: SkillEntry
     switched_off: str = ""
-    """Why the origin is switched off; empty when it is not."""
+    """Why the origin is switched off; empty if it is not."""
     selected: bool = True
-    """Whether the configuration's include and exclude patterns let it pass."""
+    """Whether it passes the include and exclude patterns of the configuration."""
     style_refusal: str = ""
-    """Why the style does not take it; empty when it does."""
+    """Why the style does not accept it; empty if it does."""
     disabled: bool = False
     policy: Policy = Policy.PROMPT
     approval: Approval | None = None
-    """What the user agreed to last, in this session or before."""
+    """The user's last approval, in this session or before."""
     withdrawn: Approval | None = None
-    """What was approved before the skill changed. It allows nothing; it tells what changed."""
+    """The approval before the skill changed. It allows nothing, but shows what changed."""
     declined: bool = False
-    """Whether the user's last decision was a no to exactly these files."""
+    """Whether the user's last decision was to decline exactly these files."""
     nested: bool = False
-    """Whether it lies inside another skill of its origin (`is_nested`)."""
+    """Whether it is inside another skill of its origin (`is_nested`)."""
     seen: ResourceSet = frozenset()
-    """What was retrieved of a dynamic skill, the file in question included."""
+    """What was retrieved of a dynamic skill, including the requested file."""
     require: tuple[str, ...] = ()
     """The publishers who must have signed it."""
     signature: SignatureVerdict | None = None
-    """Who signed it as it is now; `None` when that has not been checked."""
+    """Who signed the current files; `None` if that has not been checked."""
     signer: str = ""
-    """Who had signed it when it was last loaded or approved, as `signer_text` says it; empty if unknown."""
+    """The `signer_text` of its signer when it was last loaded or approved; empty if unknown."""
 
     @property
     def signer_change(self) -> str:
-        """How its signer changed or vanished; empty if it did not, or if nobody has checked."""
+        """How its signer changed; empty if it did not, or if that has not been checked."""
         return "" if self.signature is None else signer_change(self.signer, signer_text(self.signature))
 
 
@@ -111,12 +109,14 @@ class Ask:
     reason: Reason
     changes: tuple[FileChange, ...] = ()
     signer_change: str = ""
-    """How its signer changed or vanished: to be shown as loudly as a changed text."""
+    """How its signer changed, which must be shown as prominently as a changed text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """The skill may not be listed or loaded, and nobody is asked. `message` is set by steps 1 to 5 and 9."""
+    """The skill may not be listed or loaded, and the user is not asked. `message` is set by steps 1 to 5 and
+    9.
+    """
 
     policy: Policy
     reason: Reason
@@ -128,7 +128,9 @@ Decision: TypeAlias = Allowed | Ask | Denied
 
 
 def admit(skill: Candidate, act: Act) -> Decision:
-    """Whether a skill may be listed, or loaded as its entry is now. The steps are numbered as above."""
+    """Decide whether a skill may be listed, or loaded with its current entry. The steps are numbered as
+    above.
+    """
     # 1. Switches.
     if skill.switched_off:
         return Denied(skill.policy, Reason.DENIED, message=f"is switched off: {skill.switched_off}")
@@ -147,7 +149,7 @@ def admit(skill: Candidate, act: Act) -> Decision:
     if missing := missing_publisher(skill):
         return Denied(skill.policy, Reason.DENIED, message=missing)
     covered = coverage(skill.approval, skill.origin, skill.entry, skill.seen)
-    # 6. Own files. S3: they need no approval; what is granted to them is said by one.
+    # 6. Own files. S3: they need no approval; grants come from one.
     if skill.origin.is_own:
         is_granted = skill.approval is not None and covered is Coverage.EQUAL
         return Allowed(skill.approval.grants if skill.approval is not None and is_granted else NO_GRANTS)
@@ -172,7 +174,7 @@ def admit(skill: Candidate, act: Act) -> Decision:
 
 
 def require(decision: Decision, uri: SkillUri, origin: Origin) -> Grants:
-    """The grants of a skill that may be loaded; `ApprovalRequired` for any other decision."""
+    """The grants of a skill that may be loaded; raises `ApprovalRequired` for any other decision."""
     if isinstance(decision, Allowed):
         return decision.grants
     changes = decision.changes
@@ -197,12 +199,12 @@ def _objection(skill: Candidate, covered: Coverage) -> tuple[Reason, tuple[FileC
         return Reason.CHANGED, changes
     if skill.signer_change:
         return Reason.SIGNER, ()
-    # A skill that changed and changed back is no less unapproved.
+    # A skill that changed and changed back is not approved either.
     return Reason.NEW, ()
 
 
 def missing_publisher(skill: Candidate) -> str:
-    """Which required publisher did not sign a skill, and why; empty when all signed exactly its files."""
+    """Which required publisher did not sign the skill, and why; empty if all signed exactly its files."""
     for name in skill.require:
         verdict = skill.signature
         if verdict is None or not verdict.is_signed or verdict.publisher != name:

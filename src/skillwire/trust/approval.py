@@ -1,8 +1,8 @@
-"""Approval: what the user agreed to, and whether it covers a skill as it is now (SEC-5, SEC-6).
+"""Approval: what the user agreed to, and whether it covers the current files of a skill (SEC-5, SEC-6).
 
-An approval is bound to the set of (uri, digest) of a skill's files. Any other set is another skill and needs
-another approval. A dynamic skill has no such set: the user can agree only to what was seen, and the
-agreement is for these very bytes. What follows from an approval is decided in `admission.py`.
+An approval is bound to the set of (URI, digest) of a skill's files. Any other set needs another approval. A
+dynamic skill has no such set: the user can only approve what was shown, and the approval covers exactly those
+bytes. `admission.py` decides what follows from an approval.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ ResourceSet: TypeAlias = frozenset[tuple[SkillUri, Digest]]
 
 
 class Policy(StrEnum):
-    """What a user says about all skills of one server."""
+    """What a user decided about all skills of one server."""
 
     PROMPT = "prompt"
-    """Ask about what is not approved."""
+    """Ask about skills that are not approved."""
     PINNED = "pinned"
-    """Only what is approved; do not ask."""
+    """Load only approved skills; do not ask."""
     ALWAYS = "always"
     """Load without asking. Covers neither grants nor nested skills."""
     NEVER = "never"
-    """Nothing, approved or not."""
+    """Load nothing, approved or not."""
 
 
 class Reason(StrEnum):
-    """Why a skill may not be loaded as it is."""
+    """Why a skill may not be loaded."""
 
     NEW = "new"
     CHANGED = "changed"
     SIGNER = "signer"
-    """Its signer changed or vanished, where its server's policy would load it without a question."""
+    """Its signer changed, although its server's policy would load it without asking."""
     UNBINDABLE = "unbindable"
     DENIED = "denied"
 
@@ -61,7 +61,7 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grants:
-    """What a skill may do beyond being read. Each is given by the user, for one skill (SEC-2, SEC-4)."""
+    """What a skill may do beyond being read. The user grants each to one skill (SEC-2, SEC-4)."""
 
     allowed_tools: bool = False
     execute_code: bool = False
@@ -75,7 +75,7 @@ ALL_GRANTS: Final = Grants(allowed_tools=True, execute_code=True)
 class Approval:
     """What the user agreed to (SEC-6).
 
-    A `bound` one is for all files of an entry. Any other is for the files of a dynamic skill that were seen.
+    A `bound` approval covers all files of an entry, any other the files of a dynamic skill that were shown.
     """
 
     origin: Origin
@@ -86,28 +86,28 @@ class Approval:
 
 
 class Coverage(StrEnum):
-    """How an approval relates to a skill as it is now."""
+    """How an approval relates to the current files of a skill."""
 
     NONE = "none"
-    """There is no approval, or it is for another skill or another origin."""
+    """There is no approval, or it is for another skill or origin."""
     EQUAL = "equal"
     """Exactly this was approved."""
     OTHER = "other"
-    """Something else was approved: the skill changed, and a kept approval is revoked."""
+    """Other files were approved: the skill changed, and a stored approval is revoked."""
 
 
 def resource_set(entry: SkillEntry) -> ResourceSet:
-    """What an approval of this entry is bound to; empty for a dynamic skill."""
+    """The set that an approval of this entry is bound to; empty for a dynamic skill."""
     if entry.resources is DYNAMIC:
         return frozenset()
     return frozenset((resource.uri, resource.digest) for resource in entry.resources)
 
 
 def shown_digest(entry: SkillEntry) -> SetDigest | None:
-    """One digest for all files of a skill, by which a user says which set was shown to them.
+    """The digest of all files of a skill, which identifies the set that was shown to a user.
 
-    `None` for a dynamic skill, which has no set. A `FormatError` when the entry lists what no set of files
-    can have, such as two files of one path.
+    `None` for a dynamic skill. A `FormatError` if the entry is not a valid set of files, for example if two
+    have the same path.
     """
     if entry.resources is DYNAMIC:
         return None
@@ -116,20 +116,20 @@ def shown_digest(entry: SkillEntry) -> SetDigest | None:
 
 
 def seen_digest(entry: SkillEntry, seen: ResourceSet) -> SetDigest:
-    """One digest for what was seen of a dynamic skill."""
+    """The digest of what was shown of a dynamic skill."""
     root = skill_root(entry.uri)
     return set_digest(("/".join(path_below(uri, root)), digest) for uri, digest in seen)
 
 
 def seen_set(files: Iterable[VerifiedFile]) -> ResourceSet:
-    """What was seen of a dynamic skill."""
+    """The files of a dynamic skill that were shown."""
     return frozenset((file.uri, file.digest) for file in files)
 
 
 def approve(
     entry: CheckedEntry, origin: Origin, *, grants: Grants = NO_GRANTS, seen: ResourceSet = frozenset()
 ) -> Approval:
-    """The approval that a user gives. A dynamic skill is approved for `seen` alone."""
+    """The approval that a user gives. For a dynamic skill, it only covers `seen`."""
     return Approval(
         origin=origin,
         uri=entry.uri,
@@ -142,21 +142,21 @@ def approve(
 def coverage(
     approval: Approval | None, origin: Origin, entry: SkillEntry, seen: ResourceSet = frozenset()
 ) -> Coverage:
-    """Whether an approval is for exactly this skill. Nothing else compares an approval with an entry."""
-    # ENT-4: an approval of another server or skill counts for nothing here.
+    """Whether an approval covers exactly this skill. Only this function compares approvals with entries."""
+    # ENT-4: an approval of another server or skill does not count.
     if approval is None or (approval.origin, approval.uri) != (origin, entry.uri):
         return Coverage.NONE
     if entry.is_dynamic:
-        # SEC-6: what was not seen was not approved, and nothing seen is nothing approved.
+        # SEC-6: what was not shown was not approved.
         is_covered = not approval.bound and bool(seen) and seen <= approval.resources
     else:
-        # SEC-6: the same files with the same digests, none more and none fewer.
+        # SEC-6: the same files with the same digests, no more and no fewer.
         is_covered = approval.bound and approval.resources == resource_set(entry)
     return Coverage.EQUAL if is_covered else Coverage.OTHER
 
 
 def difference(old: ResourceSet, new: ResourceSet) -> tuple[FileChange, ...]:
-    """File by file, what is in one set and not in the other."""
+    """The differences between two sets, file by file."""
     before = {uri for uri, _ in old}
     after = {uri for uri, _ in new}
     changes = [FileChange(uri, ChangeKind.ADDED) for uri in after - before]
@@ -167,9 +167,8 @@ def difference(old: ResourceSet, new: ResourceSet) -> tuple[FileChange, ...]:
 
 
 def is_nested(uri: SkillUri, uris: Collection[SkillUri]) -> bool:
-    """Whether a skill lies inside another one of the same origin (FMT-8, SEC-5).
-
-    Give `uris` as a set: then the answer takes a look-up for each level of the path.
+    """Whether a skill is inside another one of the same origin (FMT-8, SEC-5). Pass `uris` as a set, so that
+    this takes one lookup for each level of the path.
     """
     directory = skill_root(uri)
     while True:

@@ -1,4 +1,4 @@
-"""Certificate chains of signatures: step 3 of `signatures.py` for a bundle that carries certificates."""
+"""Certificate chains of signatures: step 3 of `signatures.py` for bundles with certificates."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def verify_chain(
     leaf: x509.Certificate, others: list[x509.Certificate], publisher: Publisher, at: datetime
 ) -> None:
-    """Raise unless the chain ends at a root of the publisher; without a reason when it ends elsewhere."""
+    """Raise unless the chain ends at a root of the publisher; without a reason if it ends elsewhere."""
     from cryptography.x509.verification import VerificationError
 
     verifier = _verifier(publisher.roots, at)
@@ -34,7 +34,7 @@ def verify_chain(
         raise InvalidSignatureFile("a certificate of its chain cannot be read") from None
     used = set(path)
     if any(certificate not in used for certificate in others):
-        raise InvalidSignatureFile("its chain has a certificate that is no part of it")
+        raise InvalidSignatureFile("its chain has a certificate that does not belong to it")
     if not _may_sign(leaf):
         raise InvalidSignatureFile("its certificate is not for signing")
 
@@ -42,7 +42,7 @@ def verify_chain(
 def _chain_reason(
     leaf: x509.Certificate, others: list[x509.Certificate], roots: Sequence[x509.Certificate], at: datetime
 ) -> str:
-    """Why a chain does not hold, where it does lead to one of the roots; empty where it does not."""
+    """Why a chain to one of the roots is invalid; empty if it does not lead to one."""
     issuers = {root.subject for root in roots}
     if not any(certificate.issuer in issuers for certificate in (leaf, *others)):
         return ""
@@ -58,7 +58,7 @@ def _chain_reason(
 
 
 def signing_time(bundle: SignatureBundle, publisher: Publisher, now: datetime) -> datetime:
-    """When the signature was made, as a trusted timestamp authority states; otherwise `now`."""
+    """When the signature was made, according to a trusted timestamp authority; otherwise `now`."""
     if not bundle.timestamps or not publisher.timestamp_roots:
         return now
     try:
@@ -109,7 +109,7 @@ def _verifier(roots: Sequence[x509.Certificate], at: datetime) -> ClientVerifier
 
 
 def _may_sign(leaf: x509.Certificate) -> bool:
-    """Whether a certificate is for signing: each usage that it states must say so, and one must be stated."""
+    """Whether a certificate is for signing: it must state a usage, and every stated usage must allow it."""
     from cryptography import x509
     from cryptography.x509.oid import ExtendedKeyUsageOID
 

@@ -1,6 +1,6 @@
 """Differences between two JSON objects, field by field, by JSON type and value (VER-2).
 
-`true` is not 1, 1 equals 1.0, and a field that is absent is not a field that is null.
+`true` is not 1, 1 equals 1.0, and an absent field differs from a null one.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _MOST = 8
 def frontmatter_differences(
     listed: Mapping[str, object], found: Mapping[str, object], *, only_fields: Collection[str] | None = None
 ) -> tuple[str, ...]:
-    """One line for each difference, the first few of them; empty when the two are the same.
+    """One line for each of the first few differences; empty if there are none.
 
-    `only_fields` names the fields that an older dialect carried; the others are not compared.
+    `only_fields` are the fields that an older dialect has; others are not compared.
     """
     if only_fields is not None:
         listed = {key: value for key, value in listed.items() if key in only_fields}
@@ -57,12 +57,12 @@ def _same_scalar(one: object, other: object) -> bool:
         return one is other
     if isinstance(one, str) or isinstance(other, str):
         return isinstance(one, str) and isinstance(other, str) and one == other
-    # Numbers are all that is left to be equal; NaN equals nothing, and so refuses the skill.
+    # Only numbers are left. NaN equals nothing, so the skill is refused.
     return isinstance(one, int | float) and isinstance(other, int | float) and _same_number(one, other)
 
 
 def _same_number(one: float, other: float) -> bool:
-    # JSON numbers are doubles to most readers: a server in JavaScript rounds a long integer, and is honest.
+    # Most readers treat JSON numbers as doubles, so a server in JavaScript rounds long integers.
     try:
         return float(one) == float(other)
     except OverflowError:
@@ -79,7 +79,7 @@ def _shown(value: object) -> str:
         return "an object"
     if is_list(value):
         return "a list"
-    # ASCII JSON: nothing in it can drive a terminal.
+    # ASCII JSON cannot contain terminal escapes.
     return _cut(json.dumps(value))
 
 

@@ -1,4 +1,4 @@
-"""What a held skill's directories show: never more than its entry lists (VER-4, SEC-10)."""
+"""What may be shown of a held skill's directories: never more than its entry lists (VER-4, SEC-10)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHANGED = "the skill changed since its entry was read: refresh it and approve it
 
 
 class Child(Protocol):
-    """What a directory read says about one child."""
+    """One child in a directory read."""
 
     @property
     def uri(self) -> str: ...
@@ -25,7 +25,7 @@ class Child(Protocol):
 
 @dataclass(frozen=True, slots=True, order=True)
 class ListedChild:
-    """A child that may be shown. `size` is what the entry says; `None` for directories and dynamic skills."""
+    """A child that may be shown. `size` is that of the entry; `None` for directories and dynamic skills."""
 
     uri: SkillUri
     name: str
@@ -35,17 +35,17 @@ class ListedChild:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryView:
-    """A directory of a held skill, fit to be shown."""
+    """A directory of a held skill, safe to show."""
 
     children: tuple[ListedChild, ...]
     unlisted: tuple[SkillUri, ...] = ()
-    """VER-4: inside the skill, but not in the held entry. Not shown as files of the skill, not read."""
+    """VER-4: inside the skill, but not in the held entry. Neither shown as files of the skill nor read."""
     rejected: tuple[str, ...] = ()
-    """SEC-10: outside the directory, of another origin, or no URI at all; fit for a message."""
+    """SEC-10: outside the directory, of another origin, or not a URI; safe for a message."""
 
     @property
     def remark(self) -> str:
-        """What to tell the user when the skill has changed under its entry; otherwise nothing."""
+        """What to tell the user if the skill no longer matches its entry; otherwise empty."""
         return CHANGED if self.unlisted else ""
 
 
@@ -65,7 +65,7 @@ def listed_children(entry: CheckedEntry, directory: SkillUri) -> DirectoryView:
 
 
 def filter_directory(entry: CheckedEntry, directory: SkillUri, children: Iterable[Child]) -> DirectoryView:
-    """What may be shown of a server's answer to a directory read of a held skill."""
+    """What may be shown of a server's response to a directory read of a held skill."""
     root = skill_root(entry.uri)
     listed = {child.uri: child for child in listed_children(entry, directory).children}
     kept: dict[SkillUri, ListedChild] = {}
@@ -77,7 +77,7 @@ def filter_directory(entry: CheckedEntry, directory: SkillUri, children: Iterabl
         except FormatError:
             rejected.append(shown_uri(child.uri))
             continue
-        # SEC-10: a direct child of this directory, which itself lies in the skill.
+        # SEC-10: a direct child of this directory, which is itself in the skill.
         direct = is_inside(uri, directory) and len(path_below(uri, directory)) == 1
         if not direct or not (directory == root or is_inside(directory, root)):
             rejected.append(shown_uri(child.uri))

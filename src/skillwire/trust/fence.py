@@ -1,10 +1,9 @@
 """Fence: tags around a skill's text that the text cannot close (SEC-1).
 
-Two things hold. The tags carry a boundary that is derived from the text, and from the host's own salt if it
-has one, and that does not occur in the text: no text can name its own boundary. And whatever in the text
-imitates such a tag, in any spelling that we know of, has its opening bracket turned into `[`: case, white
-space, entities, full-width and look-alike characters. All else stays as the author wrote it, less hidden
-characters.
+The tags contain a boundary that is derived from the text, and from the host's salt if it has one, and that
+does not occur in the text: no text can contain its own boundary. And the opening bracket of anything in the
+text that imitates such a tag becomes `[`, in every known spelling: case, white space, entities, full-width
+and look-alike characters. Except for hidden characters, everything else is unchanged.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _FOLDED_BY_SIGHT: Final = {ord(char): plain for plain, chars in _LOOK_ALIKES.ite
 
 
 class _Fold(dict[int, str]):
-    """One character for one, so that places in the folded text are places in the text."""
+    """Maps each character to one character, so that positions stay the same."""
 
     def __missing__(self, point: int) -> str:
         char = chr(point)
@@ -57,7 +56,7 @@ _FOLD: Final = _Fold()
 
 
 def _entity(points: str, names: str = "") -> str:
-    """A character reference to one of these, the ampersand itself escaped any number of times."""
+    """A pattern for a character reference to one of these, whose ampersand may itself be escaped."""
     decimal = "|".join(str(ord(char)) for char in points)
     hexadecimal = "|".join(f"{ord(char):x}" for char in points)
     numbers = f"#0*+(?:{decimal})(?![0-9])|#x0*+(?:{hexadecimal})(?![0-9a-f])"
@@ -88,22 +87,22 @@ _IMITATION: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """A fenced text, and what was done to the text inside."""
+    """A fenced text, and what was changed in it."""
 
     text: str
     removed: int
-    """Hidden characters that were taken out."""
+    """The number of hidden characters removed."""
     imitations: int
-    """Tags in the text that imitate a fence and were marked."""
+    """The number of imitated tags that were marked."""
 
 
 def fence(
     content: str, origin: Origin, *, part: str, attributes: Mapping[str, str], salt: bytes = b""
 ) -> Fenced:
-    """Put content between two tags that name its origin: `untrusted_skill...` or `local_skill...`.
+    """Enclose content in tags that name its origin: `untrusted_skill...` or `local_skill...`.
 
-    `part` continues the tag's name, such as `_file`. A host that gives a random `salt`, made once, has
-    boundaries that nobody can guess and that still stay the same from one rendering to the next.
+    `part` continues the tag's name, such as `_file`. With a random `salt`, created once per host, boundaries
+    are unguessable but the same in every rendering.
     """
     cleaned = clean_text(content)
     inside, imitations = neutralize(cleaned.text)
@@ -116,7 +115,7 @@ def fence(
 
 
 def neutralize(text: str) -> tuple[str, int]:
-    """The text with every imitation of a fence marked, and how many there were."""
+    """The text with every imitated tag marked, and their number."""
     kept: list[str] = []
     start = count = 0
     for match in _IMITATION.finditer(text.translate(_FOLD)):

@@ -1,4 +1,4 @@
-"""Acting on skills: what a model may do while skills of a server are in its context (SEC-2, SEC-3, SEC-4)."""
+"""Guards: what a model may do while skills of a server are in its context (SEC-2, SEC-3, SEC-4)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from skillwire.trust.origin import Origin
 from skillwire.trust.verify import CheckedEntry
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-# Readers of URLs drop white space and controls, so `fi\nle:` is `file:` to some of them.
+# Some URL parsers drop white space and controls, so `fi\nle:` is `file:` to them.
 _DROPPED: Final = re.compile(r"[\x00-\x20\x7f-\xa0\u2028\u2029]")
-# Words, but `Bash(git add:*)` is one.
+# Words; `Bash(git add:*)` is a single one.
 _TOOL: Final = re.compile(r"[^\s,()]+(?:\([^()]*\))?")
 
 
 @dataclass(frozen=True, slots=True)
 class HeldSkill:
-    """A loaded skill with the entry that it was loaded from, until it is released (VER-3)."""
+    """A loaded skill with its entry, until it is released (VER-3)."""
 
     origin: Origin
     entry: CheckedEntry
@@ -31,7 +31,7 @@ class HeldSkill:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """Whether a tool may be called now, and the held skills that stand against it."""
+    """Whether a tool may be called now, and the held skills that prevent it."""
 
     blocked_by: tuple[HeldSkill, ...] = ()
 
@@ -47,16 +47,16 @@ class Execution:
 
 
 class ReadScope(StrEnum):
-    """Whether a read of a server's resource is allowed while skills are held."""
+    """Whether a server's resource may be read while skills are held."""
 
     FREE = "free"
     """No skill of any server is held."""
     SAME_ORIGIN = "same-origin"
-    """All held skills of servers come from that very server."""
+    """All held skills of servers come from the same server."""
     NEEDS_APPROVAL = "needs-approval"
-    """The user has to agree to this one call."""
+    """The user has to approve this call."""
     REFUSED = "refused"
-    """Never: the URI names a local file, or is no URI."""
+    """Never: the URI names a local file, or is not a URI."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ class ReadRuling:
 def may_execute(tool: str, held: Iterable[HeldSkill], *, safe_tools: Collection[str] = ()) -> Execution:
     """Whether a host's tool may be called while these skills are held (SEC-2).
 
-    A tool that the host does not name in `safe_tools` counts as code execution. Then every held skill of a
-    server needs the grant, for nobody can tell which of the texts asked for the call.
+    A tool that is not in the host's `safe_tools` counts as code execution. Then every held skill of a server
+    needs the grant, because it is unknown which text caused the call.
     """
     if tool in safe_tools:
         return Execution()
@@ -92,8 +92,8 @@ def may_execute(tool: str, held: Iterable[HeldSkill], *, safe_tools: Collection[
 def granted_tools(held: Iterable[HeldSkill]) -> frozenset[str]:
     """The `allowed-tools` patterns that may be called without asking, while these skills are held (SEC-4).
 
-    What a skill asks for counts with the user's grant alone. While skills of servers or projects are held, a
-    pattern counts only if every one of them asks for it and has the grant: otherwise one skill's text could
+    A skill's request only counts with the user's grant. While skills of servers or projects are held, a
+    pattern only counts if every one of them requests it and has the grant; otherwise one skill's text could
     use what another was granted.
     """
     skills = tuple(held)
@@ -111,7 +111,7 @@ def granted_tools(held: Iterable[HeldSkill]) -> frozenset[str]:
 
 
 def requested_tools(value: JsonValue) -> tuple[str, ...]:
-    """The patterns of an `allowed-tools` field, a string of words or a list. A request, not a grant."""
+    """The patterns of an `allowed-tools` field, a string or a list. They are requests, not grants."""
     if isinstance(value, str):
         return tuple(_TOOL.findall(value))
     if isinstance(value, list):
@@ -122,7 +122,7 @@ def requested_tools(value: JsonValue) -> tuple[str, ...]:
 def read_scope(uri: str, target: Origin, held: Iterable[Origin]) -> ReadRuling:
     """Whether `uri` on the server `target` may be read while skills of these origins are held (SEC-3).
 
-    Local skills do not count: a server's text is what must not reach for another server.
+    Local skills do not count: only a server's text must not access another server.
     """
     scheme = uri_scheme(uri)
     if scheme is None or scheme == "file":
@@ -135,13 +135,13 @@ def read_scope(uri: str, target: Origin, held: Iterable[Origin]) -> ReadRuling:
 
 
 def uri_scheme(text: str) -> str | None:
-    """The scheme of a URI in lower case, as a lenient reader would find it; `None` for a plain path."""
+    """The scheme of a URI in lower case, as a lenient parser would find it; `None` for a plain path."""
     match = _SCHEME.match(_DROPPED.sub("", text))
     return match[1].lower() if match else None
 
 
 def looks_like_uri(text: str) -> bool:
-    """Whether a file tool was given a URI: it must not open that as a path, whatever the scheme (SEC-3).
+    """Whether a file tool was given a URI, which it must not open as a path, whatever the scheme (SEC-3).
 
     `C:/notes.md` is a path with a drive, so one letter is a scheme only before two slashes.
     """

@@ -1,7 +1,6 @@
-"""HiddenText: places where a reader sees less, or something else, than a model reads.
-
-Each is a thing for a person to look at. None is proof of ill will: templates have comments, and people copy
-text with marks in it from web pages.
+"""HiddenText: places where a person sees less than a model reads, or something else. A person should look at
+each. None is proof of bad intent: templates have comments, and people copy invisible characters from web
+pages.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from urllib.parse import urlsplit
 from skillwire.issues import shown
 
 MOST: Final = 20
-"""A text shows at most so many places; a reader who looks at those finds the rest."""
+"""The maximum number of places that are reported for one text."""
 
 
 class Hiding(StrEnum):
-    """How something hides."""
+    """How text is hidden."""
 
     TAGS = "tags"
     BIDI = "bidi"
@@ -33,14 +32,14 @@ class Hiding(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HiddenText:
-    """One place. `line` counts from 1; `what` is fit for a message."""
+    """One place. `line` counts from 1; `what` is safe for a message."""
 
     hiding: Hiding
     line: int
     what: str
 
 
-# Three flags are written as a black flag and tag characters up to a cancel tag; those are honest.
+# Three regional flags are a black flag, tag characters and a cancel tag; those are legitimate.
 _FLAG: Final = re.compile("\U0001f3f4[\U000e0061-\U000e007a]{2,6}\U000e007f")
 _TAGS: Final = re.compile("[\U000e0000-\U000e007f]+")
 _BIDI: Final = re.compile("[\u202a-\u202e\u2066-\u2069]+")
@@ -70,11 +69,11 @@ _CODE_SPAN: Final = re.compile(r"`[^`\n]+`")
 
 
 def find_hidden_text(text: str, *, markdown: bool) -> tuple[HiddenText, ...]:
-    """The places in the order of the text, at most `MOST`. Comments and links count in Markdown alone."""
+    """The places in the order of the text, at most `MOST`. Comments and links only count in Markdown."""
     body = text.removeprefix("\ufeff")
     found = [*_characters(body)]
     if markdown:
-        # Each place costs a count of lines: what nobody would read is not looked for.
+        # Each place takes a count of lines, so the search stops at the maximum.
         found += islice(_in_markdown(_without_code(body)), MOST)
     return tuple(sorted(found, key=lambda place: place.line)[:MOST])
 
@@ -109,14 +108,14 @@ def _in_markdown(text: str) -> Iterator[HiddenText]:
 
 
 def _disguise(label: str, target: str) -> str:
-    """Why a link does not lead where it says, or nothing."""
+    """Why a link does not lead where it says, or empty."""
     try:
         parts = urlsplit(target)
         host = (parts.hostname or "").removeprefix("www.")
     except ValueError:
-        return f"a link to {shown(target)}, which is no URL"
+        return f"a link to {shown(target)}, which is not a URL"
     if parts.scheme.lower() in _ACTING:
-        return f"a link to {shown(target)}, which acts instead of leading somewhere"
+        return f"a link to {shown(target)}, which runs something instead of opening a page"
     if host and parts.username is not None:
         return f"a link to {shown(target)}, whose host is {shown(host)}"
     named = _HOST_IN_TEXT.search(label.strip())
@@ -129,7 +128,7 @@ def _disguise(label: str, target: str) -> str:
 
 
 def _without_code(text: str) -> str:
-    """The text with its code blanked, line by line: there a reader sees what is written."""
+    """The text with its code blanked, line by line, because code is shown as written."""
     lines: list[str] = []
     fence = ""
     for line in text.split("\n"):

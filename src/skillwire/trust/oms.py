@@ -1,8 +1,8 @@
-"""OpenSSF Model Signing 1.0: the file `skill.oms.sig`, read and written.
+"""OpenSSF Model Signing 1.0: reads and writes the file `skill.oms.sig`.
 
-A Sigstore bundle around a DSSE envelope around an in-toto statement that lists files with their digests.
-Reading is strict: every field is bounded before it is parsed, and a field that nobody checks is refused,
-since it could say anything. Nothing here decides whether a signature is valid; `signatures.py` does.
+It is a Sigstore bundle around a DSSE envelope around an in-toto statement that lists files with their
+digests. Reading is strict: every field is bounded before it is parsed, and a field that is not checked is
+refused, because it could contain anything. `signatures.py` decides whether a signature is valid.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _Json: TypeAlias = "dict[str, _Json] | list[_Json] | str | int | float | bool | 
 
 
 class KeylessSignature(Exception):
-    """The bundle is signed with Sigstore, by an identity instead of a key. `sigstore` verifies it."""
+    """The bundle is signed by an identity instead of a key. The package `sigstore` verifies it."""
 
 
 class InvalidSignatureFile(Exception):
@@ -46,7 +46,7 @@ class InvalidSignatureFile(Exception):
 
 
 def statement_of(files: Mapping[str, Digest], *, name: str) -> bytes:
-    """The in-toto statement that a signature of these files is made over."""
+    """The in-toto statement that is signed for these files."""
     rows = [
         (path, digest.removeprefix("sha256:")) for path, digest in files.items() if path != SIGNATURE_FILE
     ]
@@ -76,7 +76,7 @@ def bundle_of(
     hint: str = "",
     chain: Sequence[bytes] = (),
 ) -> bytes:
-    """A bundle of a signed statement, as JSON: with the hint of a key, or with certificates in DER."""
+    """A bundle with a signed statement, as JSON: with the hint of a key, or with certificates in DER."""
     material: dict[str, object]
     if chain:
         raw = [{"rawBytes": _encode(certificate)} for certificate in chain]
@@ -102,7 +102,7 @@ class SignatureBundle:
     hint: str
     chain: tuple[bytes, ...]
     timestamps: tuple[bytes, ...]
-    """RFC 3161 responses, which say when the signature was made."""
+    """RFC 3161 timestamps of the signature."""
 
 
 def parse_bundle(data: bytes) -> SignatureBundle:
@@ -114,14 +114,14 @@ def parse_bundle(data: bytes) -> SignatureBundle:
             made = _fields(signature, "the signature", required={"sig"}, optional={"keyid"})
         case _:
             raise InvalidSignatureFile("it does not have exactly one signature")
-    # The key id is not signed: it may repeat the hint, and say nothing else.
+    # The key id is not signed, so it may only repeat the hint.
     if made.get("keyid", "") not in ("", hint):
         raise InvalidSignatureFile("its key id is not the one of its key")
     return SignatureBundle(_decode(envelope["payload"]), _decode(made["sig"]), hint, chain, timestamps)
 
 
 def claimed_files(data: bytes) -> dict[str, str]:
-    """The files that a bundle says it signs, by path, whoever signed it. That alone proves nothing."""
+    """The files that a bundle claims to sign, by path. This alone proves nothing."""
     return signed_files(_decode(_parts(data)[1]["payload"]))
 
 
@@ -281,7 +281,7 @@ def _no_constant(name: str) -> _Json:
 def _fields(
     value: _Json, what: str, *, required: set[str] | None = None, optional: set[str] | None = None
 ) -> dict[str, _Json]:
-    """An object that has these fields and no others: what nobody checks could say anything."""
+    """An object with exactly these fields, because an unchecked field could contain anything."""
     required, optional = required or set(), optional or set()
     if not isinstance(value, dict):
         raise InvalidSignatureFile(f"{what} is not an object")
@@ -303,7 +303,7 @@ def _decode(value: _Json) -> bytes:
         data = base64.b64decode(value, validate=True)
     except (ValueError, binascii.Error):
         raise InvalidSignatureFile("a field is not base64") from None
-    # The last character before the padding has spare bits: only one spelling is accepted.
+    # The last character before the padding has spare bits, which must be zero.
     if _encode(data) != value:
         raise InvalidSignatureFile("a field is not base64 in its one spelling")
     return data

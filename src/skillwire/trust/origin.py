@@ -1,4 +1,4 @@
-"""Origin: where a skill came from, under the label that the user gave it (ENT-4, ENT-5)."""
+"""Origin: where a skill comes from, with the label that the user gave it (ENT-4, ENT-5)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class OriginKind(StrEnum):
 
     LOCAL = "local"
     PROJECT = "project"
-    """Files of a project, which may come from somebody else, with a repository."""
+    """Files of a project, which others may have written."""
     MCP = "mcp"
 
 
@@ -27,7 +27,7 @@ class Origin:
     """A local directory or an MCP server. Its label comes from the user, never from the server.
 
     A label is letters, digits, `-`, `_` and `.`, starting and ending with a letter or digit, so that it can
-    be quoted in handles, prompts and file names and read back. No MCP server may be called `local`.
+    be part of handles, prompts and file names. No MCP server may be called `local`.
     """
 
     kind: OriginKind
@@ -68,7 +68,7 @@ class Origin:
 
     @property
     def fold(self) -> str:
-        """The label as labels are compared: two that differ in case alone are one."""
+        """The label in the form in which labels are compared, ignoring case."""
         return self.label.casefold()
 
     def __str__(self) -> str:
@@ -86,9 +86,9 @@ def _label_fault(kind: OriginKind, label: str) -> str:
     if not (label[0].isalnum() and label[-1].isalnum()):
         return "does not start and end with a letter or digit"
     if not unicodedata.is_normalized("NFKC", label):
-        # Two spellings that look alike would be two servers.
+        # Two spellings that look alike would otherwise be two servers.
         return "has letters in a compatibility form"
     if kind is OriginKind.MCP and label.casefold() == LOCAL_LABEL:
         # SEC-1: text of a server never looks local.
-        return "is kept for local directories"
+        return "is reserved for local directories"
     return ""

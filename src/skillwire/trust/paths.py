@@ -1,4 +1,4 @@
-"""Paths inside a held skill: as a model or a user writes them, and as they are shown to both."""
+"""Paths inside a held skill: as a model or user writes them, and as they are shown."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _ODD: Final = re.compile("[%<>\"'&`\\\\:]")
 def skill_file(entry: CheckedEntry, path: str) -> SkillUri:
     """The URI of a file of the skill, or `UnlistedFile` (VER-3).
 
-    The path starts at the skill's directory (FMT-10) and may be percent-encoded, as a link in Markdown is.
-    The file's own URI will do as well.
+    The path is relative to the skill's directory (FMT-10) and may be percent-encoded, like a Markdown link.
+    The file's URI works too.
     """
     for uri in _readings(skill_root(entry.uri), path):
         if entry.resources is DYNAMIC or any(resource.uri == uri for resource in entry.resources):
@@ -42,13 +42,13 @@ def skill_directory(entry: CheckedEntry, path: str = "") -> SkillUri:
 
 
 def shown_path(path: str) -> str:
-    """A file's path as it is shown; `skill_file` reads it back, however odd the file's name."""
+    """A file's path as it is shown. `skill_file` accepts it, even for unusual names."""
     odd = clean_line(path).text != path or _ODD.search(path)
     return quote(path, safe="/") if odd else path
 
 
 def _readings(root: SkillUri, path: str) -> Iterator[SkillUri]:
-    """The URIs inside the skill that the path may stand for, the likeliest first."""
+    """The URIs inside the skill that the path may mean, most likely first."""
     if "://" in path:
         try:
             uri = parse_uri(path)
@@ -57,18 +57,18 @@ def _readings(root: SkillUri, path: str) -> Iterator[SkillUri]:
         if is_inside(uri, root):
             yield uri
         return
-    # Decoded first: what is shown with a percent sign is shown encoded.
+    # Decoded first, because a percent sign is shown encoded.
     for plain in dict.fromkeys((unquote(path), path)):
         try:
             yield _below(root, plain.removeprefix("./").split("/"))
         except FormatError:
-            # A path that decodes to `..` is not tried unchanged: some server may decode it again.
+            # A path that decodes to `..` is not tried unchanged, because a server may decode it again.
             return
 
 
 def _below(root: SkillUri, segments: list[str]) -> SkillUri:
     uri = root
     for segment in segments:
-        # FMT-9: no `..`, empty or otherwise unsound segment gets past this.
+        # FMT-9: rejects `..`, empty and otherwise invalid segments.
         uri = child_uri(uri, segment)
     return uri

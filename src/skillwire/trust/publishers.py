@@ -1,4 +1,4 @@
-"""Publisher: whom the user recognizes as a signer, by public keys, root certificates or an identity."""
+"""Publisher: a signer that the user recognizes, by public keys, root certificates or an identity."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _CURVES: Final = frozenset({"secp256r1", "secp384r1", "secp521r1"})
 
 
 class Publisher:
-    """Somebody whose signatures the user wants to recognize, by public keys or by root certificates.
+    """A signer that the user recognizes, by public keys or root certificates.
 
     `timestamp_roots` are the root certificates of a timestamp authority: a timestamp by it proves that a
     certificate was still valid when it signed. `identity` and `issuer` recognize a keyless signature
-    (Sigstore). A key that is not on an allowed elliptic curve is a `FormatError`.
+    (Sigstore). Raises a `FormatError` for a key that is not on an allowed elliptic curve.
     """
 
     __slots__ = ("identity", "issuer", "keys", "name", "roots", "timestamp_roots")
@@ -54,7 +54,7 @@ class Publisher:
         identity: str = "",
         issuer: str = "",
     ) -> Publisher:
-        """A publisher by PEM texts: a public key, or root certificates."""
+        """A publisher from PEM texts: a public key, or root certificates."""
         from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
         try:
@@ -75,7 +75,7 @@ class Publisher:
 
 
 def key_hint(key: EllipticCurvePublicKey) -> str:
-    """The SHA-256 of a public key in PEM, by which a bundle names the key that it was signed with."""
+    """The SHA-256 of a public key in PEM, by which a bundle identifies its key."""
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
     pem = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
@@ -101,5 +101,5 @@ def _certificates(pem: bytes | None, what: str) -> list[x509.Certificate]:
 
 
 def unusable_key(message: str) -> FormatError:
-    """The error about a key or certificate that the user gave."""
+    """The error for an invalid key or certificate of the user."""
     return FormatError.of(rule="signature-key", message=message, fix="give a PEM file of the right kind")

@@ -1,6 +1,6 @@
 """Signatures: who signed a skill, and over which files (OpenSSF Model Signing 1.0, `skill.oms.sig`).
 
-1. The bundle is small, is JSON without repeated keys, and has exactly the fields that the format knows.
+1. The bundle is small, is JSON without repeated keys, and has exactly the fields of the format.
 2. The envelope is DSSE over an in-toto statement, with one signature.
 3. The key or the certificate chain is that of a publisher whom the user configured. A chain must be valid at
    the time given, and every certificate in the bundle must be part of it.
@@ -8,10 +8,10 @@
 5. The statement is consistent: one subject, whose digest is that of the listed files; each file once, by a
    plain relative name, hashed whole with SHA-256.
 6. The signed files are the files of the skill: the same names with the same digests, and no others. A path
-   that the signer chose to ignore is not signed, so a skill that has such a file is not signed whole.
+   that the signer chose to ignore is not signed, so a skill with such a file is not fully signed.
 
-The result says who signed what. It never says that a skill is harmless, and it replaces no approval.
-Values in, a verdict out: no files, no network, no clock.
+The result says who signed what. It never says that a skill is harmless, and does not replace an approval.
+Pure: no files, no network, no clock.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.hashes import HashAlgorithm
 
 
-# What git keeps beside the files, which tells a model nothing. Nothing else may be left unsigned.
+# Files of git, which no model reads. Nothing else may be left unsigned.
 _GIT_FILES: Final = frozenset({".gitignore", ".gitattributes"})
 
 
-# What `sigstore` may raise beside its own errors, on a bundle that was made to be odd.
+# What `sigstore` may raise besides its own errors, for a malformed bundle.
 _ODD_BUNDLE: Final = (ValueError, TypeError, LookupError, AttributeError)
 
 
@@ -61,11 +61,11 @@ class SignatureState(StrEnum):
     SIGNED = "signed"
     """Signed by a configured publisher, over exactly these files."""
     DIFFERS = "differs"
-    """Signed by a configured publisher, but over other files than these."""
+    """Signed by a configured publisher, but over other files."""
     UNKNOWN = "unknown-publisher"
     """Signed with a key that belongs to no configured publisher."""
     INVALID = "invalid"
-    """There is a signature file, and it proves nothing."""
+    """There is a signature file, but it proves nothing."""
     UNSIGNED = "unsigned"
     """There is no signature file."""
 
@@ -75,7 +75,7 @@ class SignatureVerdict:
     """Who signed a skill, and whether the signature covers the files that it has.
 
     `signer` identifies the key or the certificate, so that a lock file can pin it: `key:` or `cert:` and a
-    SHA-256 fingerprint. `differing` are the paths that are not as they were signed.
+    SHA-256 fingerprint. `differing` are the paths that differ from what was signed.
     """
 
     state: SignatureState
@@ -84,7 +84,7 @@ class SignatureVerdict:
     differing: tuple[str, ...] = ()
     reason: str = ""
     is_unread: bool = False
-    """Whether the signature file could not be read: another try may succeed."""
+    """Whether the signature file could not be read, so that another attempt may succeed."""
 
     @property
     def is_signed(self) -> bool:
@@ -92,7 +92,7 @@ class SignatureVerdict:
         return self.state is SignatureState.SIGNED
 
     def as_json(self) -> dict[str, object]:
-        """For programs: the state and what belongs to it."""
+        """As JSON: the state and its details."""
         return {
             "state": str(self.state),
             "text": str(self),
@@ -122,11 +122,11 @@ UNSIGNED: Final = SignatureVerdict(SignatureState.UNSIGNED)
 
 
 class _NotTheirs(Exception):
-    """The signature is not made with a key of this publisher."""
+    """The signature was not made with a key of this publisher."""
 
 
 def skill_files(entry: SkillEntry) -> dict[str, Digest] | None:
-    """The files of an entry by their paths; `None` for a dynamic skill, which no signature can cover."""
+    """The files of an entry by path; `None` for a dynamic skill, which cannot be signed."""
     if entry.resources is DYNAMIC:
         return None
     root = skill_root(entry.uri)
@@ -140,7 +140,7 @@ def check_signature(
     *,
     now: datetime,
 ) -> SignatureVerdict:
-    """Who signed these files. `bundle` is the content of `skill.oms.sig`, `None` where there is none.
+    """Who signed these files. `bundle` is the content of `skill.oms.sig`, `None` if there is none.
 
     A certificate must be valid `now`, or have been valid at the time of a timestamp in the bundle by an
     authority that the publisher is configured with.
@@ -165,9 +165,9 @@ def check_signature(
 
 
 def claimed_differences(files: Mapping[str, Digest], bundle: bytes) -> tuple[str, ...]:
-    """The paths that are not as a signature file lists them, whoever made it: for authors and servers.
+    """The paths that differ from a signature file, whoever made it, for authors and servers.
 
-    `InvalidSignatureFile` when it is no signature of a set of files. No key is needed, and nothing is proved.
+    Raises `InvalidSignatureFile` if it does not sign a set of files. Needs no key, and proves nothing.
     """
     return tuple(sorted(_differences(files, claimed_files(bundle))))
 
@@ -248,7 +248,7 @@ def _by_certificate(
         if not _is_signed_by(bundle, allowed):
             raise InvalidSignatureFile("it does not match what it signs")
         return signer, publisher.name
-    # A chain that ends at a configured root but does not hold is worse than one of a stranger.
+    # An invalid chain to a configured root is worse than one of an unknown publisher.
     for reason in reasons:
         if reason:
             raise InvalidSignatureFile(reason)
@@ -256,7 +256,7 @@ def _by_certificate(
 
 
 def _by_identity(bundle: bytes, publishers: Sequence[Publisher]) -> tuple[str, str, bytes]:
-    """A keyless signature, verified by `sigstore` with what it has on disk: nothing is fetched."""
+    """A keyless signature, verified by `sigstore` with its data on disk; nothing is fetched."""
     known = [publisher for publisher in publishers if publisher.identity]
     if not known:
         raise _NotTheirs("")
@@ -297,7 +297,7 @@ def _is_signed_by(bundle: SignatureBundle, key: EllipticCurvePublicKey) -> bool:
 
 
 def _pae(payload: bytes) -> bytes:
-    """What DSSE signs: the payload with its type, each with its length before it."""
+    """What DSSE signs: the payload type and the payload, each preceded by its length."""
     return b"DSSEv1 %d %s %d %s" % (len(PAYLOAD_TYPE), PAYLOAD_TYPE.encode("ascii"), len(payload), payload)
 
 
@@ -311,7 +311,7 @@ def _hash_for(key: EllipticCurvePublicKey) -> HashAlgorithm:
 
 
 def _differences(files: Mapping[str, Digest], signed: Mapping[str, str]) -> set[str]:
-    """The paths that are not as they were signed: changed, added or missing."""
+    """The paths that differ from what was signed: changed, added or missing."""
     ours = {path: str(digest) for path, digest in files.items() if path != SIGNATURE_FILE}
     theirs = {path: digest for path, digest in signed.items() if path != SIGNATURE_FILE}
     return {

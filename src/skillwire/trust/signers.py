@@ -1,7 +1,7 @@
-"""Signers: who signed a skill, as lock files and approvals keep it, and whether that changed.
+"""Signers: who signed a skill, as stored in lock files and approvals, and whether that changed.
 
-A signer is kept as text: `acme key:FINGERPRINT` for a publisher whom the user configured, `unknown publisher
-key:FINGERPRINT`, `unsigned`, or `invalid signature`. Pure.
+A signer is stored as text: `acme key:FINGERPRINT` for a publisher whom the user configured, `unknown
+publisher key:FINGERPRINT`, `unsigned`, or `invalid signature`. Pure.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from skillwire.trust.signatures import SignatureState, SignatureVerdict
 
 _UNKNOWN_SIGNER: Final = "unknown publisher"
 NO_SIGNER: Final = "unsigned"
-"""The signer of a skill without a signature, as lock files and approvals have it."""
+"""The signer of a skill without a signature."""
 _BAD_SIGNER: Final = "invalid signature"
 
 
 def signer_text(verdict: SignatureVerdict) -> str:
-    """The signer as lock files and approvals keep it: `acme key:...`, `unsigned` and so on.
+    """The signer as stored in lock files and approvals: `acme key:...`, `unsigned` and so on.
 
-    A signature that does not cover the files proves nothing about them, and is kept as invalid.
+    A signature that does not cover the files proves nothing about them, and is stored as invalid.
     """
     match verdict.state:
         case SignatureState.SIGNED:
@@ -33,15 +33,15 @@ def signer_text(verdict: SignatureVerdict) -> str:
 
 
 def is_known_signer(text: str) -> bool:
-    """Whether `signer_text` of a signature by a publisher whom the user had configured."""
+    """Whether this is the `signer_text` of a configured publisher."""
     return text not in ("", NO_SIGNER, _BAD_SIGNER) and not text.startswith(_UNKNOWN_SIGNER)
 
 
 def signer_change(before: str, after: str) -> str:
-    """How the signer of a skill changed or vanished from one version to the next; empty if it did not.
+    """How the signer of a skill changed from one version to the next; empty if it did not.
 
-    Both are texts of `signer_text`. Certificates of one publisher are one signer, for they are renewed. A
-    publisher who becomes known is no change, and neither is a first signature.
+    Both are texts of `signer_text`. Certificates of one publisher are one signer, because they are renewed. A
+    publisher who becomes known is not a change, and neither is a first signature.
     """
     if before in ("", NO_SIGNER, _BAD_SIGNER) or before == after:
         return ""
@@ -56,10 +56,10 @@ def signer_change(before: str, after: str) -> str:
 
 
 def confirms_signer(pinned: str, actual: str) -> bool:
-    """Whether files have the signer that a lock pins them with.
+    """Whether files have the signer that a lock file pins.
 
-    A publisher whom only the author of the lock knows cannot be confirmed here: then the key has to be the
-    same. A skill that is pinned without a valid signature may have any.
+    If only the author of the lock file knows the publisher, the key has to be the same. A skill that is
+    pinned without a valid signature may have any signer.
     """
     if pinned in (NO_SIGNER, _BAD_SIGNER):
         return True
@@ -67,7 +67,7 @@ def confirms_signer(pinned: str, actual: str) -> bool:
 
 
 def signer_words(text: str) -> str:
-    """A text of `signer_text` as people read it."""
+    """A `signer_text` in words."""
     if text in ("", NO_SIGNER):
         return "not signed"
     if text == _BAD_SIGNER:

@@ -1,21 +1,21 @@
-"""Verification: are these bytes what the entry says?
+"""Verification: do these bytes match the entry?
 
-1. The entry is complete and sound: each file once, `SKILL.md` among them, all inside the skill's directory,
+1. The entry is complete and valid: each file once, `SKILL.md` among them, all inside the skill's directory,
    and the name is the last segment of the skill's path (ENT-2, FMT-1 to FMT-3).
-2. The entry is within the limits, which is decided before a byte is fetched (ENT-6).
-3. The file is one that the entry lists (VER-3).
-4. A dynamic skill lists nothing: its files lie inside its directory, and all that was retrieved
-   together stays within the limit (ENT-6).
+2. The entry is within the limits, which is checked before anything is fetched (ENT-6).
+3. The entry lists the file (VER-3).
+4. For a dynamic skill, which lists nothing, the file is inside its directory, and everything retrieved so far
+   is within the limit (ENT-6).
 5. The size is the entry's (VER-1).
 6. The digest is the entry's (VER-1).
 7. The frontmatter of `SKILL.md` is the entry's, field by field, for a dynamic skill too (VER-2).
 
 `check_entry` takes steps 1 and 2, `verify_file` steps 3 to 6, `verify_skill_md` steps 3 to 7; `directory.py`
-holds back what a directory read shows beyond the entry (VER-4). When to fetch (VER-5), to refresh (VER-6) and
-what counts as a load (VER-7) is the host's choreography.
+removes what a directory read shows beyond the entry (VER-4). The host decides when to fetch (VER-5) and to
+refresh (VER-6), and what counts as a load (VER-7).
 
-To pass means that the server says the same thing twice, and no more. It does not make a skill harmless and
-says nothing about who wrote it; nothing here words it so (VER-8).
+Passing only means that the server is consistent. It does not mean that a skill is harmless, or say who wrote
+it, and no message here suggests that (VER-8).
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from skillwire.trust.compare import frontmatter_differences
 from skillwire.trust.origin import Origin
 
 CheckedEntry = NewType("CheckedEntry", SkillEntry)
-"""An entry that `check_entry` accepted. The host holds it while it acts on the skill."""
+"""An entry that `check_entry` accepted. The host holds it while the skill is in use."""
 
 _SEAL: Final = object()
 
 
 class _Sealed:
-    """Made in this file alone: no subclass, copy or unpickled twin passes for the real thing."""
+    """Only this file creates instances: no subclasses, copies or unpickled objects."""
 
     __slots__ = ()
 
@@ -67,20 +67,20 @@ class _Sealed:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedFile(_Sealed):
-    """The bytes of one file of a skill, as its entry says they are.
+    """The bytes of one file of a skill, which match its entry.
 
-    Only `verify_file` makes one. Rendering takes nothing else, so unverified bytes cannot reach a prompt.
+    Only `verify_file` creates one. Rendering accepts nothing else, so unverified bytes cannot reach a prompt.
     """
 
     origin: Origin
     skill: SkillUri
     uri: SkillUri
     path: str
-    """From the skill's directory down, in plain segments joined by `/`."""
+    """The path below the skill's directory, in plain segments joined by `/`."""
     data: bytes
     digest: Digest
     bound: bool
-    """Whether the entry named this digest; a dynamic skill names none."""
+    """Whether the entry lists this digest; a dynamic skill lists none."""
     seal: InitVar[object]
 
     def __post_init__(self, seal: object) -> None:
@@ -92,14 +92,14 @@ class VerifiedFile(_Sealed):
 
     @property
     def text(self) -> str | None:
-        """The file as text, or `None` when it is binary."""
+        """The file as text, or `None` if it is binary."""
         return decode_text(self.data)
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedSkill(_Sealed):
-    """A `SKILL.md` that passed, taken apart, with the entry that it was checked against."""
+    """A verified `SKILL.md`, parsed, with its entry."""
 
     entry: CheckedEntry
     file: VerifiedFile
@@ -119,10 +119,10 @@ class VerifiedSkill(_Sealed):
 def check_entry(entry: SkillEntry, *, limits: Limits = DEFAULT_LIMITS) -> CheckedEntry:
     """Accept an entry before anything of the skill is fetched.
 
-    Raises a `FormatError` with every issue, or `LimitExceeded` with the reason. Of an older dialect only the
-    frontmatter fields are asked for that it carried.
+    Raises a `FormatError` with every issue, or `LimitExceeded` with the reason. For an older dialect, only
+    the frontmatter fields that it has are required.
     """
-    # Step 1. ENT-2, FMT-1 to FMT-3: complete and sound.
+    # Step 1. ENT-2, FMT-1 to FMT-3: complete and valid.
     root = skill_root(entry.uri)
     issues = _frontmatter_issues(entry, skill_name_in(entry.uri))
     if entry.resources is DYNAMIC:
@@ -132,7 +132,7 @@ def check_entry(entry: SkillEntry, *, limits: Limits = DEFAULT_LIMITS) -> Checke
     issues += _manifest_issues(entry, root)
     if issues:
         raise FormatError(issues)
-    # Step 2. ENT-6: declined from the entry alone.
+    # Step 2. ENT-6: refused by the entry alone.
     if len(entry.resources) > limits.files_per_skill:
         raise LimitExceeded(
             f"{entry.uri} has {len(entry.resources)} files, at most {limits.files_per_skill} are loaded: "
@@ -157,8 +157,7 @@ def verify_file(
 ) -> VerifiedFile:
     """Check the bytes of one file against the held entry, or raise a `VerificationError`.
 
-    `retrieved` is how many bytes of this skill came before; it counts for a dynamic skill, whose entry
-    promises no size.
+    `retrieved` is the number of bytes retrieved before; it limits a dynamic skill, whose entry has no sizes.
     """
     digest = digest_of(data)
     root = skill_root(entry.uri)
@@ -167,7 +166,7 @@ def verify_file(
         if not is_inside(uri, root):
             raise UnlistedFile(uri=shown_uri(uri), skill=entry.uri)
         if _known_digest(entry, uri) not in (None, digest):
-            # VER-1: the list of files is not complete, but this digest was given.
+            # VER-1: the list of files is incomplete, but has this digest.
             raise DigestMismatch(uri=uri, expected=str(_known_digest(entry, uri)), actual=digest)
         if retrieved + len(data) > limits.bytes_per_skill:
             raise LimitExceeded(
@@ -212,7 +211,7 @@ def verify_skill_md(
     """
     file = verify_file(entry, entry.uri, data, origin, retrieved=retrieved, limits=limits)
     document = _document(entry, data, limits)
-    # Step 7. VER-2: any difference refuses the skill; of an older dialect, in the fields that it carried.
+    # Step 7. VER-2: any difference refuses the skill; for an older dialect, in the fields that it has.
     differences = frontmatter_differences(
         entry.frontmatter, document.frontmatter, only_fields=entry.carried_fields
     )
@@ -229,7 +228,7 @@ def verify_skill_md(
 
 
 def _document(entry: CheckedEntry, data: bytes, limits: Limits) -> SkillDocument:
-    """The parts of a `SKILL.md`. A dialect that carries no frontmatter does not ask for any either."""
+    """The parts of a `SKILL.md`. A dialect without frontmatter does not require any."""
     if entry.carried_fields == frozenset() and not data.removeprefix(BOM_UTF8).startswith(b"---"):
         text = data.decode("utf-8", "replace")
         return SkillDocument({}, text, 1)

@@ -1,4 +1,4 @@
-"""The JSON of each dialect, turned into entries and back. Pure: values in, values out."""
+"""The JSON of each dialect, to and from entries. Pure."""
 
 from __future__ import annotations
 

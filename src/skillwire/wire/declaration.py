@@ -1,4 +1,4 @@
-"""Declaration: how a server says that it has skills, as it is written and as it is found in the field."""
+"""Declaration: how a server declares skills, including forms that differ from the specification."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Declaration:
 
     directory_read: bool = False
     place: str = field(default="extensions", compare=False)
-    """Where among the capabilities it stood: `extensions`, or `experimental` as in drafts."""
+    """The capability field that had it: `extensions`, or `experimental` as in drafts."""
 
 
 def declaration_in(capabilities: object) -> Declaration | None:
-    """The declaration among a server's capabilities, or `None`.
+    """The declaration in a server's capabilities, or `None`.
 
     CAP-5: `experimental` in place of `extensions`, settings below `config`, and `[]` for `{}` are understood.
     """

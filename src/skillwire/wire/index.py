@@ -1,8 +1,7 @@
 """The index dialects (D4, D3, D2): the resource `skill://index.json`, read into entries.
 
-One file tells them apart, entry by entry: frontmatter as an object is D4, a digest is D3, neither is D2. None
-of them lists a skill's files with digests but D3 with `file-digests`; what cannot be bound is an entry
-without a list, never a guess.
+They are told apart entry by entry: frontmatter as an object is D4, a digest is D3, neither is D2. Only D3
+with `file-digests` lists a skill's files with digests; otherwise the entry has no list of files.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _NAMED: Final = frozenset({"name", "description"})
 
 
 def parse_index(data: bytes, *, limits: Limits = DEFAULT_LIMITS) -> LegacyListing:
-    """The skills of an index, or a `FormatError` when it is none. A bad entry costs itself alone."""
+    """The skills of an index, or a `FormatError` if it is not one. A bad entry does not affect the others."""
     try:
         index = json.loads(data)
     except (ValueError, RecursionError):
@@ -92,7 +91,7 @@ def _entry(item: object, place: str) -> SkillEntry:
             "JsonObject", {key: item[key] for key in sorted(_NAMED) if isinstance(item.get(key), str)}
         )
         carried = frozenset(fields)
-        # What an entry leaves out is not compared: the name is that of the directory then.
+        # Missing fields are not compared; a missing name is the directory's.
         fields.setdefault("name", skill_name_in(uri))
     files = _files(uri, digest, item.get("_meta"))
     draft = Draft(
@@ -105,7 +104,7 @@ def _entry(item: object, place: str) -> SkillEntry:
 
 
 def _files(uri: SkillUri, digest: Digest | None, meta: object) -> tuple[SkillResource, ...]:
-    """Every file with its digest, where the entry says so; empty where it does not (D3)."""
+    """Every file with its digest, if the entry has them (D3); otherwise empty."""
     listed = meta.get(FILE_DIGESTS) if is_object(meta) else None
     if not is_list(listed):
         return ()
@@ -125,7 +124,7 @@ def _files(uri: SkillUri, digest: Digest | None, meta: object) -> tuple[SkillRes
     if digest is not None and digests.setdefault(uri, digest) != digest:
         raise _refused("it names two digests for its SKILL.md", "tell the server's operator")
     if uri not in digests:
-        return ()  # Not complete, so it binds nothing.
+        return ()  # Incomplete, so nothing can be bound to it.
     return tuple(SkillResource(file, digests[file], NO_SIZE) for file in sorted(digests))
 
 
@@ -147,5 +146,5 @@ def _refused(message: str, fix: str) -> FormatError:
 
 def _no_index(message: str) -> FormatError:
     return FormatError.of(
-        rule="index", message=f"{INDEX_URI} is no index: {message}", fix="tell its operator"
+        rule="index", message=f"{INDEX_URI} is not an index: {message}", fix="tell its operator"
     )

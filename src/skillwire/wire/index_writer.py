@@ -1,6 +1,6 @@
-"""The index dialects, written: `skill://index.json` in the shape of D2, D3 or D4.
+"""Writes `skill://index.json` in the format of D2, D3 or D4.
 
-None of them has a word for a skill that is made on request. Such a skill is listed without digests.
+None of them can express a dynamic skill, which is listed without digests.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ INDEX_DIALECTS: Final = (Dialect.INDEX, Dialect.INDEX_WITH_DIGESTS, Dialect.INDE
 
 
 def write_index(entries: Iterable[SkillEntry], dialect: Dialect) -> bytes:
-    """The index of these skills, the same bytes for the same skills."""
+    """The index of these skills. The same skills give the same bytes."""
     if dialect not in INDEX_DIALECTS:
         raise ValueError(f"{dialect} has no index")
     index: JsonObject = {}
@@ -56,7 +56,7 @@ def _with_frontmatter(entry: SkillEntry) -> JsonObject:
 
 
 def _digest(entry: SkillEntry) -> JsonObject:
-    """The digest of `SKILL.md`, where there is one."""
+    """The digest of `SKILL.md`, if there is one."""
     files = () if entry.resources is DYNAMIC else entry.resources
     digests = [file.digest for file in files if file.uri == entry.uri]
     return {"digest": digests[0]} if digests else {}

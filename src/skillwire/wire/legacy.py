@@ -1,4 +1,4 @@
-"""LegacyListing: what an older dialect lists, in the one format that all dialects are converted to."""
+"""LegacyListing: the common format for listings of older dialects."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from skillwire.skill.uris import SKILL_FILE, SkillUri, child_uri, parse_uri
 from skillwire.wire.templates import SkillTemplate
 
 LEGACY_NAMES = frozenset({"index.json", "_manifest", "prompt-xml"})
-"""Last segments of resources that describe skills and are not skills."""
+"""Last segments of URIs of resources that describe skills."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedResource:
-    """A resource of `resources/list`, as far as it matters here."""
+    """The relevant fields of a resource in `resources/list`."""
 
     uri: str
     description: str
@@ -26,22 +26,22 @@ class ListedResource:
 
 @dataclass(frozen=True, slots=True)
 class LegacyListing:
-    """Entries beside what could not be used, and why. `spellings` are URIs as the server writes them."""
+    """Entries, and what could not be used and why. `spellings` are URIs as the server writes them."""
 
     entries: tuple[SkillEntry, ...] = ()
     issues: tuple[Issue, ...] = ()
     spellings: dict[SkillUri, str] = field(default_factory=dict[SkillUri, str])
     templates: tuple[SkillTemplate, ...] = ()
     resources: tuple[ListedResource, ...] = ()
-    """What `resources/list` has, where it was asked for: a skill's supporting files are among it."""
+    """The resources of `resources/list`, if it was requested, including supporting files of skills."""
     has_index: bool = False
 
 
 def skill_md_uri(text: str) -> SkillUri:
-    """The `SKILL.md` URI that a skill is known by here, whatever its server calls it.
+    """The canonical `SKILL.md` URI of a skill, whatever its server calls it.
 
-    `skill://demo`, `skill://demo/` and `skill://demo/SKILL.md` are one skill to us. What is asked of the
-    server is its own spelling.
+    `skill://demo`, `skill://demo/` and `skill://demo/SKILL.md` are the same skill. Requests to the server use
+    its own spelling.
     """
     uri = parse_uri(text.rstrip("/"))
     return uri if uri.endswith(f"/{SKILL_FILE}") else child_uri(uri, SKILL_FILE)

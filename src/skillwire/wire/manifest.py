@@ -1,6 +1,6 @@
 """The manifest of D1: `skill://NAME/_manifest`, the files of one skill with sizes and hashes.
 
-The dialect knows a skill by one name, so only a skill whose path is its name can have a manifest.
+The dialect identifies a skill by its name alone, so only a skill whose path is its name can have a manifest.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def write_manifest(entry: SkillEntry) -> bytes:
 def bind_to_manifest(entry: SkillEntry, data: bytes) -> SkillEntry:
     """The entry with the files of its manifest, or a `FormatError`.
 
-    A manifest that leaves out `SKILL.md` is not complete, so it binds nothing.
+    A manifest without `SKILL.md` is incomplete, so nothing can be bound to it.
     """
     try:
         manifest = json.loads(data)

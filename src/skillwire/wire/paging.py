@@ -8,7 +8,7 @@ from skillwire.limits import DEFAULT_LIMITS, Limits
 
 
 class Stop(Enum):
-    """Why a listing is not followed any further."""
+    """Why no further page is requested."""
 
     LAST = "last"
     """It is complete: the page has no cursor."""
@@ -21,7 +21,7 @@ class Stop(Enum):
 
 
 class PageLimits:
-    """Counts the pages and items of one listing. Make a new one for each listing."""
+    """Counts the pages and items of one listing. Create a new one for each listing."""
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self._limits = limits
@@ -30,7 +30,7 @@ class PageLimits:
         self.items = 0
 
     def stop(self, next_cursor: str | None, items: int) -> Stop | None:
-        """Count a page of `items` items; why to stop after it, or `None` to ask for `next_cursor`."""
+        """Count a page. Returns why to stop after it, or `None` to request `next_cursor`."""
         self.pages += 1
         self.items += items
         if self.items > self._limits.entries_per_server:

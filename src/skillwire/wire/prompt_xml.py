@@ -13,9 +13,9 @@ PROMPT_XML_URI: Final = "skill://prompt-xml"
 
 
 def write_prompt_xml(entries: Iterable[SkillEntry], *, limit: int = 100_000) -> bytes:
-    """The skills as `<available_skills>`, up to `limit` characters; the rest is counted in a comment.
+    """The skills as `<available_skills>`, at most `limit` characters; the rest are counted in a comment.
 
-    Characters that XML cannot hold and hidden ones are removed (SEC-11).
+    Hidden characters and those not allowed in XML are removed (SEC-11).
     """
     skills: list[str] = []
     left_out = 0
@@ -33,7 +33,7 @@ def write_prompt_xml(entries: Iterable[SkillEntry], *, limit: int = 100_000) -> 
 
 @lru_cache(maxsize=16_384)
 def _skill(name: str, description: str, uri: str) -> str:
-    """One skill. Cleaning takes a while, and most skills are the same as the last time."""
+    """One skill. Cached, because cleaning is slow and most skills do not change."""
     return "\n".join(
         [
             "<skill>",

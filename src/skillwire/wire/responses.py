@@ -1,7 +1,7 @@
-"""The answers of a server, read: a page of a listing, one entry, a directory, the bytes of a file.
+"""Parses the responses of a server: a page of a listing, one entry, a directory, the bytes of a file.
 
-A bad entry costs itself alone: it becomes an issue beside the good ones. Anything else that is not as the
-extension says is a `FormatError`.
+A bad entry becomes an issue and does not affect the others. Any other deviation from the extension is a
+`FormatError`.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _LARGEST_TTL = 10**12
 
 @dataclass(frozen=True, slots=True)
 class ListPage:
-    """One page of `skills/list`. `ttl_ms` is `None` where the server gave none.
+    """One page of `skills/list`. `ttl_ms` is `None` if the server did not send it.
 
-    `spellings` are the URIs that the server writes in another way than we do.
+    `spellings` are the URIs that the server does not write in canonical form.
     """
 
     entries: tuple[SkillEntry, ...]
@@ -42,7 +42,7 @@ class ListPage:
 
 @dataclass(frozen=True, slots=True)
 class WireChild:
-    """A child in an answer to `resources/directory/read`; its URI is as the server wrote it."""
+    """A child in a response to `resources/directory/read`, with its URI as the server wrote it."""
 
     uri: str
     is_directory: bool
@@ -55,14 +55,14 @@ class DirectoryPage:
 
 
 def list_page(answer: object, *, accept_drafts: bool = False, limits: Limits = DEFAULT_LIMITS) -> ListPage:
-    """A page of `skills/list` (LST-1). An empty cursor ends the listing, as some servers write it.
+    """A page of `skills/list` (LST-1). An empty cursor ends the listing, because some servers send one.
 
-    Files without a size are taken, as the draft of summer 2026 lists them; with `accept_drafts`, entries
-    without files too (D5).
+    Files without a size are accepted, as in the draft of summer 2026; with `accept_drafts`, so are entries
+    without files (D5).
     """
     items = _list_in(answer, "skills")
     if len(items) > limits.entries_per_server:
-        # SEC-9: millions of empty entries fit into one answer, and each would leave its issues behind.
+        # SEC-9: millions of empty entries fit into one response, and each would produce issues.
         raise LimitExceeded(f"a page of a listing has more than {limits.entries_per_server:,} entries")
     entries: list[SkillEntry] = []
     issues: list[Issue] = []
@@ -84,7 +84,7 @@ def list_page(answer: object, *, accept_drafts: bool = False, limits: Limits = D
 
 
 def wire_spellings(item: object, entry: SkillEntry) -> dict[SkillUri, str]:
-    """The URIs of an entry that its server spells otherwise. It is asked for them in its own spelling."""
+    """The URIs of an entry that its server writes differently. Requests use the server's spelling."""
     if not is_object(item):
         return {}
     written: list[tuple[SkillUri, object]] = [(entry.uri, item.get("uri"))]
@@ -100,15 +100,13 @@ def wire_spellings(item: object, entry: SkillEntry) -> dict[SkillUri, str]:
 def single_entry(
     answer: object, uri: SkillUri, *, accept_drafts: bool = False, limits: Limits = DEFAULT_LIMITS
 ) -> SkillEntry:
-    """The entry in an answer to `skills/get`, which must be the one that was asked for (GET-1)."""
+    """The entry in a response to `skills/get`, which must be the requested one (GET-1)."""
     if not is_object(answer) or "skill" not in answer:
         raise _malformed("the answer to skills/get has no skill")
     _check_extent(answer["skill"], limits)
     entry = entry_from_wire(answer["skill"], unsized=True, unlisted=accept_drafts)
     if entry.uri != uri:
-        raise _malformed(
-            f"skills/get was asked for {shown_uri(uri)} and answered with {shown_uri(entry.uri)}"
-        )
+        raise _malformed(f"skills/get for {shown_uri(uri)} returned {shown_uri(entry.uri)}")
     return entry
 
 
@@ -127,7 +125,7 @@ def directory_page(answer: object, *, limits: Limits = DEFAULT_LIMITS) -> Direct
 
 
 def file_bytes(answer: object, uri: SkillUri, *, spelling: str = "") -> bytes:
-    """The bytes in an answer to `resources/read` (RD-2); the server may name them in its own spelling."""
+    """The bytes in a response to `resources/read` (RD-2); the server may use its own spelling of the URI."""
     for item in _list_in(answer, "contents"):
         if not is_object(item) or (item.get("uri") != (spelling or uri) and not _names(item.get("uri"), uri)):
             continue
@@ -146,12 +144,12 @@ def file_bytes(answer: object, uri: SkillUri, *, spelling: str = "") -> bytes:
 
 
 def content_count(answer: object) -> int:
-    """How many contents an answer to `resources/read` holds; the first that fits is used."""
+    """The number of contents in a response to `resources/read`; the first match is used."""
     return len(_list_in(answer, "contents"))
 
 
 def extent(value: object, most: int) -> int:
-    """How much text and how many values a piece of JSON holds; counting stops beyond `most`."""
+    """The amount of text and values in a piece of JSON; counting stops beyond `most`."""
     total = 0
     # A stack, not recursion: a server chooses how deep its JSON goes.
     waiting = [cast("JsonValue", value)]
@@ -169,7 +167,7 @@ def extent(value: object, most: int) -> int:
 
 
 def _check_extent(item: object, limits: Limits) -> None:
-    """SEC-9: an entry that no skill could have is refused before it is taken apart."""
+    """SEC-9: an absurdly large entry is refused before it is parsed."""
     if not is_object(item):
         return
     resources, most = item.get("resources"), limits.frontmatter_bytes * _SPREAD
@@ -210,7 +208,7 @@ def _cursor(answer: object) -> str | None:
 
 def _ttl(answer: object) -> int | None:
     ttl = whole_number(answer.get("ttlMs")) if is_object(answer) else None
-    # Cut to a number that can be reckoned with: JSON has no largest one.
+    # Limited, because JSON numbers have no maximum.
     return min(ttl, _LARGEST_TTL) if isinstance(ttl, int) and not isinstance(ttl, bool) and ttl >= 0 else None
 
 

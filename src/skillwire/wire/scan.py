@@ -1,7 +1,7 @@
-"""The scans (D1, D0): skills found among a server's plain resources.
+"""Scans (D1, D0): skills found among a server's resources.
 
 A `SKILL.md` beside a `_manifest` is D1, and the manifest lists its files. Any other URI with the scheme
-`skill:` is D0: a scheme alone proves nothing, so what is found that way is unconfirmed (FMT-5).
+`skill:` is D0: a scheme alone proves nothing, so such a skill is unconfirmed (FMT-5).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ResourcePage:
 
 
 def resource_page(answer: object) -> ResourcePage:
-    """A page of `resources/list`; what has no URI is passed over."""
+    """A page of `resources/list`. Resources without a URI are skipped."""
     items = answer.get("resources") if is_object(answer) else None
     if not is_object(answer) or not is_list(items):
         raise FormatError.of(
@@ -57,7 +57,7 @@ def _text(value: object) -> str:
 
 
 def with_manifests(resources: Sequence[ListedResource]) -> dict[str, ListedResource]:
-    """The `SKILL.md` resources that have a manifest beside them, by the URI of the manifest (D1)."""
+    """The `SKILL.md` resources that have a manifest, by the URI of the manifest (D1)."""
     uris = {resource.uri for resource in resources}
     found: dict[str, ListedResource] = {}
     for resource in resources:
@@ -69,16 +69,16 @@ def with_manifests(resources: Sequence[ListedResource]) -> dict[str, ListedResou
 
 
 def bare_resources(resources: Sequence[ListedResource]) -> list[ListedResource]:
-    """Every resource whose URI looks like a skill's, or a file's of one."""
+    """Every resource whose URI looks like that of a skill or of its files."""
     return [one for one in resources if one.uri.startswith(_PREFIX) and not is_legacy_resource(one.uri)]
 
 
 def bare_skills(resources: Sequence[ListedResource]) -> LegacyListing:
-    """Every resource whose URI looks like a skill's (D0). Which of them are skills, nobody has said."""
+    """Every resource whose URI looks like a skill's (D0). None of them is confirmed to be a skill."""
     entries: dict[SkillUri, SkillEntry] = {}
     issues: list[Issue] = []
     spellings: dict[SkillUri, str] = {}
-    # A proper SKILL.md comes first, so that `skill://demo` is not taken for it.
+    # A proper SKILL.md comes first, so that `skill://demo` does not replace it.
     listed = bare_resources(resources)
     for resource in sorted(listed, key=lambda resource: not resource.uri.endswith(f"/{SKILL_FILE}")):
         try:
@@ -94,7 +94,7 @@ def bare_skills(resources: Sequence[ListedResource]) -> LegacyListing:
 
 
 def scanned_entry(resource: ListedResource, dialect: Dialect) -> SkillEntry:
-    """An entry for a resource that came without frontmatter: the name is its directory's."""
+    """An entry for a resource without frontmatter, named after its directory."""
     uri = skill_md_uri(resource.uri)
     frontmatter: JsonObject = {"name": skill_name_in(uri), "description": resource.description}
     draft = Draft(

@@ -1,4 +1,4 @@
-"""An entry as we keep it ourselves: what the server sent, and in which dialect it did."""
+"""An entry in our own storage format: what the server sent, and in which dialect."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DRAFT = "draft"
 
 
 def entry_to_stored(entry: SkillEntry) -> JsonObject:
-    """The entry as JSON, with nothing lost."""
+    """The entry as JSON, without loss."""
     stored = entry_to_wire(entry)
     if entry.draft is not None:
         draft = entry.draft
@@ -32,7 +32,7 @@ def entry_to_stored(entry: SkillEntry) -> JsonObject:
 
 
 def entry_from_stored(stored: object) -> SkillEntry:
-    """The entry again, or a `FormatError` when it is not one that we wrote."""
+    """The entry, or a `FormatError` if we did not write it."""
     entry = entry_from_wire(stored, unsized=True)
     kept = cast("Mapping[str, Any]", stored).get(_DRAFT)
     if kept is None:
@@ -52,5 +52,5 @@ def entry_from_stored(stored: object) -> SkillEntry:
 
 def _refuse() -> SkillEntry:
     raise FormatError.of(
-        rule="stored-entry", message="a kept entry is damaged", fix="approve the skill again"
+        rule="stored-entry", message="a stored entry is damaged", fix="approve the skill again"
     )

@@ -1,9 +1,9 @@
-"""How many values a JSON text holds, counted before it is parsed (SEC-9).
+"""Counts the values of a JSON text before it is parsed (SEC-9).
 
-Parsed, `{}` takes seventy bytes and more: an answer of nothing else grows a hundredfold. Real answers hold a
-value for every thirty bytes or so, and an object for every hundred. What holds far more is refused unparsed,
-so that an answer never costs more than four times its size. An object or a list counts as several values:
-with what it holds, it takes two hundred bytes.
+Once parsed, `{}` takes seventy bytes or more, so a response of nothing else grows a hundredfold. Real
+responses have about one value per thirty bytes, and one object per hundred. A response with far more is
+refused before it is parsed, so that it never costs more than four times its size. An object or a list counts
+as several values, because it takes about two hundred bytes.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ _FREE: Final = 20_000
 _BYTES_PER_VALUE: Final = 20
 _MOST: Final = 600_000
 _PER_CONTAINER: Final = 3
-# A string, or the rest of the text after a quotation mark that nothing closes. Possessive: every byte is
-# looked at once, whatever it contains.
+# A string, or the rest of the text after an unclosed quotation mark. Possessive, so that every byte is read
+# once.
 _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 
 
 def check_structure(data: bytes | bytearray) -> None:
-    """Raise `LimitExceeded` when a JSON text holds more values than an answer of its length has use for."""
+    """Raise `LimitExceeded` if a JSON text has far more values than its length justifies."""
     most = min(_FREE + len(data) // _BYTES_PER_VALUE, _MOST)
     if _values(data, 0, len(data)) <= most:
-        return  # Commas in strings count here, so there are no more than this.
+        return  # An upper bound: commas in strings count too.
     values = start = 0
     for string in _STRING.finditer(data):
         values += _values(data, start, string.start())
@@ -36,9 +36,7 @@ def check_structure(data: bytes | bytearray) -> None:
     else:
         values += _values(data, start, len(data))
     if values > most:
-        raise LimitExceeded(
-            f"an answer of {len(data):,} bytes with more than {most:,} values: it is refused unread"
-        )
+        raise LimitExceeded(f"an answer of {len(data):,} bytes with more than {most:,} values: it is refused")
 
 
 def _values(data: bytes | bytearray, start: int, end: int) -> int:

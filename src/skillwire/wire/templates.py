@@ -1,7 +1,7 @@
-"""SkillTemplate: an index entry that stands for many skills, one for each value of its arguments (D2).
+"""SkillTemplate: an index entry for many skills, one for each value of its arguments (D2).
 
-`skill://docs/{product}/SKILL.md` is a skill for every product. Its URI is made by filling the arguments in
-(RFC 6570, simple and reserved expansion of one name each); nothing is guessed.
+`skill://docs/{product}/SKILL.md` is a skill for every product. Its URI is expanded by RFC 6570 (simple and
+reserved expansion of single names).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _MOST_VALUES: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class SkillTemplate:
-    """A template with what its server says about it. `arguments` are in the order of the URI."""
+    """A template with its description. `arguments` are in the order of the URI."""
 
     template: str
     description: str
     arguments: tuple[str, ...]
 
     def expand(self, values: Mapping[str, str]) -> SkillUri:
-        """The URI of the skill for these values; a `FormatError` names what is missing, unknown or unfit."""
+        """The URI of the skill for these values, or a `FormatError` for missing, unknown or invalid ones."""
         missing = [name for name in self.arguments if not values.get(name)]
         unknown = [name for name in values if name not in self.arguments]
         if missing or unknown:
@@ -51,7 +51,7 @@ class SkillTemplate:
 
 
 def parse_template(template: object, description: object) -> SkillTemplate:
-    """A template as an index writes it, or a `FormatError`."""
+    """A template of an index, or a `FormatError`."""
     if not isinstance(template, str) or len(template) > _MOST_CHARS:
         raise _refused("it has no url", "tell the server's operator")
     arguments = [match[2] for match in _EXPRESSION.finditer(template)]
@@ -66,12 +66,12 @@ def parse_template(template: object, description: object) -> SkillTemplate:
     if len(set(arguments)) != len(arguments):
         raise _refused(f"its template {shown(template)!r} has an argument twice", "name each once")
     made = SkillTemplate(template, description if isinstance(description, str) else "", tuple(arguments))
-    made.expand(dict.fromkeys(arguments, "x"))  # A template that never gives a URI is refused now.
+    made.expand(dict.fromkeys(arguments, "x"))  # A template that never gives a valid URI is refused here.
     return made
 
 
 def completed_values(answer: object) -> tuple[str, ...]:
-    """The values of a `completion/complete` answer; what is not text is skipped."""
+    """The values in a response to `completion/complete`; values that are not text are skipped."""
     completion = answer.get("completion") if is_object(answer) else None
     values = completion.get("values") if is_object(completion) else None
     return (

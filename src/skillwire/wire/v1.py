@@ -1,7 +1,6 @@
 """The final extension (D6): `skills/list`, `skills/get` and `resources/directory/read` as JSON.
 
-Writing never fails. Reading takes whatever a server sent and gives an entry or a `FormatError` with every
-issue; nothing half-read leaves this file.
+Writing never fails. Reading returns a complete entry or raises a `FormatError` with every issue.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ METHOD_READ_DIRECTORY = "resources/directory/read"
 
 DIRECTORY_READ_SETTING = "directoryRead"
 APPROVAL_META = "dev.skillwire/approval"
-"""In `_meta` of an entry, by a gateway: `required` says that a person has to approve the skill first."""
-# JSON numbers are exact up to here; no file is longer.
+"""Set by a gateway in an entry's `_meta`: `required` means that a person has to approve the skill first."""
+# JSON numbers are exact up to here, and no file is longer.
 _LARGEST_SIZE = 2**53 - 1
 
 T = TypeVar("T")
 
 
 def entry_to_wire(entry: SkillEntry) -> JsonObject:
-    """An entry as the object that goes into a listing (ENT-1)."""
+    """An entry as an object of a listing (ENT-1)."""
     resources: JsonValue
     if entry.resources is DYNAMIC:
         resources = DYNAMIC.value
@@ -47,8 +46,8 @@ def entry_to_wire(entry: SkillEntry) -> JsonObject:
 def entry_from_wire(wire: object, *, unsized: bool = False, unlisted: bool = False) -> SkillEntry:
     """The entry in an object of a listing, or a `FormatError` with every issue (ENT-2).
 
-    The draft of summer 2026 (D5) is read where it is asked for: `unsized` takes files without a size, whose
-    digest then decides, and `unlisted` takes an entry without `resources` for a dynamic one.
+    For the draft of summer 2026 (D5), `unsized` accepts files without a size, which are checked by digest
+    alone, and `unlisted` treats an entry without `resources` as dynamic.
     """
     if not is_object(wire):
         raise FormatError(
@@ -83,7 +82,7 @@ def entry_from_wire(wire: object, *, unsized: bool = False, unlisted: bool = Fal
 
 
 def whole_number(value: object) -> object:
-    """A number of JSON, which has one kind: `82.0` is 82. Anything else as it is."""
+    """A JSON number, normalized: `82.0` is 82. Other values are unchanged."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
