@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from skillwire.host.config.server import ServerConfig as ServerConfig
     from skillwire.host.events import Event as Event
     from skillwire.host.events import EventKind as EventKind
-    from skillwire.host.host import LoadedSkill as LoadedSkill
     from skillwire.host.host import SkillHost as SkillHost
+    from skillwire.host.loaded import LoadedSkill as LoadedSkill
     from skillwire.host.reader import ReadRequest as ReadRequest
     from skillwire.host.tools import Tool as Tool
     from skillwire.host.tools import ToolResult as ToolResult
@@ -87,7 +87,8 @@ export(
         "host.approvals.asking": "ApprovalRequest",
         "host.config.server": "ServerConfig",
         "host.events": "Event EventKind",
-        "host.host": "LoadedSkill SkillHost",
+        "host.host": "SkillHost",
+        "host.loaded": "LoadedSkill",
         "host.reader": "ReadRequest",
         "host.tools": "Tool ToolResult",
         "issues": "Issue Severity",

@@ -39,7 +39,7 @@ async def test_c2_a_read_has_ten_seconds_and_no_more_than_the_user_said(tmp_path
     assert (STYLE.seconds(30), STYLE.seconds(3)) == (10, 3)
     sim = Simulator()
     async with opened(tmp_path, host_options=CODEX, demo=sim) as host:
-        (server,) = host._inventory._servers.values()  # pyright: ignore[reportPrivateUsage]
+        (server,) = host._parts.inventory.places.connected.values()  # pyright: ignore[reportPrivateUsage]
         assert server.config.call_seconds == 10
 
 

@@ -254,7 +254,7 @@ def test_w8_a_profile_decides_which_servers_are_connected(tmp_path: Path) -> Non
     )
     assert set(load_config(file=file, profile="work").servers) == {"b"}
     host = SkillHost.from_config(file=file, profile="work", style="wayland")
-    assert [*host._inventory._configs] == [Origin.mcp("b")]  # pyright: ignore[reportPrivateUsage]
+    assert [*host._parts.inventory.places.configs] == [Origin.mcp("b")]  # pyright: ignore[reportPrivateUsage]
 
 
 def test_w8_the_default_profile_holds_and_mcp_servers_says_the_same_as_servers(tmp_path: Path) -> None:

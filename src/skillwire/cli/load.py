@@ -13,7 +13,8 @@ from skillwire.cli.skills import file_of, template_values
 from skillwire.errors import ApprovalRequired, SourceError
 
 if TYPE_CHECKING:
-    from skillwire.host.host import LoadedSkill, SkillHost
+    from skillwire.host.host import SkillHost
+    from skillwire.host.loaded import LoadedSkill
 
 
 def load(

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from skillwire.host.events import Failure as Failure
     from skillwire.host.events import LeftOut as LeftOut
     from skillwire.host.fetcher import SkillFiles as SkillFiles
-    from skillwire.host.host import LoadedSkill as LoadedSkill
     from skillwire.host.host import SkillHost as SkillHost
-    from skillwire.host.host import SlashCommand as SlashCommand
+    from skillwire.host.loaded import LoadedSkill as LoadedSkill
+    from skillwire.host.loaded import SlashCommand as SlashCommand
     from skillwire.host.reader import ReadCallback as ReadCallback
     from skillwire.host.reader import ReadRequest as ReadRequest
     from skillwire.host.review import FileComparison as FileComparison
@@ -78,7 +78,8 @@ export(
         "directories": "LocalDirectory",
         "events": "Event EventKind Failure LeftOut",
         "fetcher": "SkillFiles",
-        "host": "LoadedSkill SkillHost SlashCommand",
+        "host": "SkillHost",
+        "loaded": "LoadedSkill SlashCommand",
         "reader": "ReadCallback ReadRequest",
         "review": "FileComparison SkillReview",
         "search": "FoundSkill",

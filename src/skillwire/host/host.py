@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncGenerator, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -18,76 +18,36 @@ from typing import Self
 import anyio
 from anyio.lowlevel import EventLoopToken, current_token
 
-from skillwire.catalog.registry import RegisteredSkill, Registry
-from skillwire.catalog.replay import ActiveSkill, Candidate, Replay, fit_replay
+from skillwire.catalog.registry import RegisteredSkill
+from skillwire.catalog.replay import ActiveSkill, Replay
 from skillwire.errors import SkillNotFound, SkillwireError
-from skillwire.host.admin import HostAdmin
-from skillwire.host.approvals.approver import Approver
-from skillwire.host.approvals.asking import ApprovalCallback, Asker
+from skillwire.host.approvals.asking import ApprovalCallback
 from skillwire.host.approvals.database import ApprovalBackend
-from skillwire.host.approvals.store import ApprovalStore
-from skillwire.host.cache import SkillCache
-from skillwire.host.config.file import identities_by_label, load_config
+from skillwire.host.config.file import load_config
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.config.trust import UntrustedServer
-from skillwire.host.directories import LocalDirectory, state_places
-from skillwire.host.events import Event, EventKind, EventLog, Failure, LeftOut, skill_event
-from skillwire.host.feed import SkillFeed
-from skillwire.host.fetcher import Fetcher
-from skillwire.host.inventory import Inventory
-from skillwire.host.listings import ListingCache
-from skillwire.host.loader import Loader
+from skillwire.host.directories import LocalDirectory
+from skillwire.host.events import Event, EventKind, Failure, LeftOut
+from skillwire.host.loaded import LoadedSkill, SlashCommand, active_skills, replay_active, slash_commands
 from skillwire.host.origins import collect_origins
-from skillwire.host.reader import ModelActions, ReadCallback, ReadRequest, ResourceReader
-from skillwire.host.registration import Registration, folded_names
-from skillwire.host.resolver import Resolver
-from skillwire.host.search import FoundSkill, SkillSearch
-from skillwire.host.signatures import Signatures
+from skillwire.host.parts import HostParts
+from skillwire.host.reader import ReadCallback, ReadRequest
+from skillwire.host.search import FoundSkill
 from skillwire.host.state import ServerState
 from skillwire.host.styles import find_style
-from skillwire.host.styles.base import RenderContext, Style
-from skillwire.host.styles.fields import SkillFields
+from skillwire.host.styles.base import Style
 from skillwire.host.styles.uris import file_refusal
 from skillwire.host.templates import ServedTemplate, find_template
-from skillwire.host.tools import CatalogCache, Tool, make_tools
+from skillwire.host.tools import Tool, make_tools
 from skillwire.issues import shown
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.sources.base import Source
-from skillwire.text import clean_line, safe_line
-from skillwire.trust.approval import Grants, shown_digest
 from skillwire.trust.directory import DirectoryView
 from skillwire.trust.guards import Execution, HeldSkill, granted_tools, may_execute
 from skillwire.trust.origin import Origin
 from skillwire.trust.publishers import Publisher
 from skillwire.trust.verify import VerifiedFile
 from skillwire.wire.legacy import ListedResource
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlashCommand:
-    """A skill as a command that a user can type. What it does is `host.load(command.handle)`."""
-
-    name: str
-    description: str
-    argument_hint: str
-    """What can be written after it, in the skill's own words; empty when it does not say."""
-    origin: Origin
-    handle: str
-    session: str
-    """The host that it works in: `host.session`."""
-    is_loaded: bool
-    """Whether the skill's text is in the context of this session."""
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedSkill:
-    """A skill that is loaded. `text` is for the model, as a tool's result (SEC-12)."""
-
-    skill: RegisteredSkill
-    text: str
-    grants: Grants
-    fields: SkillFields
-    """What its frontmatter asks for, as far as the style honors it. Requests, never grants (SEC-4)."""
 
 
 class SkillHost:
@@ -144,17 +104,11 @@ class SkillHost:
         With `cache_listings`, a server is listed from disk for as long as it allows, and connected when
         something else is needed of it: for commands, which open a host each time.
         """
-        places = state_places()
         self.style = find_style(style)
         self._limits = limits = self.style.limits(limits)
         self._safe_tools = frozenset(safe_tools)
         self._untrusted = tuple(untrusted)
         self._remarks = tuple(remarks)
-        self._log = EventLog()
-        self._asker = Asker(ask)
-        self._read_asker = Asker(ask_read)
-        self._cache = SkillCache(cache_directory or places.cache, limits=limits)
-        self._approvals = ApprovalStore(approvals_file or places.approvals, on_problem=self._remark)
         origins = collect_origins(
             servers or {},
             directories,
@@ -166,119 +120,22 @@ class SkillHost:
             limits=limits,
             required_sources=required_sources,
         )
-        self._cache.refuse_inside(
-            path for origin, path in origins.directories.items() if origin not in origins.later
-        )
-        self._cache.bind(origins.identities)
-        self._approvals.bind(origins.identities, identities_by_label)
-        naming = self.style.naming(origins.ranks)
-        self._registry = Registry(naming)
-        registration = Registration(
-            registry=self._registry,
-            configs=origins.servers,
-            log=self._log,
-            disabled=folded_names(disabled),
-            style=self.style,
-            naming=naming,
-            limits=limits,
-            on_changed=self._changed,
-        )
-        listings = self._cache.directory.parent / "listings"
-        self._inventory = Inventory(
-            servers=origins.servers,
-            sources=origins.sources,
-            directories=origins.directories,
-            later=origins.later,
-            check_directory=lambda path: self._cache.refuse_inside([path]),
-            registry=self._registry,
-            log=self._log,
-            approvals=self._approvals,
-            registration=registration,
-            on_listed=self._listed,
+        self._parts = HostParts(
+            origins,
             style=self.style,
             limits=limits,
-            listings=ListingCache(listings, limits=limits) if cache_listings else None,
+            ask=ask,
+            ask_read=ask_read,
+            disabled=disabled,
             discover=discover,
             watch=watch,
+            cache_listings=cache_listings,
+            cache_directory=cache_directory,
+            approvals_file=approvals_file,
+            publishers=publishers,
         )
-        self._approver = Approver(
-            registry=self._registry,
-            facts=lambda skill: registration.candidate(skill.origin, skill.entry, disabled=not skill.enabled),
-            approvals=self._approvals,
-            signatures=Signatures(publishers, required=origins.required_publishers, tell=self._log.record),
-            cache=self._cache,
-            asker=self._asker,
-            tell=self._log.record,
-            limits=limits,
-        )
-        self._fetcher = Fetcher(
-            source_of=self._inventory.places.source,
-            approver=self._approver,
-            cache=self._cache,
-            accept=lambda verified: self.style.check(verified, limits),
-            listed_files=self._inventory.places.listed_files,
-            limits=limits,
-        )
-        self._loader = Loader(
-            registry=self._registry,
-            source_of=self._inventory.places.source,
-            take_fresh=registration.add,
-            approver=self._approver,
-            fetcher=self._fetcher,
-            on_held=self._follow_held,
-            limits=limits,
-        )
-        # Fences that nobody can guess, and that stay the same while the host lives.
-        context = RenderContext(
-            limits=limits,
-            salt=secrets.token_bytes(16),
-            local_path=self._inventory.places.local_path,
-            listed_files=self._inventory.places.listed_files,
-        )
-        self._context = context
-        self._resolver = Resolver(
-            registry=self._registry, inventory=self._inventory, loader=self._loader, log=self._log
-        )
-        reader = ResourceReader(
-            inventory=self._inventory,
-            loader=self._loader,
-            registry=self._registry,
-            asker=self._read_asker,
-            style=self.style,
-            context=context,
-        )
-        self._search = SkillSearch(
-            registry=self._registry, source_of=self._inventory.places.source, cache=self._cache, limits=limits
-        )
-        self._actions = ModelActions(
-            resolver=self._resolver,
-            loader=self._loader,
-            reader=reader,
-            searcher=self._search,
-            style=self.style,
-            context=context,
-        )
-        self._catalog = CatalogCache(self._registry, self.style, context, self._inventory.places.templates)
-        self.admin = HostAdmin(
-            approvals=self._approvals,
-            cache=self._cache,
-            _registry=self._registry,
-            _inventory=self._inventory,
-            _resolver=self._resolver,
-            _loader=self._loader,
-            _fetcher=self._fetcher,
-            _approver=self._approver,
-            _style=self.style,
-            _limits=limits,
-        )
-        self.feed = SkillFeed(
-            _registry=self._registry,
-            _inventory=self._inventory,
-            _registration=registration,
-            _loader=self._loader,
-            _fetcher=self._fetcher,
-            _approver=self._approver,
-        )
+        self.admin = self._parts.admin
+        self.feed = self._parts.feed
         self.session = secrets.token_hex(8)
         """Tells this host from others of the same process or user interface."""
         self._stack: AsyncExitStack | None = None
@@ -340,24 +197,24 @@ class SkillHost:
         async with AsyncExitStack() as stack:
             tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(tasks.cancel_scope.cancel)
-            stack.push_async_callback(self._inventory.aclose)
+            stack.push_async_callback(self._parts.inventory.aclose)
             try:
-                await anyio.to_thread.run_sync(self._cache.adopt)
-                await self._approvals.open()
+                await anyio.to_thread.run_sync(self._parts.cache.adopt)
+                await self._parts.approvals.open()
             except SkillwireError as error:
                 # Nothing is approved then; local skills, and what needs no approval, work all the same.
-                self._log.record(Event(kind=EventKind.FAILURE, message=str(error)))
-            if self._approvals.remark:
-                self._remark(self._approvals.remark)
+                self._parts.log.record(Event(kind=EventKind.FAILURE, message=str(error)))
+            if self._parts.approvals.remark:
+                self._parts.remark(self._parts.approvals.remark)
             for remark in self._remarks:
-                self._remark(remark)
-            tasks.start_soon(self._approvals.run)
+                self._parts.remark(remark)
+            tasks.start_soon(self._parts.approvals.run)
             for server in self._untrusted:
                 origin = Origin.mcp(server.label)
                 message = f"{origin} {server.reason}"
-                self._log.record(Event(kind=EventKind.FAILURE, message=message, origin=origin))
+                self._parts.log.record(Event(kind=EventKind.FAILURE, message=message, origin=origin))
             try:
-                await self._inventory.open(tasks)
+                await self._parts.inventory.open(tasks)
                 self._stack = stack.pop_all()
             except SkillwireError as error:
                 failure = error  # Raised below: the task group would wrap it.
@@ -372,18 +229,18 @@ class SkillHost:
 
     async def close(self) -> None:
         """End every connection. What is approved and cached stays."""
-        self._log.close()
+        self._parts.log.close()
         if self._stack is not None:
             stack, self._stack = self._stack, None
             with suppress(SkillwireError):  # A disk that takes nothing must not keep a host open.
-                await self._approvals.flush()
+                await self._parts.approvals.flush()
             await stack.aclose()
 
     # What there is
 
     def templates(self) -> tuple[ServedTemplate, ...]:
         """Entries of servers' indexes that stand for many skills: load one with a value for each argument."""
-        return self._inventory.places.templates()
+        return self._parts.inventory.places.templates()
 
     async def complete(
         self, template: str, argument: str, prefix: str = "", *, server: str | None = None
@@ -393,34 +250,25 @@ class SkillHost:
         if argument not in found.arguments:
             known = ", ".join(found.arguments)
             raise SkillNotFound(f"{found.name} has no argument {shown(argument)}; there is {known}")
-        return await self._resolver.suggestions(found, argument, prefix)
+        return await self._parts.resolver.suggestions(found, argument, prefix)
 
     def files(self, skill: RegisteredSkill | str) -> tuple[str, ...]:
         """The paths of a skill's supporting files, as far as its entry or its server lists them."""
-        return self._resolver.files(self._registry.find(skill) if isinstance(skill, str) else skill)
+        return self._parts.resolver.files(
+            self._parts.registry.find(skill) if isinstance(skill, str) else skill
+        )
 
     async def list_resources(self, server: str) -> tuple[ListedResource, ...]:
         """Every resource that a server lists, skills or not. The strings are the server's own."""
-        return await self._inventory.places.list_resources(self._inventory.places.server(server))
+        return await self._parts.inventory.places.list_resources(self._parts.inventory.places.server(server))
 
     def commands(self) -> tuple[SlashCommand, ...]:
         """The skills that a user may invoke, for hosts that offer them as slash commands."""
-        return tuple(
-            SlashCommand(
-                name=f"/{skill.handle}",
-                description=clean_line(skill.entry.description, limit=self._limits.description_chars).text,
-                argument_hint=self.style.fields(skill.entry.frontmatter).argument_hint,
-                origin=skill.origin,
-                handle=skill.handle,
-                session=self.session,
-                is_loaded=self._loader.held_text(skill.key) is not None,
-            )
-            for skill in self._resolver.invocable()
-        )
+        return slash_commands(self._parts, self.session)
 
     def skills(self, *, disabled: bool = False) -> tuple[RegisteredSkill, ...]:
         """Every skill that is known, local ones first, each under a handle of its own."""
-        return self._registry.skills(disabled=disabled)
+        return self._parts.registry.skills(disabled=disabled)
 
     def catalog(
         self, context: object = None, /, *, budget: int | None = None, working: Collection[str] = ()
@@ -431,7 +279,7 @@ class SkillHost:
         worked on, for styles in which they activate skills. `context` is ignored, so that frameworks that
         pass one can be given the method itself: `Agent(instructions=host.catalog)`.
         """
-        return self._catalog.get(budget, working).text
+        return self._parts.catalog.get(budget, working).text
 
     async def search(
         self, query: str, *, server: str | None = None, limit: int | None = None
@@ -441,29 +289,29 @@ class SkillHost:
         Disabled skills are not found. Nothing is asked of a server.
         """
         if server is not None:
-            self._inventory.places.require_label(server)
-        return await self._search.search(query, label=server, limit=limit)
+            self._parts.inventory.places.require_label(server)
+        return await self._parts.search.search(query, label=server, limit=limit)
 
     def servers(self) -> tuple[ServerState, ...]:
         """The state of every server."""
-        return self._inventory.places.states()
+        return self._parts.inventory.places.states()
 
     def failures(self) -> tuple[Failure, ...]:
         """What does not work now: servers that cannot be reached, directories that cannot be read."""
-        return self._log.failures()
+        return self._parts.log.failures()
 
     def left_out(self) -> tuple[LeftOut, ...]:
         """Every skill that a server or directory has and that cannot be used, with the reason."""
-        return self._log.left_out()
+        return self._parts.log.left_out()
 
     async def events(self) -> AsyncGenerator[Event]:
         """What happened since the host was opened, then what happens, until it is closed."""
-        async for event in self._log.listen():
+        async for event in self._parts.log.listen():
             yield event
 
     def events_so_far(self) -> tuple[Event, ...]:
         """The last events since the host was opened. `failures` and `left_out` are complete, this is not."""
-        return self._log.so_far()
+        return self._parts.log.so_far()
 
     async def refresh(self, label: str | None = None, *, expired_only: bool = False) -> None:
         """List every server and directory again, or one by its label.
@@ -471,14 +319,14 @@ class SkillHost:
         With `expired_only` a server is asked only when the time is over that it gave for its last listing:
         that may be called as often as you like.
         """
-        await self._inventory.refresh(label, expired_only=expired_only)
+        await self._parts.inventory.refresh(label, expired_only=expired_only)
 
     async def mentions(self, message: str) -> str:
         """What to add to a user's message that names skills, in styles that have a sign for that.
 
         A local skill is loaded and its text is there. For a server's skill it is the call that loads it.
         """
-        return await self._actions.mentions(message)
+        return await self._parts.actions.mentions(message)
 
     # Loading
 
@@ -489,7 +337,7 @@ class SkillHost:
 
         For a template, `values` has a value for each of its arguments.
         """
-        return await self._resolver.find(name, server, values)
+        return await self._parts.resolver.find(name, server, values)
 
     async def load(
         self, name: str, *, server: str | None = None, values: Mapping[str, str] | None = None
@@ -499,42 +347,37 @@ class SkillHost:
         A template is loaded with `values`: `host.load("docs/{product}", values={"product": "widget"})`.
         """
         skill = await self.find(name, server=server, values=values)
-        verified = await self._loader.load(skill)
+        verified = await self._parts.loader.load(skill)
         return LoadedSkill(
-            self._registry.get(skill.key) or skill,
-            self.style.skill_text(verified, skill.handle, self._context),
-            self._loader.grants(skill.key),
+            self._parts.registry.get(skill.key) or skill,
+            self.style.skill_text(verified, skill.handle, self._parts.context),
+            self._parts.loader.grants(skill.key),
             replace(self.style.fields(verified.frontmatter), name=skill.handle),
         )
 
     async def read(self, name: str, path: str) -> str:
         """A file of a loaded skill, fenced for a model. The path starts at the skill's directory (FMT-10)."""
-        return await self._actions.read(name, path)
+        return await self._parts.actions.read(name, path)
 
     async def read_bytes(self, name: str, path: str) -> VerifiedFile:
         """A file of a loaded skill as verified bytes: for programs, not for prompts."""
-        return await self._loader.read(await self._resolver.key(name), path)
+        return await self._parts.loader.read(await self._parts.resolver.key(name), path)
 
     async def list_directory(self, name: str, path: str = "") -> DirectoryView:
         """A directory of a loaded skill."""
-        return await self._loader.list_directory(await self._resolver.key(name), path)
+        return await self._parts.loader.list_directory(await self._parts.resolver.key(name), path)
 
     async def read_resource(self, server: str, uri: str) -> str:
         """A resource of a server, bound as SEC-3 says; a skill's URI loads that skill (VER-7)."""
-        return await self._actions.read_resource(server, uri)
+        return await self._parts.actions.read_resource(server, uri)
 
     def held(self) -> tuple[HeldSkill, ...]:
         """The skills that are loaded now."""
-        return self._loader.held
+        return self._parts.loader.held
 
     def active(self) -> tuple[ActiveSkill, ...]:
         """What is loaded now, the one that was loaded last first: handle, set digest and a line for each."""
-        found: list[ActiveSkill] = []
-        for key, handle, entry in self._loader.active():
-            digest = shown_digest(entry)
-            line = f"{handle} from {key.origin}, {digest or 'dynamic'}"
-            found.append(ActiveSkill(handle, digest, safe_line(line)))
-        return tuple(found)
+        return active_skills(self._parts.loader)
 
     async def after_compaction(self, budget: int) -> Replay:
         """The text of what is loaded, to restore after a conversation was shortened, in `budget` characters.
@@ -543,29 +386,21 @@ class SkillHost:
         that changed, was revoked or is gone is named and not repeated; so is one that has no room. Put it
         back as a tool's result or a user's message (SEC-12). What is not in it is held until you release it.
         """
-        candidates: list[Candidate] = []
-        for key, handle, entry in self._loader.active():
-            found = await self._loader.replayable(key)
-            if isinstance(found, str):
-                candidates.append(Candidate(handle, "", None, problem=found))
-            else:
-                text = self.style.skill_text(found, handle, self._context)
-                candidates.append(Candidate(handle, text, shown_digest(entry)))
-        return fit_replay(candidates, budget)
+        return await replay_active(self._parts, budget)
 
     def is_loaded(self, name: str) -> bool:
         """Whether the skill of this name is loaded."""
-        return self._actions.is_loaded(name)
+        return self._parts.actions.is_loaded(name)
 
     def release(self, name: str) -> bool:
         """Tell the host that a skill's text has left the context; false when it was not loaded."""
-        held = self._loader.held_as(name)
-        return self._loader.release(held or self._registry.find(name).key)
+        held = self._parts.loader.held_as(name)
+        return self._parts.loader.release(held or self._parts.registry.find(name).key)
 
     @property
     def asks(self) -> bool:
         """Whether somebody can be asked now: the host has `ask`, or this is inside a block of `asking`."""
-        return self._asker.current is not None
+        return self._parts.asker.current is not None
 
     @contextmanager
     def asking(self, ask: ApprovalCallback, ask_read: ReadCallback | None = None) -> Generator[None]:
@@ -573,7 +408,7 @@ class SkillHost:
 
         For a host that several users share, and for answers that come later: see the adapters.
         """
-        with self._asker.replaced(ask), self._read_asker.replaced(ask_read or _nobody_asked):
+        with self._parts.asker.replaced(ask), self._parts.read_asker.replaced(ask_read or _nobody_asked):
             yield
 
     # What a model may do
@@ -584,9 +419,9 @@ class SkillHost:
         `search_skills` is among them when the last catalog, or one of the default size if none was requested,
         has no room for every description; with `search`, always or never.
         """
-        catalog = self._catalog.current()
+        catalog = self._parts.catalog.current()
         return make_tools(
-            self._actions, self.style.tools, catalog=catalog, searching=search, limits=self._limits
+            self._parts.actions, self.style.tools, catalog=catalog, searching=search, limits=self._limits
         )
 
     def may_execute(self, tool: str, arguments: Mapping[str, object] | None = None) -> Execution:
@@ -594,36 +429,16 @@ class SkillHost:
 
         A tool that is not among `safe_tools` counts as code execution, whatever its arguments say.
         """
-        return may_execute(tool, self._loader.held, safe_tools=self._safe_tools)
+        return may_execute(tool, self._parts.loader.held, safe_tools=self._safe_tools)
 
     def granted_tools(self) -> frozenset[str]:
         """The `allowed-tools` patterns that the user granted for all that is loaded (SEC-4)."""
         honored = "allowed-tools" in self.style.honored
-        return granted_tools(self._loader.held) if honored else frozenset()
+        return granted_tools(self._parts.loader.held) if honored else frozenset()
 
     def refuse_path(self, path: str) -> str:
         """Why a file tool of yours must not take this path; empty when it may. A URI is no file."""
         return file_refusal(path, self.style.resource_tool)
-
-    def _remark(self, message: str) -> None:
-        self._log.record(Event(kind=EventKind.REMARK, message=message))
-
-    def _listed(self, origin: Origin) -> None:
-        """What was read of an origin may have changed."""
-        self._fetcher.forget_current(origin)
-
-    def _follow_held(self, origin: Origin) -> None:
-        """Hear of changes to what is in use, and to nothing else."""
-        held = [held.entry.uri for held in self._loader.held if held.origin == origin]
-        self._inventory.follow(origin, held)
-
-    def _changed(self, skill: RegisteredSkill) -> None:
-        """An entry is another one now: its approval ends, and whoever uses the skill is told."""
-        self._approver.forget_changed(skill)
-        held = self._loader.held_text(skill.key)
-        if held is not None and held.entry != skill.entry:
-            message = f"{skill.handle} from {skill.origin} changed while it is in use; load it again"
-            self._log.record(skill_event(EventKind.OUTDATED, skill, message))
 
 
 async def _nobody_asked(request: ReadRequest) -> bool:
