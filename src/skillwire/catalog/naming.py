@@ -90,10 +90,17 @@ def skill_path(uri: SkillUri) -> tuple[str, ...]:
 
 def clean_handle(text: str, *, marks: str = _MARKS) -> str:
     """Text as part of a handle: letters, digits, a few marks, and hyphens for everything else."""
+    if _plain(marks).fullmatch(text):
+        return text  # Most are as they may be.
     # SEC-11: some invisible characters count as letters.
     seen = clean_line(text).text
     plain = _others(marks).sub("-", seen)
     return _RUN_OF_HYPHENS.sub("-", plain).strip(_MARKS)
+
+
+@cache
+def _plain(marks: str) -> re.Pattern[str]:
+    return re.compile(f"[A-Za-z0-9]+(?:[{re.escape(marks)}][A-Za-z0-9]+)*+")
 
 
 @cache
@@ -107,5 +114,6 @@ def _others(marks: str) -> re.Pattern[str]:
 def fold_handle(handle: str) -> str:
     """A handle in the form in which handles are compared, ignoring case and width."""
     if handle.isascii():
-        return handle.lower()
+        lowered = handle.lower()
+        return handle if lowered == handle else lowered  # One copy of the many that are in lower case.
     return unicodedata.normalize("NFKC", handle).casefold()

@@ -8,8 +8,9 @@ reported with its origins.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from typing import TypeAlias
 
 from skillwire.catalog.naming import MAX_HANDLE_LENGTH, SPEC_NAMING, Naming, SkillKey, fold_handle
 from skillwire.errors import AmbiguousName, FormatError, SkillNotFound
@@ -66,6 +67,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
+    key: SkillKey
     entry: SkillEntry
     listed: bool
     handles: tuple[str, ...]
@@ -73,19 +75,22 @@ class _Record:
     """The handles as they are compared."""
 
 
+_Records: TypeAlias = dict[Origin, dict[SkillUri, _Record]]
+
+
 class Registry:
     """Skills by (origin, URI), and their handles."""
 
     def __init__(self, naming: Naming = SPEC_NAMING) -> None:
         self._naming = naming
-        self._records: dict[SkillKey, _Record] = {}
+        self._records: _Records = {}
         self._shown: dict[SkillKey, str] = {}
         self._meanings: dict[str, SkillKey] = {}
         self._contested: dict[str, frozenset[SkillKey]] = {}
         self._origins: dict[str, Origin] = {}
         self._disabled: set[SkillKey] = set()
         self._watchers: list[Callable[[Changes], None]] = []
-        self._foreseen: dict[SkillKey, _Record] = {}
+        self._foreseen: _Records = {}
         # Cached results of frequent calls, until something changes.
         self._listed: dict[bool, tuple[RegisteredSkill, ...]] = {}
         self._uris: dict[Origin, frozenset[SkillUri]] = {}
@@ -96,9 +101,7 @@ class Registry:
 
     def foresee(self, origin: Origin, entries: Iterable[SkillEntry]) -> None:
         """Compute the possible handles of these skills in advance, so that adding them takes less time."""
-        for entry in entries:
-            key = SkillKey(origin, entry.uri)
-            self._foreseen[key] = self._record(key, entry, listed=True)
+        self._foreseen[origin] = {entry.uri: self._record(origin, entry, listed=True) for entry in entries}
 
     def replace(self, origin: Origin, entries: Iterable[SkillEntry]) -> Changes:
         """Replace the listing of an origin. Skills added by URI are kept: a listing may be partial."""
@@ -108,32 +111,30 @@ class Registry:
     def replace_many(self, listings: Mapping[Origin, Iterable[SkillEntry]]) -> Changes:
         """Replace the listings of several origins at once, so that their order does not matter."""
         self._claim_labels(listings)
-        records = {
-            key: record
-            for key, record in self._records.items()
-            if key.origin not in listings or not record.listed
-        }
+        records = dict(self._records)
         repeated: list[SkillKey] = []
-        fresh: dict[SkillKey, SkillEntry] = {}
         for origin, entries in listings.items():
+            fresh: dict[SkillUri, SkillEntry] = {}
             for entry in entries:
-                key = SkillKey(origin, entry.uri)
-                if fresh.setdefault(key, entry) != entry:
-                    repeated.append(key)
-        records.update({key: self._record(key, entry, listed=True) for key, entry in fresh.items()})
+                if fresh.setdefault(entry.uri, entry) != entry:
+                    repeated.append(SkillKey(origin, entry.uri))
+            known = self._records.get(origin, {})
+            records[origin] = {uri: record for uri, record in known.items() if not record.listed}
+            records[origin] |= {uri: self._record(origin, entry, listed=True) for uri, entry in fresh.items()}
         self._foreseen.clear()
         return self._update(records, tuple(dict.fromkeys(repeated)))
 
     def add(self, origin: Origin, entry: SkillEntry) -> Changes:
         """Add a skill that was found by its URI. It is kept until its origin is cleared."""
         self._claim_labels((origin,))
-        key = SkillKey(origin, entry.uri)
-        listed = key in self._records and self._records[key].listed
-        return self._update({**self._records, key: self._record(key, entry, listed=listed)})
+        known = self._records.get(origin, {})
+        listed = entry.uri in known and known[entry.uri].listed
+        record = self._record(origin, entry, listed=listed)
+        return self._update({**self._records, origin: {**known, entry.uri: record}})
 
     def clear(self, origin: Origin) -> Changes:
         """Remove all skills of an origin. Their handles stay reserved."""
-        return self._update({key: record for key, record in self._records.items() if key.origin != origin})
+        return self._update({other: known for other, known in self._records.items() if other != origin})
 
     def set_enabled(self, key: SkillKey, enabled: bool) -> None:
         """Disable or enable a skill, even before it is added."""
@@ -149,27 +150,31 @@ class Registry:
         Returns the same tuple while nothing changes.
         """
         if disabled not in self._listed:
-            keys = sorted(self._records, key=lambda key: (key.origin.kind, key.origin.label, key.uri))
+            origins = sorted(self._records, key=lambda origin: (origin.kind, origin.label))
+            records = [
+                self._records[origin][uri] for origin in origins for uri in sorted(self._records[origin])
+            ]
             self._listed[disabled] = tuple(
-                self._skill(key) for key in keys if disabled or key not in self._disabled
+                self._skill(record) for record in records if disabled or record.key not in self._disabled
             )
         return self._listed[disabled]
 
     def uris(self, origin: Origin) -> frozenset[SkillUri]:
         """The URIs of all skills of an origin, for `is_nested`."""
         if origin not in self._uris:
-            self._uris[origin] = frozenset(key.uri for key in self._records if key.origin == origin)
+            self._uris[origin] = frozenset(self._records.get(origin, ()))
         return self._uris[origin]
 
     def get(self, key: SkillKey) -> RegisteredSkill | None:
         """The skill of this origin and URI, enabled or not."""
-        return self._skill(key) if key in self._records else None
+        record = self._at(key)
+        return self._skill(record) if record is not None else None
 
     def find(self, handle: str) -> RegisteredSkill:
         """The skill that a handle means; `SkillNotFound` or `AmbiguousName` otherwise."""
         if handle in self._meanings:
             return self._usable(self._meanings[handle], handle)
-        keys = [key for key, record in self._records.items() if handle in record.handles]
+        keys = [record.key for record in self._all() if handle in record.handles]
         keys = [key for key in keys if key not in self._disabled] or keys
         if not keys:
             raise self._not_found(handle)
@@ -182,7 +187,9 @@ class Registry:
     def find_uri(self, uri: SkillUri, label: str | None = None) -> RegisteredSkill:
         """The skill with this URI, on the server of this label if one is given."""
         keys = [
-            key for key in self._records if key.uri == uri and (label is None or key.origin.label == label)
+            known[uri].key
+            for origin, known in self._records.items()
+            if uri in known and label in (None, origin.label)
         ]
         keys = [key for key in keys if key not in self._disabled] or keys
         if not keys:
@@ -204,30 +211,60 @@ class Registry:
                 )
             self._origins[origin.fold] = origin
 
-    def _record(self, key: SkillKey, entry: SkillEntry, *, listed: bool) -> _Record:
-        known = self._foreseen.get(key) or self._records.get(key)
-        if known is not None and (known.entry is entry or known.entry == entry):
-            return _Record(entry, listed, known.handles, known.folds)
-        handles = self._naming.handles(key, entry)
-        return _Record(entry, listed, handles, tuple(map(fold_handle, handles)))
+    def _all(self) -> Iterable[_Record]:
+        return (record for known in self._records.values() for record in known.values())
 
-    def _update(self, records: dict[SkillKey, _Record], repeated: tuple[SkillKey, ...] = ()) -> Changes:
+    def _at(self, key: SkillKey) -> _Record | None:
+        return self._records.get(key.origin, {}).get(key.uri)
+
+    def _record(self, origin: Origin, entry: SkillEntry, *, listed: bool) -> _Record:
+        uri = entry.uri
+        known = self._foreseen.get(origin, {}).get(uri) or self._records.get(origin, {}).get(uri)
+        if known is not None and (known.entry is entry or known.entry == entry):
+            return (
+                known
+                if known.entry is entry and known.listed == listed
+                else replace(known, entry=entry, listed=listed)
+            )
+        key = SkillKey(origin, uri)
+        handles = self._naming.handles(key, entry)
+        folds = tuple(map(fold_handle, handles))
+        return _Record(key, entry, listed, handles, handles if folds == handles else folds)
+
+    def _update(self, records: _Records, repeated: tuple[SkillKey, ...] = ()) -> Changes:
         before = self._records
+        touched = [
+            origin
+            for origin in dict.fromkeys((*before, *records))
+            if before.get(origin) is not records.get(origin)
+        ]
+        if records == before:
+            # Most listings are asked for again and say nothing new, and most of those in the same words.
+            if any(
+                records[origin][uri] is not before[origin][uri]
+                for origin in touched
+                for uri in records[origin]
+            ):
+                self._records = records
+                self._listed.clear()
+            return Changes(repeated=repeated)
         self._listed.clear()
         self._uris.clear()
-        if records == before:
-            self._records = records
-            return Changes(repeated=repeated)  # Most listings are unchanged when they are listed again.
-        removed = tuple(self._skill(key) for key in before if key not in records)
+        was = {record.key: record for origin in touched for record in before.get(origin, {}).values()}
+        now = {record.key: record for origin in touched for record in records.get(origin, {}).values()}
+        removed = tuple(self._skill(record) for key, record in was.items() if key not in now)
         self._records = records
         clashes = self._name_all()
-        both = [key for key in records if key in before]
         changes = Changes(
-            added=tuple(self._skill(key) for key in records if key not in before),
-            changed=tuple(self._skill(key) for key in both if records[key].entry != before[key].entry),
+            added=tuple(self._skill(record) for key, record in now.items() if key not in was),
+            changed=tuple(
+                self._skill(record)
+                for key, record in now.items()
+                if key in was and record.entry != was[key].entry
+            ),
             removed=removed,
             collisions=tuple(
-                Collision(handle, tuple(self._skill(key) for key in keys)) for handle, keys in clashes.items()
+                Collision(handle, tuple(map(self._skill, claimants))) for handle, claimants in clashes.items()
             ),
             repeated=repeated,
         )
@@ -235,50 +272,57 @@ class Registry:
             tell(changes)
         return changes
 
-    def _name_all(self) -> dict[str, list[SkillKey]]:
+    def _name_all(self) -> dict[str, list[_Record]]:
         """Give every skill its handle; the new collisions of bare handles."""
-        claims: dict[str, list[SkillKey]] = {}
-        for key, record in self._records.items():
+        claims: dict[str, list[_Record]] = {}
+        for record in self._all():
             for fold in record.folds:
-                claims.setdefault(fold, []).append(key)
-        clashes: dict[str, list[SkillKey]] = {}
-        for fold, keys in claims.items():
+                claims.setdefault(fold, []).append(record)
+        clashes: dict[str, list[_Record]] = {}
+        for fold, claimants in claims.items():
+            if len(claimants) == 1:
+                continue
+            keys = [record.key for record in claimants]
             known = self._contested.get(fold, frozenset())
-            if len(keys) > 1 and not known.issuperset(keys):
+            if not known.issuperset(keys):
                 self._contested[fold] = known.union(keys)
                 # A collision is reported once, not again for each longer handle.
-                record = self._records[keys[0]]
-                if record.folds[0] == fold:
-                    clashes[record.handles[0]] = keys
-        self._shown = {key: self._handle_for(key, record, claims) for key, record in self._records.items()}
+                if claimants[0].folds[0] == fold:
+                    clashes[claimants[0].handles[0]] = claimants
+        self._shown = {record.key: self._handle_for(record, claims) for record in self._all()}
         return clashes
 
-    def _handle_for(self, key: SkillKey, record: _Record, claims: Mapping[str, list[SkillKey]]) -> str:
+    def _handle_for(self, record: _Record, claims: Mapping[str, list[_Record]]) -> str:
+        key = record.key
         *wanted, unique = record.handles
         for handle, fold in zip(wanted, record.folds, strict=False):
-            keeps = fold not in self._contested or self._naming.keeper(claims[fold]) == key
+            keeps = fold not in self._contested or self._keeper(claims[fold]) == key
             if keeps and self._meanings.setdefault(handle, key) == key:
                 return handle
         self._meanings[unique] = key
         return unique
 
-    def _skill(self, key: SkillKey) -> RegisteredSkill:
-        record = self._records[key]
+    def _keeper(self, claimants: Iterable[_Record]) -> SkillKey | None:
+        return self._naming.keeper([record.key for record in claimants])
+
+    def _skill(self, record: _Record) -> RegisteredSkill:
+        key = record.key
         return RegisteredSkill(
             key.origin, record.entry, self._shown[key], key not in self._disabled, record.listed
         )
 
     def _usable(self, key: SkillKey, called: str) -> RegisteredSkill:
-        if key not in self._records:
+        record = self._at(key)
+        if record is None:
             raise self._not_found(called)
         if key in self._disabled:
-            raise SkillNotFound(f"{shown(called)} is disabled: enable it to use it", uri=key.uri)
-        return self._skill(key)
+            raise SkillNotFound(f"{shown(called)} is switched off: switch it on to use it", uri=key.uri)
+        return self._skill(record)
 
     def _not_found(self, called: str) -> SkillNotFound:
         names: dict[str, list[str]] = {}
         for skill in self.skills():
-            for name in {skill.handle, self._records[skill.key].handles[0]}:
+            for name in {skill.handle, self._records[skill.origin][skill.uri].handles[0]}:
                 names.setdefault(fold_handle(name), []).append(skill.handle)
         matches = get_close_matches(fold_handle(called[:MAX_HANDLE_LENGTH]), names, n=_NEAR)
         near = list(dict.fromkeys(handle for match in matches for handle in names[match]))[:_NEAR]

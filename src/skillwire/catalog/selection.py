@@ -30,6 +30,8 @@ class Selection:
 
     def admits(self, entry: SkillEntry) -> bool:
         """Whether the user wants this skill."""
+        if not self.wanted and not self.unwanted:
+            return True
         # Both the name as the server sent it and as it is shown: hidden characters must not evade a pattern.
         names = {fold_handle(entry.name), fold_handle(plain_name(entry))}
         return all(_fits(names, patterns) for patterns in self.wanted) and not _fits(names, self.unwanted)

@@ -41,6 +41,8 @@ _REFRESH_SECONDS: Final = 1.0
 # A gateway runs for months: what counts is what one answer may hold, not what all of them together do.
 _BYTES_PER_SERVER: Final = 1 << 50
 _CHANGE_SECONDS: Final = 0.25
+# The pages that callers begin with. A gateway holds every entry twice already, as it came and as it is served.
+_ENTRY_BYTES: Final = 2 << 20
 
 _log = logging.getLogger("skillwire.gateway")
 
@@ -74,7 +76,7 @@ class Gateway:
         self._name = name
         self._instructions = instructions
         self._memory = FileMemory()
-        self._entries = EntryCache()
+        self._entries = EntryCache(_ENTRY_BYTES)
         self._shared = self._upstream(self._host_options)
         self._approvals = Approvals(self._shared.host.admin.approvals)
         self._own: dict[tuple[str, str], _Pooled] = {}

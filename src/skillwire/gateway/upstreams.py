@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import anyio
 
@@ -53,9 +53,12 @@ _STALE: Final = (VerificationError, FormatError, SkillNotFound)
 _log = logging.getLogger("skillwire.gateway")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Offer:
-    """A skill of an upstream, and how it is served. Another version of the skill is another offer."""
+    """A skill of an upstream, and how it is served. Another version of the skill is another offer.
+
+    There are ten thousand of them in a large gateway: what few of them need is made when it is asked for.
+    """
 
     upstream: Upstream = field(repr=False)
     skill: RegisteredSkill
@@ -63,22 +66,23 @@ class Offer:
     """The directory that it is served in."""
     entry: SkillEntry
     """Its entry, with the gateway's URIs."""
-    _derived: dict[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    _waiting: SkillEntry | None = field(default=None, init=False, repr=False)
+    _digest: SetDigest | None = field(default=None, init=False, repr=False)
 
     @property
     def waiting(self) -> SkillEntry:
         """Its entry, marked as one that a person has to approve."""
-        if "waiting" not in self._derived:
+        if self._waiting is None:
             meta = MappingProxyType({**self.entry.meta, APPROVAL_META: "required"})
-            self._derived["waiting"] = replace(self.entry, meta=meta)
-        return self._derived["waiting"]
+            self._waiting = replace(self.entry, meta=meta)
+        return self._waiting
 
     @property
     def digest(self) -> SetDigest | None:
         """Of all its files; `None` for a skill that is made on request."""
-        if "digest" not in self._derived:
-            self._derived["digest"] = shown_digest(self.skill.entry)
-        return self._derived["digest"]
+        if self._digest is None:
+            self._digest = shown_digest(self.skill.entry)
+        return self._digest
 
     @property
     def uri(self) -> SkillUri:
@@ -122,24 +126,21 @@ def _served(origin: Origin, original: SkillEntry, limits: Limits) -> _Served:
         shown_digest(original)  # A `FormatError` for names that no set of files can have.
     old = skill_root(entry.uri)
     root = downstream_root(origin.label, old)
-    served = SkillEntry(
-        uri=moved(entry.uri, old, root),
-        frontmatter=entry.frontmatter,
-        resources=_resources(entry, old, root),
-        meta=entry.meta,
-    )
-    return _Served(original, root, served)
-
-
-def _resources(
-    entry: SkillEntry, old: SkillUri, root: SkillUri
-) -> tuple[SkillResource, ...] | Literal[Dynamic.DYNAMIC]:
-    if entry.resources is DYNAMIC or any(file.size == NO_SIZE for file in entry.resources):
-        # The final extension has sizes. What a draft left out is not guessed; its digests are checked here.
-        return DYNAMIC
-    return tuple(
-        SkillResource(moved(file.uri, old, root), file.digest, file.size) for file in entry.resources
-    )
+    uri = moved(entry.uri, old, root)
+    resources: tuple[SkillResource, ...] | Literal[Dynamic.DYNAMIC] = DYNAMIC
+    # The final extension has sizes. What a draft left out is not guessed; its digests are checked here.
+    if entry.resources is not DYNAMIC and all(file.size != NO_SIZE for file in entry.resources):
+        # `check_entry` made sure that they are below the directory.
+        cut = len(old)
+        resources = tuple(
+            [
+                SkillResource(
+                    uri if file.uri == entry.uri else SkillUri(root + file.uri[cut:]), file.digest, file.size
+                )
+                for file in entry.resources
+            ]
+        )
+    return _Served(original, root, SkillEntry(uri, entry.frontmatter, resources, entry.meta))
 
 
 class Upstream:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from skillwire.errors import FormatError
-from skillwire.skill.uris import SCHEME, SkillUri, make_uri, parse_uri, split_uri
+from skillwire.skill.uris import SCHEME, SkillUri, is_plain, make_uri, parse_uri, split_uri
 
 _MARK: Final = "~"
 
@@ -23,11 +23,14 @@ def label_segment(label: str) -> str:
 
 def downstream_root(label: str, root: SkillUri) -> SkillUri:
     """The directory under which the gateway serves what an origin has in the directory `root`."""
+    segment = label_segment(label)
+    if is_plain(root) and not root.startswith(f"{SCHEME}://{_MARK}") and is_plain(f"{SCHEME}://{segment}"):
+        return SkillUri(f"{SCHEME}://{segment}{root[len(SCHEME) + 2 :]}")
     parts = split_uri(root)
     path = (parts.authority, *parts.segments)
     if parts.scheme != SCHEME or parts.authority.startswith(_MARK):
         path = (f"{_MARK}{parts.scheme}", *path)
-    return make_uri((label_segment(label), *path))
+    return make_uri((segment, *path))
 
 
 def moved(uri: SkillUri, old: SkillUri, new: SkillUri) -> SkillUri:

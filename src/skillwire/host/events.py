@@ -20,7 +20,8 @@ from skillwire.catalog.registry import RegisteredSkill
 from skillwire.text import safe_line
 from skillwire.trust.origin import Origin
 
-_MOST_EVENTS: Final = 1000
+MOST_EVENTS: Final = 1000
+"""The log keeps this many events."""
 _LONGEST: Final = 1000
 _MOST_PROBLEM_EVENTS: Final = 20
 
@@ -78,7 +79,7 @@ class EventLog:
     """Hands every event to every listener, and knows what is wrong now. Failures are logged as warnings."""
 
     def __init__(self) -> None:
-        self._events: deque[Event] = deque(maxlen=_MOST_EVENTS)
+        self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
         self._told = 0
         self._more: anyio.Event | None = None
         self._closed = False
@@ -104,7 +105,7 @@ class EventLog:
     def remark_once(self, origin: Origin, message: str) -> None:
         """Tell of something odd, the first time that it happens."""
         message = safe_line(message, limit=_LONGEST)
-        if message not in self._remarked and len(self._remarked) < _MOST_EVENTS:
+        if message not in self._remarked and len(self._remarked) < MOST_EVENTS:
             self._remarked.add(message)
             self.record(Event(kind=EventKind.REMARK, message=message, origin=origin))
 

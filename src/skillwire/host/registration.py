@@ -14,7 +14,7 @@ from skillwire.catalog.naming import Naming, fold_handle
 from skillwire.catalog.registry import Changes, RegisteredSkill, Registry
 from skillwire.errors import LimitExceeded
 from skillwire.host.config.server import ServerConfig
-from skillwire.host.events import Event, EventKind, EventLog, skill_event
+from skillwire.host.events import MOST_EVENTS, Event, EventKind, EventLog, skill_event
 from skillwire.host.state import OPEN, Switches
 from skillwire.host.styles.base import Style
 from skillwire.host.styles.ranks import collision_lines
@@ -142,7 +142,7 @@ class Registration:
             (EventKind.CHANGED, changes.changed),
             (EventKind.REMOVED, changes.removed),
         ):
-            for skill in skills:
+            for skill in skills[-MOST_EVENTS:]:  # Nobody could hear of more.
                 message = f"{skill.handle} from {skill.origin} was {kind}"
                 self.log.record(skill_event(kind, skill, message))
         for collision in changes.collisions[:_MOST_COLLISIONS]:

@@ -100,27 +100,33 @@ class SkillSearch:
         return tuple(found)
 
     def _note(self, changes: Changes) -> None:
-        for skill in (*changes.added, *changes.changed, *changes.removed):
-            self._stale[skill.key] = None
+        if self._stale is not None:
+            self._stale |= dict.fromkeys(
+                skill.key for skill in (*changes.added, *changes.changed, *changes.removed)
+            )
 
     def _note_file(self, origin: Origin, uri: SkillUri) -> None:
         """A file came into the cache or went; if it is a skill's own, its text did."""
         key = SkillKey(origin, uri)
-        if self._registry.get(key) is not None:
+        if self._stale is not None and self._registry.get(key) is not None:
             self._stale[key] = None
 
     def _start_over(self) -> None:
         self._index: SearchIndex[SkillKey] | None = None
-        # In order, so that the same skills give the same ranks.
-        self._stale = dict.fromkeys(skill.key for skill in self._registry.skills(disabled=True))
+        # What changed since the index was made; `None` when nothing is indexed yet.
+        self._stale: dict[SkillKey, None] | None = None
         self._text_bytes: dict[SkillKey, int] = {}
         self._room = self._limits.search_text_bytes
 
     async def _up_to_date(self) -> SearchIndex[SkillKey]:
         async with self._updating:
             index = self._index or SearchIndex[SkillKey]()
-            if self._stale:
-                stale, self._stale = self._stale, {}
+            stale = self._stale
+            if stale is None:
+                # In order, so that the same skills give the same ranks.
+                stale = dict.fromkeys(skill.key for skill in self._registry.skills(disabled=True))
+            self._stale = {}
+            if stale:
                 try:
                     await self._update(index, stale)
                 except BaseException:

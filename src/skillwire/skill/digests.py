@@ -28,9 +28,14 @@ def digest_of(data: bytes) -> Digest:
     return Digest(_PREFIX + hashlib.sha256(data).hexdigest())
 
 
+def is_digest(text: str) -> bool:
+    """Whether a text is a digest."""
+    return _SHAPE.fullmatch(text) is not None
+
+
 def parse_digest(text: str) -> Digest:
     """The text as a `Digest`, or a `FormatError`."""
-    if not _SHAPE.fullmatch(text):
+    if not is_digest(text):
         raise FormatError.of(
             rule="digest-shape",
             message=f"{text[:80]!r} is not a digest",

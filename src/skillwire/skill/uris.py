@@ -34,7 +34,7 @@ _SAFE_IN_SEGMENT = _SAFE_IN_REG_NAME + ":@"
 _PLAIN = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*")
 _PLAIN_URI = re.compile(rf"{SCHEME}:/(?:/{_PLAIN.pattern})+")
 _SHOWN = 200
-_REMEMBERED = 65_536
+_REMEMBERED = 16_384
 _REMEMBERED_LENGTH = 256
 
 
@@ -85,14 +85,19 @@ def split_uri(text: str) -> UriParts:
 
 def parse_uri(text: str) -> SkillUri:
     """The URI in its canonical spelling, or a `FormatError`."""
+    # Most URIs are in their canonical spelling already, of characters that mean nothing but themselves.
+    if is_plain(text):
+        return SkillUri(text)
     # A server meets the same few thousand URIs again and again; a long one is not worth the memory.
     return _parse_again(text) if len(text) <= _REMEMBERED_LENGTH else _parse(text)
 
 
+def is_plain(text: str) -> bool:
+    """Whether a text is a `skill://` URI in its canonical spelling in which nothing is encoded."""
+    return len(text) <= DEFAULT_LIMITS.uri_bytes and _PLAIN_URI.fullmatch(text) is not None
+
+
 def _parse(text: str) -> SkillUri:
-    # Most URIs are in their canonical spelling already, of characters that mean nothing but themselves.
-    if len(text) <= DEFAULT_LIMITS.uri_bytes and _PLAIN_URI.fullmatch(text):
-        return SkillUri(text)
     parts = split_uri(text)
     return _join(parts.scheme, parts.authority, parts.segments)
 
@@ -130,7 +135,10 @@ def skill_root(uri: SkillUri) -> SkillUri:
 
 def skill_name_in(uri: SkillUri) -> str:
     """The last segment of the skill path, which must equal the frontmatter's name (FMT-3)."""
-    parts = split_uri(skill_root(uri))
+    root = skill_root(uri)
+    if is_plain(root):
+        return root.rpartition("/")[2]
+    parts = split_uri(root)
     return parts.segments[-1] if parts.segments else parts.authority
 
 

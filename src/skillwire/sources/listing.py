@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -9,15 +11,16 @@ from typing import Final, Protocol
 
 import anyio
 
-from skillwire.errors import LimitExceeded, SkillwireError, SourceError
+from skillwire.errors import FormatError, LimitExceeded, SkillwireError, SourceError
 from skillwire.issues import Issue
+from skillwire.json_types import is_object
 from skillwire.limits import Limits
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SKILL_FILE, SkillUri, parse_uri, shown_uri
 from skillwire.sources.base import Problem
 from skillwire.wire.declaration import Declaration
 from skillwire.wire.paging import PageLimits, Stop
-from skillwire.wire.responses import extent, list_page
+from skillwire.wire.responses import ListPage, extent, list_page, listed_items, same_page
 from skillwire.wire.v1 import METHOD_LIST
 
 INVALID_PARAMS: Final = -32602
@@ -26,6 +29,8 @@ INCOMPLETE: Final = "listing-incomplete"
 """The rule of an issue that says that a listing holds only a part of the skills."""
 
 _MENTION_SECONDS: Final = 5.0
+_AT_ONCE: Final = 32
+_write: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _BETWEEN_WORDS: Final = re.compile(r"[\s<>\"'`()\[\]{},]+")
 
 
@@ -90,10 +95,64 @@ class ArrivingListing:
         self.ttl_ms = None
 
 
+class PageMemory:
+    """The pages of the last listing: one that says the same again gives the same entries, unread.
+
+    Most listings are asked for again and say nothing new. One copy of the entries is held then.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[bytes, ListPage] = {}
+        self._pages: dict[bytes, ListPage] = {}
+
+    def start(self) -> None:
+        """A listing begins: what was not on the pages of the one before is forgotten."""
+        self._last, self._pages = self._pages or self._last, {}
+
+    def read(self, answer: object, digest: bytes, *, accept_drafts: bool, limits: Limits) -> ListPage:
+        """The page in an answer whose entries have this digest, or an empty one."""
+        known = self._last.get(digest)
+        if known is not None:
+            page = same_page(known, answer)
+        else:
+            page = list_page(answer, accept_drafts=accept_drafts, limits=limits)
+        if digest:
+            self._pages[digest] = page
+        return page
+
+
+def measured(answer: object, most: int) -> tuple[int, bytes]:
+    """How many characters an answer to `skills/list` has, roughly, and a digest of its entries.
+
+    Of what cannot be written as JSON there is no digest, and counting stops beyond `most`.
+    """
+    digest = hashlib.sha256()
+    try:
+        items = listed_items(answer)
+        rest = {key: value for key, value in answer.items() if key != "skills"} if is_object(answer) else {}
+        chars = extent(rest, most)
+        for start in range(0, len(items), _AT_ONCE):
+            text = _write(items[start : start + _AT_ONCE])
+            chars += len(text)
+            if chars > most:
+                return chars, b""
+            digest.update(text.encode("utf-8", "surrogatepass"))
+    except (FormatError, TypeError, ValueError, RecursionError):
+        return extent(answer, most), b""
+    return chars, digest.digest()
+
+
 async def read_pages(
-    arriving: ArrivingListing, peer: Peer, label: str, *, accept_drafts: bool, limits: Limits
+    arriving: ArrivingListing,
+    peer: Peer,
+    label: str,
+    *,
+    memory: PageMemory,
+    accept_drafts: bool,
+    limits: Limits,
 ) -> None:
     """Ask for every page of `skills/list`. An error after the first page cuts the listing short."""
+    memory.start()
     room = limits.listing_chars
     cursor: str | None = None
     paging = PageLimits(limits)
@@ -107,10 +166,11 @@ async def read_pages(
             return
         arriving.pages += 1
         # SEC-9: many pages of long entries must not add up either.
-        room -= extent(answer, room)
+        chars, digest = measured(answer, room)
+        room -= chars
         if room < 0:
             raise LimitExceeded(f"{label} lists more than {limits.listing_chars:,} characters: it is cut off")
-        page = list_page(answer, accept_drafts=accept_drafts, limits=limits)
+        page = memory.read(answer, digest, accept_drafts=accept_drafts, limits=limits)
         if arriving.ttl_ms is None:
             arriving.ttl_ms = page.ttl_ms
         arriving.issues.extend(page.issues)

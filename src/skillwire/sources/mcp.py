@@ -29,6 +29,7 @@ from skillwire.sources.listing import (
     METHOD_NOT_FOUND,
     ArrivingListing,
     Listing,
+    PageMemory,
     Peer,
     confirm_mentioned,
     is_last_page,
@@ -77,6 +78,7 @@ class McpSource(Source):
         self._clock = clock
         self._listing: Listing | None = None
         self._arriving = ArrivingListing()
+        self._memory = PageMemory()
         self._pages_before = 0
         self._spellings: Mapping[SkillUri, str] = {}
         self._asked_for: set[SkillUri] = set()
@@ -295,7 +297,12 @@ class McpSource(Source):
     async def _ask_by_extension(self) -> Listing:
         arriving = self._start_listing()
         await read_pages(
-            arriving, self._peer, self._label, accept_drafts=self._accept_drafts, limits=self._limits
+            arriving,
+            self._peer,
+            self._label,
+            memory=self._memory,
+            accept_drafts=self._accept_drafts,
+            limits=self._limits,
         )
         self._spellings = arriving.spellings
         await confirm_mentioned(arriving, self._peer.instructions, self.get_entry, self._limits)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from skillwire.errors import FormatError, LimitExceeded
@@ -54,13 +54,23 @@ class DirectoryPage:
     next_cursor: str | None
 
 
+def listed_items(answer: object) -> Sequence[object]:
+    """The entries of a page of `skills/list`, unread."""
+    return _list_in(answer, "skills")
+
+
+def same_page(page: ListPage, answer: object) -> ListPage:
+    """The page of an answer with the same entries as this page."""
+    return replace(page, next_cursor=_cursor(answer), ttl_ms=_ttl(answer))
+
+
 def list_page(answer: object, *, accept_drafts: bool = False, limits: Limits = DEFAULT_LIMITS) -> ListPage:
     """A page of `skills/list` (LST-1). An empty cursor ends the listing, because some servers send one.
 
     Files without a size are accepted, as in the draft of summer 2026; with `accept_drafts`, so are entries
     without files (D5).
     """
-    items = _list_in(answer, "skills")
+    items = listed_items(answer)
     if len(items) > limits.entries_per_server:
         # SEC-9: millions of empty entries fit into one response, and each would produce issues.
         raise LimitExceeded(f"a page of a listing has more than {limits.entries_per_server:,} entries")
@@ -87,14 +97,16 @@ def wire_spellings(item: object, entry: SkillEntry) -> dict[SkillUri, str]:
     """The URIs of an entry that its server writes differently. Requests use the server's spelling."""
     if not is_object(item):
         return {}
-    written: list[tuple[SkillUri, object]] = [(entry.uri, item.get("uri"))]
-    files = item.get("resources")
+    spellings: dict[SkillUri, str] = {}
+    raw, files = item.get("uri"), item.get("resources")
+    if isinstance(raw, str) and raw != entry.uri:
+        spellings[entry.uri] = raw
     if entry.resources is not DYNAMIC and is_list(files):
-        written += [
-            (file.uri, raw.get("uri") if is_object(raw) else None)
-            for file, raw in zip(entry.resources, files, strict=True)
-        ]
-    return {uri: raw for uri, raw in written if isinstance(raw, str) and raw != uri}
+        for file, item in zip(entry.resources, files, strict=True):
+            raw = item.get("uri") if is_object(item) else None
+            if isinstance(raw, str) and raw != file.uri:
+                spellings[file.uri] = raw
+    return spellings
 
 
 def single_entry(

@@ -6,15 +6,16 @@ Writing never fails. Reading returns a complete entry or raises a `FormatError` 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Literal, TypeVar, cast
 
 from skillwire.errors import FormatError
 from skillwire.issues import Issue
 from skillwire.json_types import JsonObject, JsonValue, is_list, is_object
 from skillwire.skill.dialects import Dialect, Draft
-from skillwire.skill.digests import Digest, parse_digest
+from skillwire.skill.digests import Digest, is_digest, parse_digest
 from skillwire.skill.entries import DYNAMIC, NO_SIZE, Dynamic, SkillEntry, SkillResource
-from skillwire.skill.uris import SkillUri, is_inside, parse_uri, shown_uri, skill_root
+from skillwire.skill.uris import SkillUri, is_inside, is_plain, parse_uri, shown_uri, skill_root
 
 EXTENSION_ID = "io.modelcontextprotocol/skills"
 METHOD_LIST = "skills/list"
@@ -26,6 +27,7 @@ APPROVAL_META = "dev.skillwire/approval"
 """Set by a gateway in an entry's `_meta`: `required` means that a person has to approve the skill first."""
 # JSON numbers are exact up to here, and no file is longer.
 _LARGEST_SIZE = 2**53 - 1
+_NO_META: Mapping[str, object] = MappingProxyType({})
 
 T = TypeVar("T")
 
@@ -72,10 +74,10 @@ def entry_from_wire(wire: object, *, unsized: bool = False, unlisted: bool = Fal
         resources = _resources(wire.get("resources"), uri, issues, unsized=unsized)
         if resources is not DYNAMIC and any(file.size == NO_SIZE for file in resources):
             draft = Draft(dialect=Dialect.SUMMER_DRAFT)
-    meta = wire.get("_meta", {})
+    meta = wire.get("_meta", _NO_META)
     if not is_object(meta):
         issues.append(_issue("entry-meta", "_meta is not an object", "send an object or leave it out"))
-        meta = {}
+        meta = _NO_META
     if issues or uri is None:
         raise FormatError(issues)
     return SkillEntry(uri, cast("JsonObject", frontmatter), resources, cast("JsonObject", meta), draft)
@@ -106,6 +108,9 @@ def _resources(
         return ()
     files: dict[SkillUri, SkillResource] = {}
     for number, item in enumerate(wire):
+        if (plain := _plain_resource(item)) is not None and plain.uri not in files:
+            files[plain.uri] = plain
+            continue
         place = f"resources[{number}]"
         if not is_object(item):
             issues.append(_issue("resource-shape", f"{place} is not an object", "send uri, digest, size"))
@@ -129,6 +134,25 @@ def _resources(
     if skill is not None:
         issues.extend(_manifest_issues(skill, files))
     return tuple(files.values())
+
+
+def _plain_resource(item: object) -> SkillResource | None:
+    """A file that is listed just as it should be, as nearly all are; `None` for a closer look."""
+    if not isinstance(item, dict):
+        return None
+    file = cast("dict[str, object]", item)
+    uri, digest, size = file.get("uri"), file.get("digest"), file.get("size")
+    # `type`, for a truth value is a number to Python.
+    if (
+        type(size) is not int
+        or not 0 <= size <= _LARGEST_SIZE
+        or not isinstance(uri, str)
+        or not is_plain(uri)
+    ):
+        return None
+    if not isinstance(digest, str) or not is_digest(digest):
+        return None
+    return SkillResource(SkillUri(uri), Digest(digest), size)
 
 
 def _manifest_issues(skill: SkillUri, files: Mapping[SkillUri, SkillResource]) -> list[Issue]:

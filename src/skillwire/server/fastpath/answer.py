@@ -34,7 +34,7 @@ from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.sources.base import Validator
 from skillwire.wire.v1 import DIRECTORY_READ_SETTING, EXTENSION_ID, METHOD_GET, entry_to_wire
 
-_CACHED_ENTRIES: Final = 20_000
+_CACHED_ENTRY_BYTES: Final = 32 << 20
 _CACHED_REQUEST_BYTES: Final = 8 << 20
 _CACHED_RESPONSE_BYTES: Final = 16 << 20
 
@@ -82,19 +82,23 @@ def discovery(instructions: str, legacy_features: LegacyFeatures, *, watched: bo
 
 
 class EntryCache:
-    """The JSON of entries. Several fast paths may share one."""
+    """The JSON of entries, within `room` bytes. Several fast paths may share one."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: int = _CACHED_ENTRY_BYTES) -> None:
         # By identity, with the entry itself: a changed entry is another object.
         self._made: dict[int, tuple[SkillEntry, bytes]] = {}
+        self._room = room
+        self._size = 0
 
     def encode(self, entry: SkillEntry) -> bytes:
         cached = self._made.get(id(entry))
         if cached is not None:
             return cached[1]
-        if len(self._made) >= _CACHED_ENTRIES:
-            self._made.clear()
         made = _encode_entry(entry)
+        self._size += len(made)
+        if self._size > self._room:
+            self._made.clear()
+            self._size = len(made)
         self._made[id(entry)] = (entry, made)
         return made
 
