@@ -210,6 +210,9 @@ def test_a_listing_that_says_the_same_again_changes_nothing_and_is_told_to_nobod
     assert heard == []
     assert registry.skills() == before
     assert registry.find_uri(first.uri, "demo").entry is again
+    listed = registry.skills()
+    assert registry.replace(DEMO, [again]) == Changes()
+    assert registry.skills() is listed
 
 
 def test_a_skill_listed_twice_is_reported_when_the_two_differ() -> None:

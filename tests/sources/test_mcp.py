@@ -124,6 +124,39 @@ async def test_a_listing_that_fails_is_asked_for_again_by_the_next_caller() -> N
     assert await source.list_entries() == ()
 
 
+async def test_what_is_listed_again_in_the_same_words_is_the_same_object_and_what_differs_is_not() -> None:
+    # To Python 1 is True, to the author of a skill it is not.
+    pages: dict[object, Any] = {
+        None: {
+            "skills": [entry("a", frontmatter={"name": "a", "level": 1})],
+            "nextCursor": "2",
+            "ttlMs": 9000,
+        },
+        "2": {"skills": [entry("b")]},
+    }
+    peer = TablePeer({"skills/list": lambda params: pages[params.get("cursor")]})
+    source = McpSource("shop", peer, clock=Clock())
+    first = await source.list_entries()
+    pages[None] = {**pages[None], "nextCursor": "3", "ttlMs": 8000}
+    pages["3"] = pages.pop("2")
+    await source.refresh()
+    again = await source.list_entries()
+    assert [one is other for one, other in zip(first, again, strict=True)] == [True, True]
+    assert source.listing is not None
+    assert source.listing.ttl_seconds == 8
+    pages[None] = {**pages[None], "skills": [entry("a", frontmatter={"name": "a", "level": True})]}
+    await source.refresh()
+    changed, same = await source.list_entries()
+    assert changed.frontmatter["level"] is True
+    assert same is again[1]
+
+
+async def test_a_listing_that_cannot_be_written_as_json_is_read_all_the_same() -> None:
+    peer = TablePeer({"skills/list": {"skills": [entry("a"), entry("b", resources=object())]}})
+    source = McpSource("shop", peer, clock=Clock())
+    assert [found.name for found in await source.list_entries()] == ["a"]
+
+
 async def test_an_entry_that_is_listed_twice_with_different_content_is_taken_once_and_remarked_on() -> None:
     other = {"name": "refunds", "description": "Evil."}
     peer = TablePeer({"skills/list": {"skills": [entry(), entry(frontmatter=other), entry()]}})

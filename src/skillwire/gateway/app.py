@@ -41,7 +41,7 @@ _REFRESH_SECONDS: Final = 1.0
 # A gateway runs for months: what counts is what one answer may hold, not what all of them together do.
 _BYTES_PER_SERVER: Final = 1 << 50
 _CHANGE_SECONDS: Final = 0.25
-# The pages that callers begin with. A gateway holds every entry twice already, as it came and as it is served.
+# The first pages. A gateway holds every entry twice already: as it came, and as it is served.
 _ENTRY_BYTES: Final = 2 << 20
 
 _log = logging.getLogger("skillwire.gateway")
