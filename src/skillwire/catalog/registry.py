@@ -316,7 +316,7 @@ class Registry:
         if record is None:
             raise self._not_found(called)
         if key in self._disabled:
-            raise SkillNotFound(f"{shown(called)} is switched off: switch it on to use it", uri=key.uri)
+            raise SkillNotFound(f"{shown(called)} is disabled: enable it to use it", uri=key.uri)
         return self._skill(record)
 
     def _not_found(self, called: str) -> SkillNotFound:
