@@ -8,7 +8,7 @@ VERSION = "0.1.0"
 def pip_command(extra: str = "") -> str:
     """The command that installs Skillwire with an extra. It is not on a package index yet.
 
-    If pipx or uv installed it in an environment of its own, the command uses them, because pip cannot reach that.
+    If it was installed by pipx or uv, the command uses the same tool.
     """
     name = f"skillwire[{extra}]" if extra else "skillwire"
     return f"{_installer(sys.prefix)} '{name} @ git+https://github.com/skillwire/skillwire'"

@@ -90,7 +90,7 @@ def test_every_issue_of_every_skill_is_shown_with_place_and_remedy(lint: Lint) -
     assert ended.code == 1
     assert ended.err == ""
     assert ended.out.splitlines() == [
-        "Errors: no server serves these, and no host loads them",
+        "Errors: not served, and not loaded by any host",
         "",
         "  name-characters",
         "      refused by: servers of the extension, VS Code, skills-ref; other hosts load it",
@@ -101,7 +101,7 @@ def test_every_issue_of_every_skill_is_shown_with_place_and_remedy(lint: Lint) -
         "      fix: remove the hyphen at the edge",
         "    skills/deep/er/wrong/SKILL.md:2: the name starts or ends with a hyphen",
         "",
-        "Warnings: served, and some hosts refuse them",
+        "Warnings: served, but refused by some hosts",
         "",
         "  name-not-directory (2)",
         "      refused by: VS Code and skills-ref; Codex, Gemini CLI and Claude Code load it",
@@ -109,7 +109,7 @@ def test_every_issue_of_every_skill_is_shown_with_place_and_remedy(lint: Lint) -
         "    skills/deep/er/wrong/SKILL.md:2: the name `Right-` is not the name of its directory, `wrong`",
         "    skills/other/SKILL.md:2: the name `another` is not the name of its directory, `other`",
         "",
-        "Advice: valid, and could be better",
+        "Advice: valid, but could be better",
         "",
         "  unknown-field",
         "      fix: keep it if your host reads it, else move it under metadata:",

@@ -35,7 +35,9 @@ _BY_RESOURCES = f"{_ABOUT}: read its SKILL.md resource, and its other files when
 
 
 def default_instructions(options: ServerOptions) -> str:
-    """What a model is told. It can call tools and read resources, but no methods of the extension."""
+    """The default instructions. A model can call tools and read resources, but not call methods of the
+    extension.
+    """
     return _BY_RESOURCES if options.legacy_features.tools == "never" else _BY_TOOLS
 
 
@@ -68,7 +70,7 @@ class SkillServer:
 
     @cached_property
     def low_level(self) -> Server[Any]:
-        """The SDK's server. It is created on first use, because importing the SDK takes a while."""
+        """The SDK's server, created on first use, because importing the SDK is slow."""
         return self._make_low_level()
 
     def _make_low_level(self) -> Server[Any]:
@@ -82,7 +84,7 @@ class SkillServer:
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[SkillLibrary]:
-        """Scan the sources and keep them open for the block, without serving them."""
+        """Open the sources for the duration of the block, without serving them."""
         async with self.library.opened():
             yield self.library
 
@@ -111,10 +113,11 @@ class SkillServer:
     def endpoint(
         self, names: Iterable[str], *, stateless: bool = False, streamed: bool = False
     ) -> McpEndpoint:
-        """What is at `/mcp`, for an application of your own that checks who asks and the `Host` header.
+        """The ASGI application at `/mcp`, for your own application, which must check tokens and the `Host`
+        header.
 
         `names` are the host names that it responds to. With `streamed`, each response of a 2025 revision is a
-        stream, on which the server can ask the client.
+        stream, so that the server can send requests to the client.
         """
         from skillwire.server.http.app import McpEndpoint
         from skillwire.server.http.fast import FastPathMiddleware
@@ -131,7 +134,7 @@ class SkillServer:
         )
 
     def _running(self) -> AbstractAsyncContextManager[None]:
-        # Followed without the SDK: the fast path may respond long before the SDK's server runs.
+        # Watched without the SDK: the fast path may respond long before the SDK's server runs.
         return self.library.opened() if self._watcher is None else self._watcher.running_soon()
 
     def _sdk_session(self, write: Write) -> SdkSession:

@@ -1,7 +1,7 @@
-"""add_skills: gives any Python MCP server its skills with one call.
+"""add_skills: adds skills to any Python MCP server with one call.
 
-The handlers go onto the low-level server that every framework is built on. Resources, tools and prompts that
-the server already has stay: ours are listed after them.
+The handlers are registered on the low-level server that every framework is built on. The server's own
+resources, tools and prompts are kept and listed first.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from skillwire.wire.v1 import DIRECTORY_READ_SETTING, EXTENSION_ID
 SETTINGS: Final[dict[str, Any]] = {DIRECTORY_READ_SETTING: True}
 LISTEN: Final = "subscriptions/listen"
 SUBSCRIBE: Final = "resources/subscribe"
-# Where the frameworks keep the low-level server they are built on.
+# The attributes in which frameworks keep their low-level server.
 _INNER_SERVER: Final = ("_lowlevel_server", "_mcp_server")
 
 
@@ -65,7 +65,7 @@ def add_skills(
 
 
 class SkillService:
-    """Everything that a server gets from its skills. Without a watcher, no client is notified of changes."""
+    """Everything that is added to a server. Without a watcher, no client is notified of changes."""
 
     def __init__(
         self, results: SkillResults, watcher: Watcher | None, texts: SkillTexts | None = None
@@ -86,17 +86,17 @@ class SkillService:
             if self.tools is not None:
                 self.notifier.lists[TOOLS_CHANGED] = self.tools.differs
             if self.prompts is not None:
-                # Every prompt is a skill: when the skills change, so do the prompts.
+                # Every prompt is a skill, so the prompts change with the skills.
                 self.notifier.lists[PROMPTS_CHANGED] = lambda _before, _after: True
             watcher.notifier = self.notifier
 
     @property
     def bus(self) -> SubscriptionBus | None:
-        """Where changes are published for clients of the 2026-07-28 era."""
+        """The bus on which changes are published for clients of 2026-07-28."""
         return None if self.notifier is None else self.notifier.bus
 
     def bindings(self) -> dict[str, tuple[type[types.RequestParams], Wrap]]:
-        """The methods that a server may have itself: their parameters, and how to merge the handlers."""
+        """The methods that a server may already have: their parameters, and how to merge the handlers."""
         page, methods = types.PaginatedRequestParams, self.methods
         listed: list[tuple[str, str, Handler]] = [
             ("resources/list", "resources", methods.list_resources),
@@ -134,7 +134,7 @@ class SkillService:
         """The handler of `subscriptions/listen`. `theirs` must publish the events of our bus."""
         if self.notifier is None:
             return theirs
-        # Everything that one client can subscribe to fits, so a burst does not end a stream.
+        # Large enough for all subscriptions of one client, so that a burst does not end a stream.
         room = self._limits.subscriptions_per_client + 16
         ours = ListenHandler(
             self.notifier.bus, max_subscriptions=self._limits.listeners, max_buffered_events=room
@@ -144,7 +144,7 @@ class SkillService:
     async def on_handshake(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """Middleware: complete the `initialize` result of the 2025 revisions (CAP-4).
 
-        Their schema has no `extensions`, so the SDK drops them. Change notifications are declared only where
+        Their schema has no `extensions`, so the SDK drops them. Change notifications are declared only if
         they can be delivered.
         """
         result = await call_next(ctx)
@@ -164,7 +164,7 @@ class SkillService:
 
 
 def attach(server: Server[Any], service: SkillService) -> None:
-    """Put a service onto a low-level server and declare the extension (CAP-1, CAP-2)."""
+    """Add a service to a low-level server and declare the extension (CAP-1, CAP-2)."""
     if EXTENSION_ID in server.extensions:
         raise ValueError(
             f"this server already declares {EXTENSION_ID}; pass all sources to one add_skills call"
@@ -190,7 +190,7 @@ def _attach_listening(server: Server[Any], service: SkillService, theirs: Handle
     if isinstance(theirs, ListenHandler):
         service.notifier.bus = theirs._bus  # pyright: ignore[reportPrivateUsage] - there is no public way
     elif theirs is not None:
-        return  # A handler of another kind: there is no way to publish on its streams.
+        return  # Another kind of handler, on whose streams we cannot publish.
     handler = service.listen(theirs)
     if handler is not None:
         server.add_request_handler(LISTEN, types.SubscriptionsListenRequestParams, handler)

@@ -1,4 +1,4 @@
-"""Catalog: the skills of all sources at one moment, what changed since another moment, and pages of it."""
+"""Catalog: an immutable snapshot of the skills of all sources, with differences and pages."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Catalog:
-    """The listings of the sources, merged and sorted by URI. `listed` lacks the unlisted skills.
-
-    `parts` are the listings that it was made from. Nothing in a catalog ever changes.
+    """The listings of the sources, merged and sorted by URI. `listed` excludes unlisted skills. `parts` are
+    the listings of the sources. A catalog is immutable.
     """
 
     parts: tuple[Sequence[SkillEntry], ...]
@@ -32,7 +31,7 @@ class Catalog:
     entries: tuple[SkillEntry, ...]
     listed: tuple[SkillEntry, ...]
     paged: PagedSource | None = None
-    """The source, if it is read in pages. The catalog is then without entries, and marks the state only."""
+    """The source, if it is read in pages. The catalog then has no entries and only identifies the state."""
     number: int = 0
     """The last change of such a source."""
 
@@ -61,7 +60,9 @@ class Difference:
 
 
 def difference(before: Catalog, after: Catalog) -> Difference:
-    """What a client can see of a change. The cost depends on what changed, not on the size of the catalog."""
+    """The visible differences between two catalogs. The cost depends on what changed, not on the size of the
+    catalog.
+    """
     if before is after:
         return Difference(frozenset(), False)
     if after.paged is not None:
@@ -107,8 +108,8 @@ def has_same_metadata(before: Catalog, after: Catalog) -> bool:
 def _pairs(
     before: Sequence[SkillEntry], after: Sequence[SkillEntry]
 ) -> Iterator[tuple[SkillEntry | None, SkillEntry | None]]:
-    """The entries that are not the same object, old and new in pairs. Both sequences are sorted by URI."""
-    # Most changes are in one place among thousands: skip the equal parts before and after it.
+    """Pairs of old and new entries that are not the same object. Both sequences are sorted by URI."""
+    # Most changes affect one place among thousands: skip the equal parts before and after it.
     start = _same(before, after)
     before, after = before[start:], after[start:]
     end = _same(before[::-1], after[::-1])
@@ -139,7 +140,7 @@ def _files_that_differ(was: SkillEntry | None, now: SkillEntry | None) -> Iterat
     for uri in before.keys() | after.keys():
         if before.get(uri) != after.get(uri):
             yield uri
-    # A dynamic skill lists no files: only its presence and its frontmatter can be compared.
+    # A dynamic skill lists no files, so only its frontmatter can be compared.
     present = was or now
     if present is not None and (was is None or now is None or was.frontmatter != now.frontmatter):
         yield present.uri
@@ -164,8 +165,8 @@ def cut_page(
 ) -> Page[T]:
     """The page of `items` after `cursor`. `keys` are their sort keys; `listing` names the listing.
 
-    A cursor holds the key of the last item that was returned, so a reload neither skips nor repeats items,
-    and the cursor stays valid when that item is removed (LST-1).
+    A cursor contains the key of the last returned item, so changes neither skip nor repeat items, and the
+    cursor stays valid if that item is removed (LST-1).
     """
     start = 0 if cursor is None else bisect_right(keys, decode_cursor(cursor, listing))
     end = start + size
@@ -174,7 +175,7 @@ def cut_page(
 
 
 def encode_cursor(key: str, listing: str) -> str:
-    """The cursor of what comes after a key."""
+    """The cursor for the items after a key."""
     return base64.urlsafe_b64encode(f"{listing}\n{key}".encode()).decode("ascii").rstrip("=")
 
 

@@ -1,12 +1,12 @@
-"""SkillsExtension: skills for an `MCPServer`, declared where the server is made.
+"""SkillsExtension: skills for an `MCPServer`, as an SDK extension.
 
     skills = SkillsExtension("./skills")
     server = MCPServer("shop", extensions=[skills], middleware=[skills])
 
 As an extension it adds the methods and the declaration. As middleware it adds files, tools and prompts to the
 server's own and keeps the declaration on the 2025 revisions, which an SDK extension cannot do. Pass
-`lifespan=skills.lifespan` to follow changes while the server runs, and `subscriptions=skills.bus` to notify
-clients of 2026-07-28 of them.
+`lifespan=skills.lifespan` to watch for changes while the server runs, and `subscriptions=skills.bus` to
+notify clients of 2026-07-28.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from skillwire.sources.base import Source
 from skillwire.sources.directory.roots import Root
 from skillwire.wire.v1 import EXTENSION_ID
 
-# An MCPServer never has handlers of its own for these.
+# An MCPServer never has its own handlers for these.
 _OURS_ALONE = (SUBSCRIBE, "resources/unsubscribe")
 
 
@@ -55,12 +55,12 @@ class SkillsExtension(Extension):
 
     @property
     def bus(self) -> SubscriptionBus:
-        """Where changes are published, for `MCPServer(subscriptions=...)`."""
+        """The bus on which changes are published, for `MCPServer(subscriptions=...)`."""
         return self._service.bus or self._unused_bus
 
     @asynccontextmanager
     async def lifespan(self, _server: object) -> AsyncGenerator[dict[str, Any]]:
-        """Keep the sources open and follow changes. If you have your own lifespan, enter this one in it."""
+        """Keep the sources open and watch for changes. Enter it in your own lifespan, if you have one."""
         watcher = self._service.watcher
         async with self.library.opened() if watcher is None else watcher.running():
             yield {}

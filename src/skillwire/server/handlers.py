@@ -1,7 +1,7 @@
 """Handlers for the MCP SDK: the methods of the extension, and how ours are merged with a server's own.
 
-Lists are theirs, then ours. A resource is read from a skill first, since a skill's URI is ours alone. A tool
-or a prompt is theirs first, since anybody may use any name.
+Lists have the server's items first, then ours. Resources are looked up in skills first, because their URIs
+are unique. Tools and prompts of the server take precedence over ours.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Handler: TypeAlias = Callable[[Context, Any], Awaitable[Any]]
 Theirs: TypeAlias = Callable[[str], Handler | None]
 """Returns the handler that the server itself has for a method."""
 Wrap: TypeAlias = Callable[[Theirs], Handler]
-"""Makes the merged handler of a method from those of the server."""
+"""Creates the merged handler of a method from that of the server."""
 
 
 class UriParams(types.RequestParams):
@@ -44,7 +44,7 @@ class SkillMethods:
         self.results = results
 
     def extension_methods(self) -> tuple[tuple[str, type[types.RequestParams], Handler], ...]:
-        """The methods that declaring the extension requires (CAP-2), and the directory method."""
+        """The methods that the extension requires (CAP-2), and the directory method."""
         return (
             (METHOD_LIST, types.PaginatedRequestParams, self.list_skills),
             (METHOD_GET, UriParams, self.get_skill),
@@ -69,7 +69,7 @@ class SkillMethods:
         return await _result(self.results.list_templates(cursor, modern=is_modern(ctx)))
 
     async def complete(self, ctx: Context, params: types.CompleteRequestParams) -> JsonObject | None:
-        """Values for one of our templates; `None` when it is another's."""
+        """Completion values for one of our templates; `None` for other templates."""
         if not isinstance(params.ref, types.ResourceTemplateReference):
             return None
         known = (params.context.arguments if params.context else None) or {}
@@ -83,12 +83,12 @@ class SkillMethods:
 
 
 def is_modern(ctx: Context) -> bool:
-    """Whether the client speaks 2026-07-28 or later."""
+    """Whether the client uses 2026-07-28 or later."""
     return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
 async def _result(result: Awaitable[JsonObject]) -> JsonObject:
-    """The result, or its refusal as an error of the SDK."""
+    """The result; a refusal is raised as an error of the SDK."""
     try:
         return await result
     except Refusal as refusal:
@@ -96,7 +96,7 @@ async def _result(result: Awaitable[JsonObject]) -> JsonObject:
 
 
 def _beside(method: str, ours: Handler, combine: Callable[[Handler], Handler]) -> Wrap:
-    """Our handler alone where the server has none for a method; otherwise the two combined."""
+    """Our handler if the server has none for a method; otherwise the two combined."""
 
     def wrap(theirs_for: Theirs) -> Handler:
         theirs = theirs_for(method)
@@ -106,7 +106,7 @@ def _beside(method: str, ours: Handler, combine: Callable[[Handler], Handler]) -
 
 
 def list_after(method: str, key: str, ours: Handler, *, by_name: bool = False) -> Wrap:
-    """List the server's items, then ours; with `by_name`, without ours whose names are taken."""
+    """List the server's items, then ours; with `by_name`, skip ours whose names are taken."""
 
     def combine(theirs: Handler) -> Handler:
         async def rest(ctx: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def list_after(method: str, key: str, ours: Handler, *, by_name: bool = False) -
                 try:
                     return await rest(ctx, params)
                 except MCPError:
-                    pass  # Not our cursor, so it is theirs.
+                    pass  # Not our cursor, so it is the server's.
             first = _as_wire(await theirs(ctx, params))
             if first.get("nextCursor") is not None:
                 return first
@@ -134,7 +134,7 @@ def list_after(method: str, key: str, ours: Handler, *, by_name: bool = False) -
 
 
 def read_first(method: str, ours: Handler) -> Wrap:
-    """Read a file of a skill; otherwise ask the server."""
+    """Read a file of a skill; otherwise call the server's handler."""
 
     def combine(theirs: Handler) -> Handler:
         async def either(ctx: Context, params: types.ReadResourceRequestParams) -> Any:
@@ -157,7 +157,7 @@ def read_first(method: str, ours: Handler) -> Wrap:
 def call_theirs_first(
     method: str, list_method: str, key: str, ours: Handler, is_ours: Callable[[str], Awaitable[bool]]
 ) -> Wrap:
-    """Call the server's item of a name; otherwise ours."""
+    """Call the server's item with this name; otherwise ours."""
 
     def wrap(theirs_for: Theirs) -> Handler:
         theirs, their_list = theirs_for(method), theirs_for(list_method)
@@ -179,7 +179,7 @@ def call_theirs_first(
 
 
 def complete_ours_first(method: str, ours: Handler) -> Wrap:
-    """Complete an argument of our templates; otherwise ask the server."""
+    """Complete an argument of our templates; otherwise call the server's handler."""
 
     def wrap(theirs_for: Theirs) -> Handler:
         theirs = theirs_for(method)
@@ -190,7 +190,7 @@ def complete_ours_first(method: str, ours: Handler) -> Wrap:
                 return result
             if theirs is not None:
                 return await theirs(ctx, params)
-            # As of a template or prompt without suggestions: there is nothing to refuse.
+            # The same as for a template or prompt without suggestions; it is not an error.
             nothing: JsonObject = {"completion": {"values": [], "total": 0, "hasMore": False}}
             return {**nothing, **({"resultType": "complete"} if is_modern(ctx) else {})}
 
@@ -216,7 +216,7 @@ def both_of(method: str, ours: Handler) -> Wrap:
 
 
 async def names_in(listing: Handler, ctx: Context, key: str) -> set[str]:
-    """The names of everything that a server lists, over all pages."""
+    """The names of all items of a server, over all pages."""
     names: set[str] = set()
     cursor: str | None = None
     for _ in range(DEFAULT_LIMITS.pages):
@@ -235,7 +235,7 @@ def _as_wire(result: Any) -> dict[str, Any]:
 
 
 def _stricter(theirs: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
-    """The cache advice for both halves: ours must not make theirs public or last longer."""
+    """Cache advice for merged lists: ours must not make the server's public or last longer."""
     if "ttlMs" not in ours:
         return {}
     is_public = theirs.get("cacheScope") == ours["cacheScope"] == "public"

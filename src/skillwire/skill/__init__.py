@@ -1,4 +1,4 @@
-"""What a skill is: names, URIs, frontmatter, digests and entries. Pure: bytes and values in, values out."""
+"""What a skill is: names, URIs, frontmatter, digests and entries. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dialects: the ways in which servers list skills, and what an entry of an older one lacks."""
+"""Dialects: the ways in which servers list skills, and what entries of older ones lack."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Dialect(StrEnum):
 
     @property
     def meaning(self) -> str:
-        """The dialect in words, for a person."""
+        """The full name of the dialect, for people."""
         return _MEANINGS[self]
 
     @property
     def short(self) -> str:
-        """The dialect in a word or three, for a table; nothing for the final extension."""
+        """The short name of the dialect, for a table; empty for the final extension."""
         return _SHORT[self]
 
 
@@ -53,12 +53,12 @@ _SHORT = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """What to know about an entry that did not come from the final extension.
+    """What is special about an entry of an older dialect.
 
-    `carried` are the frontmatter fields that came with it, the only ones that can be compared (VER-2); `None`
-    means all. `digests` are known digests of a skill whose list of files is not complete. An unconfirmed
-    skill is one that no server called a skill: its URI only looks like one (FMT-5). `spelling` is its URI as
-    the server writes it.
+    `carried` are the frontmatter fields that were listed, the only ones that can be compared (VER-2); `None`
+    means all. `digests` are known digests of a skill whose list of files is incomplete. No server called an
+    unconfirmed skill a skill: its URI only looks like one (FMT-5). `spelling` is its URI as the server writes
+    it.
     """
 
     dialect: Dialect

@@ -1,7 +1,7 @@
 """Digest: `sha256:` and 64 lowercase hexadecimal digits of the raw bytes (ENT-3).
 
-`set_digest` is one digest for all files of a skill. It covers their paths and bytes, and nothing else: no
-URI, no modes, no times. Other lock files (ToolHive's `contentDigest`) compute the same bytes.
+`set_digest` is one digest for all files of a skill. It covers only their paths and bytes: no URI, modes or
+times. ToolHive's `contentDigest` is computed in the same way.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import NewType
 from skillwire.errors import FormatError
 
 Digest = NewType("Digest", str)
-"""A string that `parse_digest` accepted or `digest_of` made."""
+"""A string that `parse_digest` accepted or `digest_of` computed."""
 
 SetDigest = NewType("SetDigest", str)
-"""The digest of a set of files, as `set_digest` makes it."""
+"""The digest of a set of files, computed by `set_digest`."""
 
 _PREFIX = "sha256:"
 _SHAPE = re.compile(r"sha256:[0-9a-f]{64}")
@@ -45,10 +45,11 @@ def parse_digest(text: str) -> Digest:
 
 
 def set_digest(files: Iterable[tuple[str, Digest]]) -> SetDigest:
-    """The digest of all files of a skill, each given by its path below the skill's directory and its digest.
+    """The digest of all files of a skill, given as pairs of path and digest.
 
-    The order of `files` does not matter. A path that is not relative and plain, is given twice, or holds a
-    control character is a `FormatError`, as is an empty set: two sets must never be written alike.
+    The order of `files` does not matter. Raises a `FormatError` for an empty set, and for a path that is not
+    plain and relative, is repeated, or has control characters, so that different sets never have the same
+    digest.
     """
     lines: list[bytes] = []
     rows = sorted(files)

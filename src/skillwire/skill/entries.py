@@ -20,11 +20,11 @@ class Dynamic(Enum):
 
 
 DYNAMIC: Final = Dynamic.DYNAMIC
-"""In place of a list of files: the skill's content is made on request and cannot be bound (ENT-2)."""
+"""Replaces the list of files if the skill's content is generated on request (ENT-2)."""
 
 
 NO_SIZE: Final = -1
-"""In place of a size: an older dialect lists the digest alone, and the digest decides."""
+"""Replaces the size if an older dialect only lists the digest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,8 @@ class SkillResource:
 
 @dataclass(frozen=True, slots=True)
 class SkillEntry:
-    """One skill. `resources` holds every file once, `SKILL.md` included, or is `DYNAMIC`.
-
-    `draft` is there when the entry came in an older dialect.
+    """One skill. `resources` has every file once, including `SKILL.md`, or is `DYNAMIC`. `draft` is set for
+    an older dialect.
     """
 
     uri: SkillUri
@@ -77,5 +76,5 @@ class SkillEntry:
 
     @property
     def total_size(self) -> int:
-        """The bytes of all files whose size is listed; 0 for a dynamic skill, which lists none."""
+        """The total size of all files with a listed size; 0 for a dynamic skill."""
         return 0 if self.resources is DYNAMIC else sum(max(resource.size, 0) for resource in self.resources)

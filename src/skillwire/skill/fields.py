@@ -1,9 +1,9 @@
-"""The fields of a skill's frontmatter: their values, and what each mistake in them costs (FMT-2).
+"""The fields of a skill's frontmatter: their values, and the consequence of each mistake (FMT-2).
 
 An error leaves the skill out: a `name` or `description` that is missing or blank, a name that breaks the
 naming rules, which the extension repeats as a MUST, and a field of a type that no reader can use. A warning
-is a stretched format that most hosts accept: a name that is not the directory's, a description that is too
-long. Everything else is advice. Fields that the format does not know are never an error.
+is for a format problem that most hosts accept: a name that is not the directory's, a description that is too
+long. Everything else is advice. Unknown fields are never an error.
 """
 
 from __future__ import annotations
@@ -76,20 +76,20 @@ HOST_FIELDS: Final[Mapping[str, str]] = {
     "url": "catalogs",
     "version": "catalogs",
 }
-"""Fields that the format does not define and popular readers know, with who reads them."""
+"""Fields that the format does not define but popular hosts read, with the names of those hosts."""
 
 MAX_DESCRIPTION_LENGTH: Final = 1024
 MAX_COMPATIBILITY_LENGTH: Final = 500
-# Fields that change what a host does, and the type that has the effect.
+# Fields that change what a host does, with the type that they must have.
 _SWITCHES: Final = ("disable-model-invocation", "user-invocable")
 _WORDS: Final = ("argument-hint", "model", "context", "agent")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFields:
-    """The fields of Claude Code and its like, typed. A value of another type has no effect, as there.
+    """The fields of Claude Code and similar hosts, typed. A value of another type has no effect.
 
-    They ask; what is granted is decided by the host (SEC-4).
+    They are requests; the host decides what to grant (SEC-4).
     """
 
     model_invocable: bool = True
@@ -105,7 +105,7 @@ class HostFields:
 
 
 def host_fields(frontmatter: Mapping[str, JsonValue]) -> HostFields:
-    """The typed fields that popular hosts act on. Text in them is untrusted and as the author wrote it."""
+    """The typed fields that popular hosts use. Their text is untrusted and unchanged."""
 
     def text(field: str) -> str:
         value = frontmatter.get(field)
@@ -127,11 +127,11 @@ def host_fields(frontmatter: Mapping[str, JsonValue]) -> HostFields:
 def local_fields(
     document: SkillDocument, directory: str, *, file: str
 ) -> tuple[JsonObject, Draft | None, list[Issue]]:
-    """The frontmatter of a skill in a user's own folder, completed as agents that read folders do.
+    """The frontmatter of a skill in a user's own folder, completed like agents that read folders do.
 
-    A name that is missing or not allowed is the directory's; a missing description is the first line of the
-    body. Such an entry is no entry of the extension (ENT-1), so it carries a `Draft` that names the fields
-    which the file has itself; a server leaves the skill out instead.
+    A missing or invalid name is replaced by the directory's; a missing description by the first line of the
+    body. Such an entry is not valid in the extension (ENT-1), so it has a `Draft` with the fields that are
+    really in the file; a server leaves the skill out instead.
     """
     fields = dict(document.frontmatter)
     issues: list[Issue] = []
@@ -177,11 +177,11 @@ def field_issues(
     file: str,
     lines: Mapping[str, int] | None = None,
 ) -> list[Issue]:
-    """Everything that is wrong with the fields; empty when all are good.
+    """All problems with the fields; empty if there are none.
 
-    `directory` is the name of the skill's directory, `None` when there is none to compare with. `lines` gives
-    the line of each field in the file. Issues of severity `ERROR` leave the skill out, `WARNING` is for what
-    some hosts refuse.
+    `directory` is the name of the skill's directory, `None` if there is none to compare with. `lines` has the
+    line of each field in the file. Issues of severity `ERROR` leave the skill out, `WARNING` means that some
+    hosts refuse it.
     """
     check = _Check(frontmatter, file, lines or {})
     check.name(directory)
@@ -286,7 +286,7 @@ class _Check:
         self._wrong_type("allowed-tools", tools, "a string")
 
     def host_fields(self) -> None:
-        """A switch or a word of another type has no effect, which its author should know."""
+        """Report fields whose type has no effect in hosts."""
         for field in _SWITCHES:
             value = self._frontmatter.get(field)
             if field in self._frontmatter and not isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""The files of a skill: which names belong to it, which hold credentials, and the media type of each."""
+"""The files of a skill: which names belong to it, which contain credentials, and their media types."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 from typing import Final
 
 MANIFEST_FILE_BYTES: Final = 1_000_000
-"""R6: so much of one file is read by clients of the reference server's dialect."""
+"""R6: the file size that clients of the reference server's dialect accept."""
 MARKDOWN: Final = "text/markdown"
 DIRECTORY: Final = "inode/directory"
 _UNKNOWN: Final = "application/octet-stream"
@@ -36,10 +36,10 @@ _EDITOR_PATTERNS: Final = (
     "*.pyo",
     ".*.kate-swp",
 )
-# Most names are plain; only a name with one of these can match a pattern above.
+# Most names are simple; only a name with one of these can match a pattern above.
 _EDITOR_MARK: Final = re.compile(r"[~#]|\.(?:sw|_|py[co]|kate)")
 
-# Files and directories whose only purpose is to hold credentials, in lower case.
+# Files and directories whose only purpose is to store credentials, in lower case.
 _CREDENTIALS: Final = frozenset(
     {
         # environment files and package registries
@@ -83,20 +83,20 @@ _EXAMPLE: Final = re.compile(
     r"(?:^|[._-])(?:example|examples|sample|template|tmpl|tpl|dist|defaults?|schema|dummy)(?:$|[._-])"
 )
 _SERVICE_ACCOUNT: Final = re.compile(r"(?:.*[._-])?(?:service[._-]?account|client_secret)[^/]*\.json")
-# Names whose bytes decide: a certificate is public, the key beside it is not.
+# Names for which the content decides: a certificate is public, a key is not.
 _MAYBE_KEY: Final = (".pem", ".key", ".json", ".crt", ".cert", ".der", ".pk8")
 _PRIVATE_KEY: Final = re.compile(rb"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----")
 _SERVICE_ACCOUNT_KEY: Final = re.compile(rb'"private_key"\s*:\s*"-----BEGIN')
 
 LFS_POINTER: Final = b"version https://git-lfs.github.com/spec/"
-"""How a file starts that Git LFS has not fetched yet."""
+"""The start of a file that Git LFS has not fetched yet."""
 
 
 @lru_cache(maxsize=512)
 def belongs_to_skill(name: str) -> bool:
-    """Whether a file or directory of this name is part of the skill that it lies in.
+    """Whether a file or directory of this name is part of the skill around it.
 
-    The one predicate for the manifest, reads, directory listings and the watch.
+    The same rule applies to manifests, reads, directory listings and watching.
     """
     if name in _NEVER or is_credential_name(name):
         return False
@@ -107,7 +107,7 @@ def belongs_to_skill(name: str) -> bool:
 
 @lru_cache(maxsize=512)
 def is_credential_name(name: str) -> bool:
-    """Whether a file or directory of this name holds credentials; examples and templates do not."""
+    """Whether a file or directory of this name contains credentials; examples and templates do not."""
     low = name.lower()
     if low in _CREDENTIALS:
         return True
@@ -121,12 +121,12 @@ def is_credential_name(name: str) -> bool:
 
 
 def may_hold_private_key(name: str) -> bool:
-    """Whether the bytes of a file of this name have to be asked: see `holds_private_key`."""
+    """Whether the content of a file of this name has to be checked with `holds_private_key`."""
     return name.lower().endswith(_MAYBE_KEY)
 
 
 def holds_private_key(data: bytes) -> bool:
-    """Whether the bytes of a key, certificate or JSON file hold a private key."""
+    """Whether a key, certificate or JSON file contains a private key."""
     if data.lstrip()[:1] == b"{":
         return _SERVICE_ACCOUNT_KEY.search(data) is not None
     return _PRIVATE_KEY.search(data) is not None
@@ -146,12 +146,12 @@ _PLAIN_TEXT: Final = """
     vue svelte astro scss sass less styl sol vy cairo move diff patch lock sum mod http rest srt vtt
     mermaid mmd puml plantuml dot gv drawio glsl hlsl wgsl feature robot bats snap po pot
 """
-# Files without an ending that are known by their name.
+# Known files without an extension.
 _PLAIN_TEXT_NAMES: Final = """
     license licence notice readme changelog authors contributing copying makefile dockerfile containerfile
     procfile gemfile rakefile vagrantfile jenkinsfile justfile codeowners
 """
-# A table of our own for what skills hold: the system's differs from machine to machine.
+# Our own table for common files, because the system's differs between machines.
 _KNOWN: Final = {
     "md": MARKDOWN,
     "markdown": MARKDOWN,
@@ -213,15 +213,15 @@ _KNOWN: Final = {
 
 
 def media_type(name: str) -> str:
-    """The media type for a file name; `application/octet-stream` when nothing is known."""
+    """The media type for a file name; `application/octet-stream` if unknown."""
     _, dot, ending = name.rpartition(".")
     if not dot:
         return _TEXT if name.lower() in _PLAIN_TEXT_NAMES.split() else _UNKNOWN
-    # By the ending alone: the standard library takes a whole name for a URL.
+    # Only the extension is passed, because the standard library parses a name as a URL.
     return _KNOWN.get(ending.lower()) or _standard().guess_type(f"file.{ending}")[0] or _UNKNOWN
 
 
 @cache
 def _standard() -> mimetypes.MimeTypes:
-    # Made when it is first needed: making it reads the system's tables.
+    # Created on first use, because it reads the system's tables.
     return mimetypes.MimeTypes()

@@ -1,9 +1,9 @@
-"""Repairs of a `SKILL.md` that need no guessing: what `skillwire lint --fix` writes.
+"""Unambiguous repairs of a `SKILL.md`, for `skillwire lint --fix`.
 
-1. Line ends are LF, and neither a byte order mark nor blank lines stand before the frontmatter.
+1. Line endings become LF, and a byte order mark or blank lines before the frontmatter are removed.
 2. One-line values that are not valid YAML get quotes.
-3. The name is that of the directory, when that is a valid name.
-4. A block of text as the last field ends with the text (`|-`), since readers differ about its last newline.
+3. The name becomes that of the directory, if that is a valid name.
+4. A block of text as the last field becomes `|-`, because parsers differ about its last newline.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ _BEFORE = re.compile(rb"\A(?:\xef\xbb\xbf)?(?:[ \t]*\n)*(?=---[ \t]*\n)")
 LAST_BLOCK = re.compile(
     r"(?P<head>:[ ]+)(?P<sign>[|>])(?P<digit>[1-9]?)(?P<keep>\+?)(?P<after>[ \t]*(?:#.*)?)$"
 )
-"""The end of a field's first line whose text follows on the next lines and keeps its last newline."""
+"""Matches the end of the first line of a block that keeps its last newline."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A `SKILL.md` after its repairs; `repairs` says in words what was done, and is empty for none."""
+    """A repaired `SKILL.md`. `repairs` describes what was done; empty if nothing."""
 
     data: bytes
     repairs: tuple[str, ...]
 
 
 def fix_skill_md(data: bytes, *, directory: str) -> Fixed:
-    """The file with everything repaired that can be without guessing. `directory` is the directory's name."""
+    """The file with all unambiguous repairs. `directory` is the directory's name."""
     repairs: list[str] = []
     fixed = data
-    # 1. The text before anything is parsed.
+    # 1. Line endings and the start of the file, before parsing.
     if b"\r" in fixed:
         fixed = fixed.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         repairs.append("line endings")
@@ -68,7 +68,7 @@ def fix_skill_md(data: bytes, *, directory: str) -> Fixed:
 
 
 def unified_diff(before: bytes, after: bytes, *, file: str) -> str:
-    """What a repair changes, as a unified diff. The text in it is the author's."""
+    """A repair as a unified diff, which contains untrusted text."""
     old, new = (data.decode("utf-8", "replace").splitlines(keepends=True) for data in (before, after))
     lines = difflib.unified_diff(old, new, f"a/{file}", f"b/{file}", n=1)
     return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
@@ -88,7 +88,7 @@ def _with_name(block: str, directory: str) -> str:
     else:
         named = f"name: {directory}\n{block}"
     try:
-        # A name that goes on over several lines is left to its author.
+        # A name over several lines is left to its author.
         is_right = parse_skill_md(f"---\n{named}---\n".encode()).frontmatter.get("name") == directory
     except FormatError:
         is_right = False

@@ -1,13 +1,12 @@
 """SkillDocument: a `SKILL.md` split into its frontmatter, as JSON values, and its body.
 
-Servers and hosts read frontmatter with this one parser, so that a field-by-field comparison never refuses an
-honest skill (VER-2). It reads YAML 1.2 as the `yaml` package of JavaScript does. Three rules are ours:
+Servers and hosts use this one parser, so that a field-by-field comparison never refuses a correct skill
+(VER-2). It reads YAML 1.2 as the `yaml` package of JavaScript does. Three rules are ours:
 
-- The block is closed by the first line that is `---` alone. `...`, which some tools accept too, is refused
-  rather than guessed at.
+- The block is closed by the first line that is `---` alone. `...`, which some tools accept too, is refused.
 - The newline before the closing `---` belongs to the YAML, so `description: |` as the last key keeps it.
 - A value on one line that is not valid YAML, such as one with an unquoted colon, is read as if it were in
-  quotes, as the client guide of agentskills.io proposes. Each such repair is reported; `strict` allows none.
+  quotes, as the client guide of agentskills.io proposes. Each repair is reported; `strict` allows none.
 """
 
 from __future__ import annotations
@@ -29,24 +28,24 @@ _CLOSE = re.compile(r"---[ \t]*\r?(?:\n|\Z)")
 _LATE_OPEN = re.compile(r"(?:[ \t]*\r?\n)+---[ \t]*\r?\n|[ \t]+---[ \t]*\r?\n")
 _LOOSE_CLOSE = re.compile(r"^(?:[ \t]+---|----+|\.\.\.|—|–)[ \t]*\r?$", re.MULTILINE)
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-# A line at the left margin that starts a field.
+# An unindented line that starts a field.
 _FIELD = re.compile(r"""(?:[A-Za-z0-9_][^:\s"'#]*|"[^"]*"|'[^']*')[ ]*:(?:[ ]+(?P<value>.*?))?[ \t\r]*""")
-# A value that is text to its author: with a colon in it, or with a first character that YAML reserves.
+# A value that is meant as text, but has a colon in it or starts with a reserved character.
 _REPAIRED = frozenset({"yaml-unquoted-colon", "yaml-special"})
 CONFLICT = re.compile(r"^(?:<{7}|>{7}|\|{7}) .*$|^={7}\r?$(?=(?:.|\n)*^>{7} )", re.MULTILINE)
-"""A line that Git writes where two versions of a file could not be merged."""
+"""A conflict marker of Git."""
 
 
 @dataclass(frozen=True, slots=True)
 class SkillDocument:
-    """A `SKILL.md` that was parsed. Line numbers count from 1 in the file."""
+    """A parsed `SKILL.md`. Line numbers count from 1 in the file."""
 
     frontmatter: dict[str, JsonValue]
     body: str
     body_line: int
     """The line that the body starts on."""
     lines: dict[str, int] = field(default_factory=dict[str, int])
-    """The line of every key at the top of the frontmatter."""
+    """The line of every top-level key."""
     repairs: tuple[Issue, ...] = ()
     """The values that were read as if they were in quotes."""
 
@@ -76,9 +75,10 @@ def parse_skill_md(
 def salvage_skill_md(
     data: bytes, *, file: str = SKILL_FILE, limits: Limits = DEFAULT_LIMITS
 ) -> tuple[SkillDocument | None, tuple[Issue, ...]]:
-    """What can be read of a `SKILL.md` that does not parse, field by field, and every mistake in it.
+    """What can be read of an invalid `SKILL.md`, field by field, and every mistake in it.
 
-    For a linter, which reports all at once. The document is `None` when there is no frontmatter to speak of.
+    For a linter, which reports all mistakes at once. The document is `None` if there is no usable
+    frontmatter.
     """
     try:
         block, body, body_line = split_skill_md(data, file)
@@ -108,7 +108,7 @@ def salvage_skill_md(
 
 
 def quote_fields(block: str, *, limits: Limits = DEFAULT_LIMITS) -> str:
-    """The YAML with quotes around every one-line value that is not valid YAML by itself."""
+    """The YAML with quotes around every one-line value that is not valid YAML."""
     repaired = _repair(block, SKILL_FILE, limits)
     return block if repaired is None else repaired[0]
 
@@ -127,9 +127,8 @@ def split_skill_md(data: bytes, file: str) -> tuple[str, str, int]:
 
 
 def _fields(block: str) -> Iterator[tuple[int, str]]:
-    """The text of each field at the left margin, with the line of the file that it starts on.
-
-    Comments and blank lines before the first field come first, as a text of their own.
+    """The text of each top-level field, with its first line in the file. Comments and blank lines before the
+    first field are a separate item.
     """
     start, lines = 2, list[str]()
     for number, line in enumerate(block.removesuffix("\n").split("\n"), 2):
@@ -141,7 +140,7 @@ def _fields(block: str) -> Iterator[tuple[int, str]]:
 
 
 def _repair(block: str, file: str, limits: Limits) -> tuple[str, tuple[Issue, ...]] | None:
-    """The YAML with quotes where they were missing, and an issue for each; `None` without a repair."""
+    """The YAML with missing quotes added, and an issue for each; `None` if nothing was repaired."""
     repairs: list[Issue] = []
     parts: list[str] = []
     for line, text in _fields(block):
@@ -172,7 +171,7 @@ def _conflict(block: str, file: str) -> Issue:
     line = 2 if found is None else block.count("\n", 0, found.start()) + 2
     return Issue(
         rule="merge-conflict",
-        message="the frontmatter has the marks of a merge conflict",
+        message="the frontmatter has merge conflict markers",
         fix="choose one side and remove the lines that start with <<<<<<<, ======= and >>>>>>>",
         file=file,
         line=line,
@@ -180,7 +179,7 @@ def _conflict(block: str, file: str) -> Issue:
 
 
 def _closing(text: str, at: int) -> re.Match[str] | None:
-    """The first line from here on that is `---` alone."""
+    """The first line after this position that is `---` alone."""
     while (closing := _CLOSE.match(text, at)) is None:
         at = text.find("\n---", at) + 1
         if not at:

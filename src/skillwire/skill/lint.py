@@ -1,8 +1,8 @@
-"""The linter: everything that is wrong with one skill, and everything that could be better.
+"""The linter: all problems of one skill, and advice.
 
-Nothing is read here: the caller brings the bytes of `SKILL.md` and the paths and sizes of all files. A rule
-is switched off for one skill by a comment in its `SKILL.md`, in the frontmatter or in the body:
-`# skillwire-lint-ignore: RULE, RULE` or `<!-- skillwire-lint-ignore: RULE -->`.
+Reads no files: the caller passes the bytes of `SKILL.md` and the paths and sizes of all files. A comment in
+`SKILL.md`, in the frontmatter or the body, turns off rules for one skill: `# skillwire-lint-ignore: RULE,
+RULE` or `<!-- skillwire-lint-ignore: RULE -->`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _IGNORE: Final = re.compile(r"skillwire-lint-ignore:[ \t]*([a-z0-9, \t-]+)")
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """An estimate of what a skill costs a model: four characters count as one token."""
+    """An estimate of the tokens of a skill, at four characters per token."""
 
     description: int = 0
     body: int = 0
@@ -53,7 +53,7 @@ NO_TOKENS: Final = Tokens()
 
 
 def estimate_tokens(skill_md: bytes) -> Tokens:
-    """The tokens of a description, which is always in context, and of a body, which is once it is loaded."""
+    """The tokens of a description, which is always in context, and of a body, which is loaded on demand."""
     document, _ = salvage_skill_md(skill_md)
     if document is None:
         return NO_TOKENS
@@ -72,8 +72,8 @@ def lint_skill(
 ) -> list[Issue]:
     """Every issue of a skill, of every severity, in the order of the file.
 
-    `skill_md` is `None` when the directory has no `SKILL.md`. `files` holds the size of every file of the
-    skill by its path below the directory, with forward slashes. `file` is how issues name the `SKILL.md`.
+    `skill_md` is `None` if the directory has no `SKILL.md`. `files` has the size of every file by its path
+    below the directory, with forward slashes. `file` is the name of `SKILL.md` in issues.
     """
     issues = _size_issues(files, file, limits)
     if skill_md is None:
@@ -82,7 +82,7 @@ def lint_skill(
         document = parse_skill_md(skill_md, file=file, limits=limits)
         issues += document.repairs
     except FormatError:
-        # What can be read is linted all the same, so that one mistake does not hide the others.
+        # Whatever can be read is linted, so that one mistake does not hide others.
         document, mistakes = salvage_skill_md(skill_md, file=file, limits=limits)
         issues += mistakes
         if document is None:
@@ -100,7 +100,7 @@ def lint_skill(
 def _fields_that_are_there(
     document: SkillDocument, skill_md: bytes, directory: str, file: str
 ) -> list[Issue]:
-    """Issues of the fields that could be read; a field that could not is not called missing."""
+    """Issues of the readable fields. An unreadable field is not reported as missing."""
     text = skill_md.decode("utf-8", "replace")
     return [
         issue
@@ -113,7 +113,7 @@ def _fields_that_are_there(
 
 
 def _text_issues(skill_md: bytes, file: str) -> list[Issue]:
-    """Issues of the file as text: its line ends, marks of a merge, and how its frontmatter ends."""
+    """Issues of the file as text: line endings, conflict markers, and the end of the frontmatter."""
     issues: list[Issue] = []
     text = skill_md.decode("utf-8", "replace")
     if "\r" in text:
@@ -132,7 +132,7 @@ def _text_issues(skill_md: bytes, file: str) -> list[Issue]:
         issues.append(
             Issue(
                 rule="merge-conflict",
-                message="the file has the marks of a merge conflict",
+                message="the file has merge conflict markers",
                 fix="choose one side and remove the lines that start with <<<<<<<, ======= and >>>>>>>",
                 file=file,
                 line=text.count("\n", 0, conflict.start()) + 1,
@@ -149,8 +149,8 @@ def _text_issues(skill_md: bytes, file: str) -> list[Issue]:
                 issues.append(
                     Issue(
                         rule="yaml-last-block",
-                        message=f"`{key}` is the last field and a block of text: readers differ about the "
-                        "newline at its end",
+                        message=f"`{key}` is the last field and a block of text: parsers differ about "
+                        "the newline at its end",
                         fix="write |- or >- instead of | or >, or put another field after it",
                         file=file,
                         line=number + 1,
@@ -162,13 +162,13 @@ def _text_issues(skill_md: bytes, file: str) -> list[Issue]:
 
 
 def _ignored(skill_md: bytes) -> frozenset[str]:
-    """The rules that comments in the file switch off."""
+    """The rules that comments in the file turn off."""
     found = _IGNORE.findall(skill_md.decode("utf-8", "replace"))
     return frozenset(rule for text in found for rule in re.split(r"[,\s]+", text.strip(" -\t")) if rule)
 
 
 def _no_skill_file(files: Mapping[str, int], file: str) -> Issue:
-    # FMT-1: the name is SKILL.md, letter by letter.
+    # FMT-1: the name is exactly SKILL.md.
     misspelled = next((path for path in sorted(files) if path.lower() == SKILL_FILE.lower()), None)
     if misspelled is None:
         fix = f"add a {SKILL_FILE} with name: and description:"
@@ -178,7 +178,7 @@ def _no_skill_file(files: Mapping[str, int], file: str) -> Issue:
 
 
 def _size_issues(files: Mapping[str, int], file: str, limits: Limits) -> list[Issue]:
-    """ENT-6: what a host may decline from the entry alone."""
+    """ENT-6: sizes for which a host may refuse the skill."""
     issues: list[Issue] = []
     if len(files) > limits.files_per_skill:
         issues.append(
@@ -252,7 +252,7 @@ class _Linter:
                 f"keep it below {LONG_DESCRIPTION} and move detail into the body",
                 line,
             )
-        # The cue is looked for in English only; other scripts are left in peace.
+        # Only English text is checked for this.
         if description.isascii() and not _WHEN.search(description):
             self._advise(
                 "description-when",
@@ -284,7 +284,7 @@ class _Linter:
     def _reserved_metadata(self, metadata: JsonValue) -> None:
         for key in metadata if isinstance(metadata, dict) else ():
             if key.startswith(RESERVED_METADATA):
-                # ENT-7: unknown reserved keys are ignored, and as yet none is known.
+                # ENT-7: unknown reserved keys are ignored, and none is known so far.
                 self._advise(
                     "metadata-reserved",
                     f"the metadata key `{shown(key)}` is reserved and hosts ignore it",
@@ -317,7 +317,7 @@ class _Linter:
         if path is None:
             self._advise(
                 "reference-outside",
-                f"`{target}` leads out of the skill, where no host can follow",
+                f"`{target}` leads out of the skill, where hosts cannot read it",
                 "copy the file into the skill",
                 reference.line,
             )
@@ -343,7 +343,7 @@ class _Linter:
 
 
 def _meant(field: str) -> str | None:
-    """The known field that a name is most likely meant for."""
+    """The known field that a name is most likely a misspelling of."""
     plain = {re.sub("[-_]", "", known).lower(): known for known in sorted({*HOST_FIELDS} | KNOWN_FIELDS)}
     low = re.sub("[-_ ]", "", field).lower()
     if low in plain:

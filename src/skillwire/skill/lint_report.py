@@ -1,4 +1,4 @@
-"""Reports of the linter: grouped text, JSON, annotations of GitHub Actions, and SARIF."""
+"""Reports of the linter: grouped text, JSON, GitHub Actions annotations, and SARIF."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from skillwire.version import VERSION
 
 JSON_VERSION: Final = 1
 PLACES_SHOWN: Final = 10
-"""So many places of one rule are listed unless all are asked for."""
+"""The number of places listed per rule, unless all are requested."""
 _SITE: Final = "https://agentskills.io/specification"
 _LINE: Final = 400
 
 HEADLINES: Final = {
-    Severity.ERROR: "Errors: no server serves these, and no host loads them",
-    Severity.WARNING: "Warnings: served, and some hosts refuse them",
-    Severity.ADVICE: "Advice: valid, and could be better",
+    Severity.ERROR: "Errors: not served, and not loaded by any host",
+    Severity.WARNING: "Warnings: served, but refused by some hosts",
+    Severity.ADVICE: "Advice: valid, but could be better",
 }
 
-# Who refuses what, as far as their code and documentation say.
+# Who refuses what, according to their code and documentation.
 REFUSED_BY: Final = {
     "name-missing": "every host but Claude Code, which takes the directory's name",
     "name-characters": "servers of the extension, VS Code, skills-ref; other hosts load it",
@@ -45,7 +45,7 @@ REFUSED_BY: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Linted:
-    """A skill by its directory, as the user wrote it; `skill` is `None` for what lies between skills."""
+    """A skill by its directory, as the user wrote it; `skill` is `None` for paths outside of skills."""
 
     skill: str | None
     issues: tuple[Issue, ...]
@@ -53,7 +53,7 @@ class Linted:
 
 
 def without(linted: Iterable[Linted], rules: Collection[str], *, errors_only: bool = False) -> list[Linted]:
-    """The same without the issues of some rules; with `errors_only`, with nothing but errors."""
+    """The same without the issues of some rules; with `errors_only`, only with errors."""
     return [
         replace(
             one,
@@ -73,7 +73,7 @@ def issues_of(linted: Iterable[Linted], severity: Severity | None = None) -> lis
 
 
 def as_text(linted: Sequence[Linted], *, show_all: bool = False, clean: Callable[[str], str] = shown) -> str:
-    """Issues grouped by severity and rule, with counts. `clean` makes foreign text safe for the terminal."""
+    """Issues grouped by severity and rule, with counts. `clean` makes untrusted text printable."""
     lines: list[str] = []
     for severity, headline in HEADLINES.items():
         issues = issues_of(linted, severity)
@@ -85,7 +85,7 @@ def as_text(linted: Sequence[Linted], *, show_all: bool = False, clean: Callable
 
 
 def as_json(linted: Sequence[Linted]) -> str:
-    """One document, of a shape that stays: a field may be added, none changes its meaning."""
+    """One JSON document in a stable format: fields may be added, none changes its meaning."""
     counts = {severity: len(issues_of(linted, severity)) for severity in Severity}
     document = {
         "version": JSON_VERSION,
@@ -113,12 +113,12 @@ def as_json(linted: Sequence[Linted]) -> str:
             if one.skill is not None
         },
     }
-    # ASCII only: foreign text reaches a terminal as escapes.
+    # ASCII only: untrusted text reaches a terminal as escapes.
     return json.dumps(document, indent=2, ensure_ascii=True)
 
 
 def as_github(linted: Sequence[Linted]) -> str:
-    """Annotations for a workflow of GitHub Actions, one a line."""
+    """Annotations for GitHub Actions, one per line."""
     kinds = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.ADVICE: "notice"}
     lines: list[str] = []
     for issue in issues_of(linted):
@@ -167,14 +167,14 @@ REPORTS: Final[dict[str, Callable[[Sequence[Linted]], str]]] = {
     "github": as_github,
     "sarif": as_sarif,
 }
-"""The formats beside text, by name."""
+"""The formats other than text, by name."""
 
 
 def _by_rule(issues: Iterable[Issue]) -> dict[str, list[Issue]]:
     groups: dict[str, list[Issue]] = {}
     for issue in issues:
         groups.setdefault(issue.rule, []).append(issue)
-    # The most frequent first; of equals, in the order in which they were found.
+    # Most frequent first, ties in the order in which they were found.
     return dict(sorted(groups.items(), key=lambda group: -len(group[1])))
 
 

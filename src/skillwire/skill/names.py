@@ -1,4 +1,4 @@
-"""SkillName: the name of a skill, checked once and then trusted by its type."""
+"""SkillName: a name of a skill that was checked."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ SkillName = NewType("SkillName", str)
 """A string that `parse_name` accepted."""
 
 MAX_NAME_LENGTH = 64
-# Good at a glance, as most names are.
+# The common case, checked quickly.
 _USUAL: Final = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*+")
 
 
 def name_issues(name: str) -> list[Issue]:
-    """Everything that is wrong with a name (FMT-2); empty when it is good."""
+    """All problems with a name (FMT-2); empty if it is valid."""
     issues: list[Issue] = []
     if len(name) <= MAX_NAME_LENGTH and _USUAL.fullmatch(name):
         return issues

@@ -1,4 +1,4 @@
-"""Reference: a place in a skill's Markdown that names another file of the skill."""
+"""Reference: a mention of another file of the skill in its Markdown."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from urllib.parse import unquote
 
 _FENCE = re.compile(r"[ \t>]*(`{3,}|~{3,})(.*)")
 _CODE_SPAN = re.compile(r"`+([^`\n]+)`+")
-# A link or an image is found by its middle, so that a line full of brackets costs no more than any other.
+# Links and images are found by their middle, so that a line full of brackets takes linear time.
 _LINK = re.compile(r"\]\([ \t]*(?:<([^<>\n]*)>(?=[ \t)])|([^\s()<>]*(?:\([^\s()<>]*\)[^\s()<>]*)*))")
 _DEFINITION = re.compile(r"[ ]{0,3}\[(?!\^)[^\]\n]+\]:[ \t]+(?:<([^<>\n]*)>|(\S+))")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _PATH_IN_CODE = re.compile(r"(?:\./)?(?:scripts|references|assets)/[^\s`]*[^\s`/.]\.[A-Za-z0-9]+")
 _PLACEHOLDER = re.compile(r"[{}<>*$|]|\.\.\.|…")
-# A path in code that is a placeholder.
+# Placeholders in code.
 _EXAMPLE = re.compile(
     r"(?:^|[/_-])(?:examples?|samples?|your|my|foo|bar|baz|some|path|file|filename|name|xxx|placeholder|new)"
     r"(?:[-_.]|$)",
@@ -26,14 +26,14 @@ _FOR_EXAMPLE = re.compile(r"\be\.g\.|\bfor example\b|\bsuch as\b|\bfor instance\
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A relative path as its author wrote it, and its line."""
+    """A relative path as written, and its line."""
 
     target: str
     line: int
 
 
 def find_references(body: str, first_line: int) -> list[Reference]:
-    """Every relative reference of a Markdown text, each target once.
+    """All relative references of a Markdown text, each target once.
 
     Links, images and link definitions count, and so do paths in `code` under scripts/, references/ and
     assets/. URLs, anchors, absolute paths, placeholders, examples in code and fenced code do not.
@@ -46,9 +46,9 @@ def find_references(body: str, first_line: int) -> list[Reference]:
 
 
 def resolve(target: str) -> str | None:
-    """The path below the skill's directory that a reference means (FMT-10); `None` when it leaves the skill.
+    """The path below the skill's directory that a reference means (FMT-10); `None` if it leaves the skill.
 
-    A relative reference in `SKILL.md` starts at the directory of `SKILL.md`. The directory itself is `""`.
+    A reference in `SKILL.md` is relative to its directory. The directory itself is `""`.
     """
     segments: list[str] = []
     for segment in unquote(target).split("/"):
@@ -91,7 +91,7 @@ def _targets(line: str) -> Iterator[str]:
 
 
 def _is_relative_path(target: str) -> bool:
-    # A bare word in brackets is as often prose or code as it is a file.
+    # A single word in brackets is often prose or code, not a file.
     return (
         ("." in target or "/" in target)
         and target[0] not in "/\\"

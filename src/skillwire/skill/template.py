@@ -1,4 +1,4 @@
-"""The text of a new skill: what `skillwire new` writes. It passes the linter as it is."""
+"""The text of a new skill, for `skillwire new`. It passes the linter."""
 
 from __future__ import annotations
 

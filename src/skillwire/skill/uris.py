@@ -1,9 +1,8 @@
-"""SkillUri: where a skill or one of its files is, with nothing in it that could leave its directory.
+"""SkillUri: the URI of a skill or one of its files, checked so that it cannot leave its directory.
 
-A URI that passed `parse_uri` has a scheme, an authority and path segments; each segment, decoded once,
-is a plain file name. `..`, `.`, empty segments, encoded slashes, backslashes and NUL cannot occur (FMT-9),
-so what the type lets through may be joined to a directory. The authority is a name, never a host to look
-up (FMT-6).
+A URI that passed `parse_uri` has a scheme, an authority and path segments; each segment, decoded once, is a
+plain file name. `..`, `.`, empty segments, encoded slashes, backslashes and NUL cannot occur (FMT-9), so its
+segments can be safely joined to a directory. The authority is a name, never a network host (FMT-6).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from skillwire.issues import shown
 from skillwire.limits import DEFAULT_LIMITS
 
 SkillUri = NewType("SkillUri", str)
-"""A string that `parse_uri` accepted or `make_uri` wrote."""
+"""A string that `parse_uri` accepted or `make_uri` created."""
 
 SCHEME = "skill"
 SKILL_FILE = "SKILL.md"
@@ -40,7 +39,7 @@ _REMEMBERED_LENGTH = 256
 
 @dataclass(frozen=True, slots=True)
 class UriParts:
-    """A URI taken apart. `authority` is decoded for `skill:`, as written for any other scheme."""
+    """The parts of a URI. `authority` is decoded for `skill:`, and unchanged for any other scheme."""
 
     scheme: str
     authority: str
@@ -48,7 +47,7 @@ class UriParts:
 
 
 def split_uri(text: str) -> UriParts:
-    """Take a URI apart and check every part of it, or raise a `FormatError`."""
+    """Split a URI and check every part of it, or raise a `FormatError`."""
     if len(text) > DEFAULT_LIMITS.uri_bytes:
         raise _refused(text, f"the URI has more than {DEFAULT_LIMITS.uri_bytes} characters", "shorten it")
     match = _SCHEME.match(text)
@@ -56,7 +55,7 @@ def split_uri(text: str) -> UriParts:
         raise _refused(text, "the URI has no scheme", f"write it as {SCHEME}://NAME/{SKILL_FILE}")
     scheme = match[1].lower()
     if scheme == "file":
-        # SEC-3: refused by scheme, whatever the number of slashes.
+        # SEC-3: refused by scheme, regardless of slashes.
         raise _refused(text, "a file: URI never names a skill", f"use a {SCHEME}:// URI")
     rest = text[match.end() :]
     if not rest.startswith("//"):
@@ -85,15 +84,15 @@ def split_uri(text: str) -> UriParts:
 
 def parse_uri(text: str) -> SkillUri:
     """The URI in its canonical spelling, or a `FormatError`."""
-    # Most URIs are in their canonical spelling already, of characters that mean nothing but themselves.
+    # Most URIs are already canonical and have no special characters.
     if is_plain(text):
         return SkillUri(text)
-    # A server meets the same few thousand URIs again and again; a long one is not worth the memory.
+    # A server sees the same few thousand URIs again and again. Long ones are not cached.
     return _parse_again(text) if len(text) <= _REMEMBERED_LENGTH else _parse(text)
 
 
 def is_plain(text: str) -> bool:
-    """Whether a text is a `skill://` URI in its canonical spelling in which nothing is encoded."""
+    """Whether a text is a canonical `skill://` URI without encoded characters."""
     return len(text) <= DEFAULT_LIMITS.uri_bytes and _PLAIN_URI.fullmatch(text) is not None
 
 
@@ -117,7 +116,7 @@ def make_uri(path: Iterable[str]) -> SkillUri:
 
 def child_uri(parent: SkillUri, name: str) -> SkillUri:
     """The URI of `name` in the directory `parent`."""
-    # Most names need neither a check nor an encoding, and there may be forty thousand of them.
+    # Most names need neither a check nor encoding, and there may be tens of thousands.
     if _PLAIN.fullmatch(name):
         return SkillUri(f"{parent}/{name}")
     _check_segment(name, name)
@@ -125,9 +124,9 @@ def child_uri(parent: SkillUri, name: str) -> SkillUri:
 
 
 def skill_root(uri: SkillUri) -> SkillUri:
-    """The directory of a `SKILL.md` URI: the same without `/SKILL.md` (FMT-4)."""
+    """The directory of a `SKILL.md` URI, without `/SKILL.md` (FMT-4)."""
     root, slash, name = uri.rpartition("/")
-    # `skill://SKILL.md` has no directory: what looks like its file is the authority.
+    # `skill://SKILL.md` has no directory: `SKILL.md` is the authority.
     if not slash or name != SKILL_FILE or "://" not in root:
         raise _refused(uri, f"the URI does not end in /{SKILL_FILE}", f"name the skill by its {SKILL_FILE}")
     return SkillUri(root)
@@ -143,19 +142,19 @@ def skill_name_in(uri: SkillUri) -> str:
 
 
 def is_inside(uri: SkillUri, root: SkillUri) -> bool:
-    """Whether a URI lies below a directory; both in canonical spelling."""
+    """Whether a URI is below a directory; both must be canonical."""
     return uri.startswith(root + "/")
 
 
 def path_below(uri: SkillUri, root: SkillUri) -> tuple[str, ...]:
-    """The plain segments from a directory down to a URI below it."""
+    """The decoded segments from a directory to a URI below it."""
     if "%" not in uri and uri.startswith(f"{root}/"):
-        return tuple(uri[len(root) + 1 :].split("/"))  # Most are written as they are meant.
+        return tuple(uri[len(root) + 1 :].split("/"))  # Most have nothing to decode.
     return split_uri(uri).segments[len(split_uri(root).segments) :]
 
 
 def shown_uri(text: str) -> str:
-    """A URI or a path fit for a message: nothing in it acts, and not ten megabytes of it."""
+    """A URI or path for a message: printable and shortened."""
     return shown(text, _SHOWN)
 
 
@@ -166,7 +165,7 @@ def _join(scheme: str, authority: str, segments: Iterable[str]) -> SkillUri:
 
 def _decode_segment(uri: str, raw: str) -> str:
     if _BAD_PERCENT.search(raw):
-        raise _refused(uri, "the URI has a % that encodes nothing", "write a literal % as %25")
+        raise _refused(uri, "the URI has a % that is not an encoding", "write a literal % as %25")
     try:
         segment = unquote_to_bytes(raw).decode("utf-8")
     except UnicodeError:
@@ -180,7 +179,7 @@ def _check_segment(uri: str, segment: str) -> None:
         raise _refused(uri, f"the path has a segment {segment!r}", "name files by plain path segments")
     if "/" in segment or "\\" in segment or "\0" in segment:
         raise _refused(
-            uri, "a segment holds a slash, a backslash or NUL", "name files by plain path segments"
+            uri, "a segment contains a slash, a backslash or NUL", "name files by plain path segments"
         )
     try:
         segment.encode("utf-8")
@@ -193,7 +192,7 @@ def _has_forbidden(authority: str) -> bool:
 
 
 def _encode_non_ascii(raw: str) -> str:
-    # Read leniently: a client may send `skill://café` as it stands. What is written is always encoded.
+    # Lenient: a client may send `skill://café` unencoded. Our own URIs are always encoded.
     return "".join(char if char.isascii() else "%00" for char in raw)
 
 

@@ -1,8 +1,8 @@
 """FastPath: responses to the most common requests of 2026-07-28, without the SDK.
 
-The fast path is asked in two places, by the HTTP middleware and by the stdio loop. It refuses nothing: any
-request that it does not fully understand, or that ends in an error, goes to the SDK. A test sends the same
-requests both ways and compares the responses.
+The fast path is called by the HTTP middleware and by the stdio loop. Any request that it does not fully
+understand, or that ends in an error, goes to the SDK. A test sends the same requests both ways and compares
+the responses.
 """
 
 from __future__ import annotations
@@ -41,9 +41,8 @@ _CACHED_RESPONSE_BYTES: Final = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class CachedResponse:
-    """A response without its beginning and its id. It is valid while the catalog and the file are unchanged.
-
-    `method` and `name` are those of the request, as its HTTP headers must have them.
+    """A cached response without its beginning and id. It is valid while the catalog and the file are
+    unchanged. The HTTP headers of a request must have this `method` and `name`.
     """
 
     tail: bytes
@@ -55,7 +54,7 @@ class CachedResponse:
     ttl_ms: int
 
     def to(self, id_json: bytes) -> bytes:
-        """The whole response to a request with this id."""
+        """The complete response to a request with this id."""
         return HEAD + id_json + self.tail
 
 
@@ -82,10 +81,10 @@ def discovery(instructions: str, legacy_features: LegacyFeatures, *, watched: bo
 
 
 class EntryCache:
-    """The JSON of entries, within `room` bytes. Several fast paths may share one."""
+    """A cache of the JSON of entries, of at most `room` bytes, which several fast paths can share."""
 
     def __init__(self, room: int = _CACHED_ENTRY_BYTES) -> None:
-        # By identity, with the entry itself: a changed entry is another object.
+        # By identity, together with the entry: a changed entry is another object.
         self._made: dict[int, tuple[SkillEntry, bytes]] = {}
         self._room = room
         self._size = 0
@@ -107,7 +106,7 @@ class FastPath:
     """Responds for one server. Without `discovery`, `server/discover` is left to the SDK.
 
     `observe` is called for each response with the method, the URI and whether it was cached. `room` is the
-    size of the cached responses.
+    size of the response cache.
     """
 
     def __init__(
@@ -129,10 +128,9 @@ class FastPath:
         self._responses: ResponseCache[CachedResponse] = ResponseCache(room)
 
     def cached(self, body: bytes) -> tuple[bytes, CachedResponse] | None:
-        """The cached response to a request with the same bytes except for the id, and the id to give it.
-
-        It is valid while every source has the same entries, the file's validator is fresh, and as much is
-        left of the time for which it may be cached.
+        """The cached response to a request with the same bytes except for the id, and the id to use. It is
+        valid while every source has the same entries, the file's validator is fresh, and its cache lifetime
+        is the same.
         """
         id_json, key = split_id(body)
         cached = self._responses.get(key)
@@ -151,14 +149,14 @@ class FastPath:
         return None
 
     def parse(self, body: bytes) -> FastRequest | None:
-        """The request in a message, or `None` if it is for the SDK."""
+        """The parsed request, or `None` if it is for the SDK."""
         id_json, key = split_id(body)
         seen = self._requests.get(key) if key else None
         if seen is not None:
             return FastRequest(seen.method, id_json, seen.uri, seen.cursor, key)
         request = parse_request(body)
-        # A body that differs from this one only in its id need not be parsed again. The key must not hide a
-        # second id in any spelling.
+        # A body that only differs in its id need not be parsed again. The key must not contain a second id in
+        # any spelling.
         if request is None or request.id_json != id_json or b'"id"' in key or b"\\" in key:
             return request
         request = FastRequest(request.method, id_json, request.uri, request.cursor, key)
@@ -166,7 +164,7 @@ class FastPath:
         return request
 
     async def respond(self, request: FastRequest) -> bytes | None:
-        """The whole JSON-RPC response, or `None` if the request is for the SDK."""
+        """The complete JSON-RPC response, or `None` if the request is for the SDK."""
         library = self._results.library
         try:
             catalog = await self._results.catalog()
@@ -178,7 +176,7 @@ class FastPath:
         if self._observe is not None:
             self._observe(request.method, request.uri, False)
         tail = b',"result":' + result + self._stamp + b"}}"
-        # A change during the request may or may not be in this response.
+        # A change during the request may or may not be reflected in this response.
         if request.key and library.current_catalog() is catalog:
             self._cache(request, tail, catalog, validator)
         return HEAD + request.id_json + tail
@@ -186,7 +184,9 @@ class FastPath:
     def _cache(
         self, request: FastRequest, tail: bytes, catalog: Catalog, validator: Validator | None
     ) -> None:
-        """Cache a response that can be validated later. Pages are large and quick to make: they are not."""
+        """Cache a response that can be validated later. Pages are not cached: they are large and quick to
+        build.
+        """
         if request.method == METHOD_READ:
             if validator is None:
                 return
@@ -211,7 +211,8 @@ class FastPath:
                 page = await results.page_of_skills(request.cursor)
                 entries = b",".join([self._entry(entry) for entry in page.items])
                 if page.next_cursor is not None:
-                    # Encoded while the client reads this page. It is called after the response is written.
+                    # Called after the response is written, so that encoding happens while the client reads
+                    # this page.
                     asyncio.get_running_loop().call_soon(self._prepare, page.next_cursor)
                 return b'{"skills":[' + entries + b"]" + _rest(results.trailer(page.next_cursor)), None
             case "skills/get":
@@ -227,7 +228,7 @@ class FastPath:
                 return None if self._discovery is None else _encode(self._discovery())[:-1], None
 
     def _prepare(self, cursor: str) -> None:
-        """Encode the entries of a page that will probably be asked for next."""
+        """Encode the entries of the page that will probably be requested next."""
         library = self._results.library
         catalog = library.current_catalog()
         if catalog is not None:
@@ -240,7 +241,7 @@ class FastPath:
 
 
 def _encode_entry(entry: SkillEntry) -> bytes:
-    """An entry as in a listing. Its files are most of it, so they are encoded directly."""
+    """The JSON of an entry. Its files are most of it, so they are encoded directly."""
     if entry.resources is DYNAMIC or entry.meta or entry.draft:
         return _encode(entry_to_wire(entry))
     quote = encode_basestring
@@ -255,7 +256,7 @@ def _encode_entry(entry: SkillEntry) -> bytes:
 
 
 def _text(value: JsonValue) -> str:
-    """A value as JSON. Almost all frontmatter is text, for which an encoder costs more than the text."""
+    """A value as JSON. Almost all frontmatter is text, for which a JSON encoder is slow."""
     if isinstance(value, str):
         return encode_basestring(value)
     if isinstance(value, dict):

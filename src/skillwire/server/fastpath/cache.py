@@ -1,16 +1,16 @@
-"""ResponseCache: values by key, within a bound on their total size."""
+"""ResponseCache: values by key, with a limit on their total size."""
 
 from __future__ import annotations
 
 from typing import Generic, TypeVar
 
 V = TypeVar("V")
-# Roughly what an entry takes besides the bytes of its key and value.
+# The approximate overhead of an entry beyond its key and value.
 _OVERHEAD = 400
 
 
 class ResponseCache(Generic[V]):
-    """Keeps the values that were added last; when it is full, the oldest are dropped."""
+    """A cache that drops the oldest values when it is full."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most = most_bytes
@@ -22,7 +22,7 @@ class ResponseCache(Generic[V]):
         return self._values.get(key)
 
     def put(self, key: bytes, value: V, size: int = 0) -> None:
-        """Add a value of `size` bytes, unless it alone would take an eighth of the cache."""
+        """Add a value of `size` bytes, unless it would take more than an eighth of the cache."""
         self.drop(key)
         taken = len(key) + size + _OVERHEAD
         if taken > self._most // 8:

@@ -1,8 +1,7 @@
 """FastRequest: a request of 2026-07-28 that is well formed in every respect, parsed without the SDK.
 
-In that revision each request stands alone and carries its own envelope. The parser is strict where the SDK is
-lenient: a request with anything unknown in it, such as an extra key or an unusual id, is not parsed here, and
-the SDK gets it untouched.
+In that revision, requests are independent and each has its own envelope. The parser is strict where the SDK
+is lenient: a request with anything unknown, such as an extra key or an unusual id, goes to the SDK unchanged.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _CAPABILITIES_KEY: Final = "io.modelcontextprotocol/clientCapabilities"
 SERVER_KEY: Final = "io.modelcontextprotocol/serverInfo"
 _ENVELOPE_KEYS: Final = frozenset({VERSION_KEY, _CLIENT_KEY, _CAPABILITIES_KEY})
 ENVELOPE: Final[Mapping[str, object]] = {VERSION_KEY: ERA, _CAPABILITIES_KEY: {}}
-"""The least that a request of this era carries."""
+"""The minimum length of a request of this revision."""
 _CLIENT_FIELDS: Final = frozenset({"name", "version", "title"})
 _PARAMS: Final = {
     METHOD_DISCOVER: frozenset({"_meta"}),
@@ -38,7 +37,7 @@ _LARGEST_ID: Final = 2**53
 _LONGEST_ID: Final = 256
 # Longer requests are parsed each time.
 LONGEST_CACHED: Final = 2048
-# Where clients put the id: the Python SDK and most others first, the TypeScript SDK last.
+# Clients put the id first (the Python SDK and most others) or last (the TypeScript SDK).
 HEAD: Final = b'{"jsonrpc":"2.0","id":'
 _TAIL: Final = b',"jsonrpc":"2.0","id":'
 _LONGEST_NUMBER: Final = 16
@@ -46,9 +45,8 @@ _LONGEST_NUMBER: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class FastRequest:
-    """A parsed request. `id_json` is its id as it goes into the response.
-
-    `key` is the body without the id, if equal keys are known to mean equal requests; otherwise it is empty.
+    """A parsed request. `id_json` is its id as JSON. `key` is the body without the id, if equal keys mean
+    equal requests; otherwise it is empty.
     """
 
     method: str
@@ -59,11 +57,11 @@ class FastRequest:
 
     @property
     def name(self) -> bytes | None:
-        """What the `Mcp-Name` header of this request must be over HTTP; `None` if it is not checked."""
+        """The required `Mcp-Name` header of this request over HTTP; `None` if it is not checked."""
         if self.method != METHOD_READ:
             return None
         uri = self.uri or ""
-        # No header can hold a line break, so such a request never matches its headers.
+        # A header cannot contain a line break, so such a request never matches its headers.
         return uri.encode("ascii") if uri.isascii() and uri.isprintable() else b"\n"
 
 
@@ -95,8 +93,8 @@ def parse_request(body: bytes) -> FastRequest | None:
 def split_id(body: bytes) -> tuple[bytes, bytes]:
     """The numeric id of a body and the rest of it; both empty if the body has neither of the usual forms.
 
-    The rest begins with a comma if the id came first, and with a brace if it came last. Put back together
-    with any other number it is one well-formed message if it was one before.
+    The rest begins with a comma if the id came first, and with a brace if it came last. With any other number
+    as id, it is well-formed if it was before.
     """
     if len(body) > LONGEST_CACHED:
         return b"", b""
@@ -115,7 +113,7 @@ def split_id(body: bytes) -> tuple[bytes, bytes]:
 
 
 def _id(value: object) -> bytes | None:
-    """An id that every reader understands alike: an integer that a double can hold, or a short string."""
+    """Whether an id is unambiguous: an integer that a double can represent, or a short string."""
     if type(value) is int and -_LARGEST_ID <= value <= _LARGEST_ID:
         return b"%d" % value
     if isinstance(value, str) and len(value) <= _LONGEST_ID and value.isprintable():
@@ -124,7 +122,7 @@ def _id(value: object) -> bytes | None:
 
 
 def _is_plain_envelope(meta: object) -> bool:
-    """Whether the envelope is complete and has nothing in it that the SDK might treat specially."""
+    """Whether the envelope is complete and has nothing that the SDK might treat specially."""
     if not is_object(meta) or meta.get(VERSION_KEY) != ERA or not _ENVELOPE_KEYS.issuperset(meta):
         return False
     client = meta.get(_CLIENT_KEY, {"name": "", "version": ""})

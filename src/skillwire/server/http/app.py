@@ -1,4 +1,4 @@
-"""HttpApp: the ASGI application of a skill server, at `/mcp`, with `/healthz` and `/metrics` beside it."""
+"""HttpApp: the ASGI application of a skill server, with `/mcp`, `/healthz` and `/metrics`."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ _log = logging.getLogger(__name__)
 class HttpApp(ObservedApp):
     """Serves a library. Each request passes these steps in order:
 
-    1. the health check, which tells strangers no more than that the server is up,
+    1. the health check, which only says that the server is up unless there is a valid token,
     2. the token,
     3. the metrics,
     4. the path and the `Host` header, which must name this server,
     5. the fast path,
     6. the SDK.
 
-    With `well_known`, the skills are also listed as a site lists them, at step 5 of their own path.
+    With `well_known`, the skills are also served under `/.well-known/agent-skills/`, at step 5.
 
     `server` creates the SDK's server when it is first needed. `around` is open while the application runs.
     """
@@ -103,7 +103,7 @@ class HttpApp(ObservedApp):
         return self._site if path.startswith(SITE_PATH) else None
 
     def _is_addressed(self, scope: Scope) -> bool:
-        """Whether the one `Host` header names this server: no web page may reach it under another name."""
+        """Whether the single `Host` header names this server, which prevents DNS rebinding."""
         return is_addressed(scope, self._hosts)
 
     async def _refuse_host(self, scope: Scope, send: Send) -> None:
@@ -133,7 +133,7 @@ class HttpApp(ObservedApp):
         try:
             skills = await self._library.count()
             problems = sum(problem.is_left_out for problem in await self._library.problems())
-        except Exception as error:  # Whatever a source raises: the server is up and serves no skills.
+        except Exception as error:  # Whatever a source raises, the server itself is up.
             _log.error("the skills cannot be listed: %s", error)
             status, health = 503, {"status": "error"}
         else:
@@ -170,11 +170,11 @@ class HttpApp(ObservedApp):
 
 
 class McpEndpoint:
-    """What is at `/mcp`: the fast path, and the SDK's application for everything that it leaves.
+    """The application at `/mcp`: the fast path, and the SDK's application for all other requests.
 
     `server` creates the SDK's server when it is first needed; `fast_path` wraps its application; `around` is
     open while the endpoint runs. `names` are the host names that it responds to. With `streamed`, each
-    response of a 2025 revision is a stream, on which the server can ask the client.
+    response of a 2025 revision is a stream, so that the server can send requests to the client.
     """
 
     def __init__(
@@ -202,7 +202,7 @@ class McpEndpoint:
         await self._sdk.run_lifespan(receive, send)
 
     async def run(self, stopping: asyncio.Event, started: asyncio.Event) -> None:
-        """The same without the protocol: run until `stopping` is set. `started` is set once it runs."""
+        """Run without the ASGI lifespan protocol until `stopping` is set. `started` is set once it runs."""
         await self._sdk.run(stopping, started)
 
     def end_streams(self) -> None:
@@ -250,7 +250,7 @@ class _SdkApp:
 
 
 def is_addressed(scope: Scope, names: Collection[bytes]) -> bool:
-    """Whether the one `Host` header has one of these names, with or without a port."""
+    """Whether the single `Host` header has one of these names, with or without a port."""
     hosts = [value for name, value in scope["headers"] if name == b"host"]
     if len(hosts) != 1:
         return False

@@ -1,4 +1,4 @@
-"""The types of ASGI, small responses, and an application that is created when it is first needed."""
+"""ASGI types, small responses, and an application that is created on first use."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def respond(
 
 
 async def refuse_method(scope: Scope, send: Send) -> bool:
-    """Respond to a method other than GET and HEAD; whether it was one."""
+    """Respond to a method other than GET and HEAD. Returns whether it was one."""
     if scope["method"] in ("GET", "HEAD"):
         return False
     await respond(scope, send, 405, "Method Not Allowed\n", headers=[(b"allow", b"GET, HEAD")])
@@ -58,10 +58,10 @@ class LifespanApp(Protocol):
 
 
 class LazyApp:
-    """An application that `load` creates in a thread when the first request needs it.
+    """An application that `load` creates in a thread for the first request.
 
     Importing the SDK takes longer than reading a hundred skills, and most requests never need it. `around` is
-    open for as long as this application runs.
+    open while this application runs.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class LazyApp:
         await app(scope, receive, send)
 
     async def run(self, stopping: asyncio.Event, started: asyncio.Event) -> None:
-        """Run until `stopping` is set. `started` is set once requests are taken."""
+        """Run until `stopping` is set. `started` is set once requests are accepted."""
         async with self._around():
             ready = self._ready = asyncio.get_running_loop().create_future()
             started.set()
@@ -123,8 +123,7 @@ class LazyApp:
 class EventStreams:
     """Passes every request on. After `end`, event streams see their client as disconnected.
 
-    Without it, a server that stops would wait for clients that keep their streams open, and then cut them
-    off.
+    Otherwise a server that stops would wait for clients with open streams, and then disconnect them.
     """
 
     def __init__(self, app: Asgi) -> None:
@@ -135,7 +134,7 @@ class EventStreams:
         self._ending.set()
 
     async def _ended(self, streaming: asyncio.Event) -> None:
-        """Wait until a response is a stream and streams have to end."""
+        """Wait until this response is a stream and streams must end."""
         await self._ending.wait()
         await streaming.wait()
 
@@ -158,7 +157,7 @@ class EventStreams:
                 message = await receive()
                 is_read = not message.get("more_body", False)
                 return message
-            # The request is here: what else arrives is that the client went away. A stream may begin later.
+            # The request is complete, so the next message is a disconnect. A stream may begin later.
             incoming = asyncio.ensure_future(receive())
             ended = asyncio.ensure_future(self._ended(streaming))
             try:
@@ -170,5 +169,5 @@ class EventStreams:
 
         await self._app(scope, receive_or_end, observe)
         if is_open and self._ending.is_set():
-            # The client is still there: end its stream properly.
+            # The client is still connected: end its stream properly.
             await send({"type": "http.response.body", "body": b"", "more_body": False})

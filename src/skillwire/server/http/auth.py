@@ -1,4 +1,4 @@
-"""Bearer tokens: named secrets, from a file that is read again when it changes."""
+"""Bearer tokens: named secrets from a file, which is reread when it changes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _log = logging.getLogger(__name__)
 
 
 def bearer_token(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
-    """The bearer token in a request's one `Authorization` header; `None` without one."""
+    """The bearer token in a request's single `Authorization` header; `None` without one."""
     given = [value for name, value in headers if name == b"authorization"]
     scheme, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
     return token.strip() if scheme.lower() == b"bearer" else None
 
 
 class Tokens:
-    """The tokens that give access, by the name of who has them."""
+    """The valid tokens, by name."""
 
     def __init__(self, tokens: Mapping[str, str]) -> None:
         if not tokens or not all(tokens.values()):
@@ -38,29 +38,29 @@ class Tokens:
         self._tokens = {name: token.encode("utf-8") for name, token in tokens.items()}
 
     def name_for(self, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-        """The name of the token in a request's one `Authorization` header; `None` without a valid one."""
+        """The name of the token in a request's single `Authorization` header; `None` without a valid one."""
         token = bearer_token(headers)
         if token is None:
             return None
         found: str | None = None
-        # Every token is compared, in constant time: the duration says nothing about any of them.
+        # Every token is compared in constant time, so that timing reveals nothing.
         for name, known in self._tokens.items():
             if hmac.compare_digest(token, known):
                 found = name
         return found
 
     def names(self) -> Iterable[str]:
-        """The name of every token."""
+        """The names of all tokens."""
         return tuple(self._tokens)
 
     def refresh(self) -> None:
-        """Read the tokens again if they came from somewhere that changed."""
+        """Reread the tokens if their file changed."""
 
 
 class TokenFile(Tokens):
     """Tokens from a file with one `NAME TOKEN` on each line, or with a single token and nothing else.
 
-    A file that cannot be read or parsed later leaves the tokens as they were, and is reported once.
+    If the file becomes unreadable or invalid later, the tokens are kept, and an error is logged once.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -77,7 +77,7 @@ class TokenFile(Tokens):
             tokens = self._read()
         except SourceError as error:
             if str(error) != self._problem:
-                _log.error("the tokens stay as they were: %s", error)
+                _log.error("the tokens are unchanged: %s", error)
             self._problem = str(error)
             return
         before = self._tokens.keys()
@@ -130,7 +130,7 @@ def parse_tokens(text: str, place: str) -> dict[str, str]:
 
 
 def checked_token(token: str, place: str) -> str:
-    """The token, or a `SourceError` if no HTTP header could carry it."""
+    """The token, or a `SourceError` if it cannot be sent in an HTTP header."""
     if not token or not token.isascii() or not token.isprintable() or " " in token:
         raise SourceError(f"the token in {place} must be one word of printable ASCII")
     return token

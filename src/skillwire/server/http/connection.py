@@ -1,7 +1,7 @@
-"""Connections with limits in number and in time, as a subclass of uvicorn's protocol.
+"""Limits on the number and duration of connections, as a subclass of uvicorn's protocol.
 
-Uvicorn takes such a class by its `http=` option. The subclass parses nothing: it closes connections that are
-too many, that do not send their request, and that do not read their response (SEC-9).
+Uvicorn accepts such a class in its `http=` option. The subclass parses nothing: it closes excess connections,
+and those that do not send their request or read their response in time (SEC-9).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 else:
     from uvicorn.protocols.http.auto import AutoHTTPProtocol as Base
 
-# Within each `http_write_seconds`, a client that does not keep up must take at least this much.
+# A slow client must read at least this much within each `http_write_seconds`.
 _LEAST_PROGRESS: Final = 64 * 1024
 
 
 class ConnectionCounter:
-    """The open connections of a server, in all and by address."""
+    """The open connections of a server, in total and by address."""
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self.limits = limits
@@ -46,7 +46,7 @@ class ConnectionCounter:
 
 
 def limited_protocol(counter: ConnectionCounter) -> type[asyncio.Protocol]:
-    """A protocol class for uvicorn whose connections keep the limits of a counter."""
+    """A protocol class for uvicorn whose connections respect the limits of a counter."""
     return type("LimitedConnection", (LimitedConnection,), {"counter": counter})
 
 
@@ -91,7 +91,7 @@ class LimitedConnection(Base):
         self._stop_writing_timer()
 
     def _await_request(self, part: str, seconds: float) -> None:
-        """Give the client this long for a part of its request. Further bytes of the part do not extend it."""
+        """Set a deadline for a part of the request. Further bytes do not extend it."""
         if self._reading is not None:
             if self._reading[0] == part:
                 return

@@ -1,8 +1,8 @@
-"""FastPathMiddleware: asks the fast path before the SDK's application.
+"""FastPathMiddleware: tries the fast path before the SDK's application.
 
-A request is eligible if everything about it is as the SDK would have it: method, headers and body. Any other
-request, with an unknown header, a session or an origin, is passed on untouched, including its body.
-Authentication and the check of `Host` come before this.
+A request is eligible if its method, headers and body are exactly what the SDK expects. Any other request, for
+example with an unknown header, a session or an origin, is passed on unchanged. Authentication and the check
+of `Host` come before this.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ACCEPTED: Final = frozenset(
         b"text/event-stream,application/json",
     }
 )
-# Headers that do not change the meaning of a request. With any other one, the request is for the SDK.
+# Headers that do not change the meaning of a request. With any other header, the request is for the SDK.
 _HARMLESS: Final = frozenset(
     {
         b"accept-encoding",
@@ -53,19 +53,19 @@ _VERSION: Final = ERA.encode("ascii")
 
 
 class RequestHead(NamedTuple):
-    """What the headers of an eligible request say about its body."""
+    """What the headers of an eligible request require of its body."""
 
     length: int
     method: bytes
     name: bytes
 
     def matches(self, method: bytes, name: bytes | None) -> bool:
-        """Whether the headers say what the body says. A `name` of `None` is not compared."""
+        """Whether the headers match the body. A `name` of `None` is not compared."""
         return self.method == method and (name is None or self.name == name)
 
 
 class FastPathMiddleware:
-    """Responds to what the fast path can, and passes everything else on."""
+    """Responds through the fast path if possible, and passes everything else on."""
 
     def __init__(self, fast_path: FastPath, app: Asgi) -> None:
         self._fast_path = fast_path
@@ -105,7 +105,7 @@ class FastPathMiddleware:
 
 
 def check_headers(headers: Headers) -> RequestHead | None:
-    """What an eligible request says about its body; `None` for a request that is for the SDK."""
+    """The requirements of an eligible request; `None` for a request that is for the SDK."""
     known = dict(headers)
     if len(known) != len(headers) or not _KNOWN.issuperset(known):
         return None
@@ -124,7 +124,7 @@ def check_headers(headers: Headers) -> RequestHead | None:
 
 
 def _replay(messages: list[Message], receive: Receive) -> Receive:
-    """The messages that were received already, then those that follow."""
+    """The messages already received, then those that follow."""
     waiting = iter(messages)
 
     async def replay() -> Message:

@@ -55,7 +55,7 @@ def parse_address(text: str) -> Address:
 
 @runtime_checkable
 class HasStreams(Protocol):
-    """An application with event streams, which have to end before it can stop."""
+    """An application with event streams, which must end before it can stop."""
 
     def end_streams(self) -> None: ...
 
@@ -72,13 +72,13 @@ class HttpServer:
         path: str = MCP_PATH,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        """`listening` is a socket of that address from `listen`, for a caller who had to know its port."""
+        """`listening` is a socket from `listen`, for a caller that needs to know the port in advance."""
         import uvicorn
 
         from skillwire.server.http.connection import ConnectionCounter, limited_protocol
 
         class Uvicorn(uvicorn.Server):
-            """Uvicorn that leaves signals to its caller, so that a signal ends it without an error."""
+            """Uvicorn without signal handlers, so that its caller can stop it without an error."""
 
             @contextmanager
             def capture_signals(self) -> Generator[None]:
@@ -122,12 +122,12 @@ class HttpServer:
 
 
 def listen(address: Address) -> socket.socket:
-    """A socket that listens already, so that a client may connect as soon as it knows the URL."""
+    """A listening socket, so that a client can connect as soon as it knows the URL."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    # With an explicit protocol: asyncio disables the delay of small packets only if it knows this is TCP.
+    # With an explicit protocol: asyncio sets TCP_NODELAY only if it knows that this is TCP.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        if os.name == "posix":  # Elsewhere it would let two servers share a port.
+        if os.name == "posix":  # On other systems it would let two servers share a port.
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((address.host, address.port))
         listening.listen(_BACKLOG)
@@ -135,7 +135,7 @@ def listen(address: Address) -> socket.socket:
         listening.close()
         reason = (error.strerror if isinstance(error, OSError) else "no such host") or error
         raise SourceError(
-            f"cannot listen on {address.shown_host}:{address.port}: {reason}; choose another port, or 0 for "
-            "any that is free"
+            f"cannot listen on {address.shown_host}:{address.port}: {reason}; "
+            "choose another port, or 0 for a free one"
         ) from None
     return listening

@@ -13,7 +13,7 @@ from skillwire.issues import shown
 from skillwire.server.http.asgi import Message, Receive, Scope, Send, StoppableApp
 
 METRICS_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
-# The methods that have a label of their own. All others share one, so that clients cannot invent labels.
+# The methods that have their own label. All others share one, so that clients cannot create labels.
 _METHODS: Final = frozenset(
     {
         "initialize",
@@ -40,7 +40,7 @@ access_log = logging.getLogger("skillwire.access")
 
 
 class Request:
-    """One request while it is served. `user` is the name of its token."""
+    """One request in progress. `user` is the name of its token."""
 
     __slots__ = ("bytes", "send", "started", "status", "user")
 
@@ -52,7 +52,7 @@ class Request:
         self.user = ""
 
     async def observe(self, message: Message) -> None:
-        """Send a message of the response and note what it says."""
+        """Send a message of the response and record its status and size."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
         else:
@@ -61,7 +61,7 @@ class Request:
 
 
 class Telemetry:
-    """Counts requests, and logs them where the logger `skillwire.access` is enabled."""
+    """Counts requests, and logs them if the logger `skillwire.access` is enabled."""
 
     def __init__(self) -> None:
         self.started = time.time()
@@ -71,7 +71,7 @@ class Telemetry:
         self._warned: dict[str, tuple[float, int]] = {}
 
     def finish(self, scope: Scope, request: Request) -> None:
-        """Count a request that has been served, and log it."""
+        """Count and log a completed request."""
         seconds = time.perf_counter() - request.started
         method = dict(scope["headers"]).get(b"mcp-method", b"").decode("latin-1")
         self._requests[method if method in _METHODS else "other", request.status] += 1
@@ -91,7 +91,7 @@ class Telemetry:
             access_log.info("%s %s %s %s %s %s %s bytes %s ms", *fields.values(), extra={"fields": fields})
 
     def warn(self, log: logging.Logger, kind: str, text: str) -> None:
-        """Log a warning, but only one of a kind per second: whoever causes them must not fill the disk."""
+        """Log a warning, but only one of a kind per second, so that nobody can fill the disk."""
         now = time.monotonic()
         last, held = self._warned.get(kind, (-1.0, 0))
         if now - last < 1:

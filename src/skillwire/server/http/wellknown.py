@@ -1,7 +1,7 @@
-"""The skills of a server as a site lists them: `/.well-known/agent-skills/` (discovery 0.2.0).
+"""Serves skills under `/.well-known/agent-skills/` (discovery 0.2.0).
 
-Every skill is one archive that depends on its files alone, named by its digest. So what an index names is
-what its URL gives, or nothing.
+Every skill is an archive that only depends on its files and is named by its digest. So a URL in the index
+always returns exactly the listed bytes, or nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Artifact:
 
 
 class SkillSite:
-    """Responds with the index and its archives. Who may ask is decided before."""
+    """Responds with the index and its archives. Access is checked before."""
 
     def __init__(self, library: SkillLibrary) -> None:
         self._library = library
@@ -78,7 +78,7 @@ class SkillSite:
             await send({"type": "http.response.body", "body": body})
 
     async def _current(self) -> dict[str, _Artifact]:
-        """The archive of every listed skill by name; what did not change is not made again."""
+        """The archive of every listed skill by name; unchanged ones are reused."""
         async with self._building:
             entries = await self._library.entries()
             made: dict[str, _Artifact] = {}
@@ -92,7 +92,7 @@ class SkillSite:
                 try:
                     made[entry.name] = await self._make(entry)
                 except SkillwireError:
-                    continue  # It changed while it was read: the next request has it.
+                    continue  # It changed while it was read; the next request includes it.
             self._artifacts = made
             return made
 

@@ -1,11 +1,10 @@
 """YAML by the 1.2 core schema, as JSON values and nothing else (ENT-1).
 
 Values are those that the `yaml` package of JavaScript reads: `yes`, `on`, `2024-01-01`, `12:30`, `1_000` and
-`017` are what 1.2 says, and `<<` is a key like any other. What JSON cannot represent is an error, never a
-guess.
+`017` are what 1.2 says, and `<<` is a key like any other. Values that JSON cannot represent are errors.
 
-The text is read as a flat stream of libyaml's events with a stack of our own, so nesting never reaches the
-interpreter's stack, and the caps act before anything is built.
+The text is read as a flat stream of libyaml's events with a stack of our own, so nesting cannot overflow the
+interpreter's stack, and limits apply before anything is built.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U000100
 def load_events(
     text: str, *, file: str, first_line: int, limits: Limits
 ) -> tuple[JsonObject, dict[str, int]]:
-    """The mapping that the YAML text is, and the line of each of its keys, or a `FormatError`.
+    """The mapping in a YAML text, and the line of each of its keys, or a `FormatError`.
 
     `first_line` is the line of the file that the text starts on.
     """
@@ -83,13 +82,13 @@ class _Container:
         self.line = event.start_mark.line
         self.is_flow = bool(event.flow_style)
         self.column = around if self.is_flow else event.start_mark.column
-        """The column of the block around; what belongs to it is indented further."""
+        """The column of the enclosing block; its content is indented further."""
         self.wants_key = True
         self.key: str | None = None
 
 
 class _Loader:
-    """Builds values from events. Issues are collected; what must not continue raises at once."""
+    """Builds values from events. Issues are collected; fatal ones are raised at once."""
 
     def __init__(self, text: str, file: str, first_line: int, limits: Limits) -> None:
         self._text = text
@@ -140,7 +139,7 @@ class _Loader:
             what = "a carriage return without a newline" if bad[0] == "\r" else f"U+{ord(bad[0]):04X}"
             self._refuse(
                 "yaml-unprintable",
-                f"the frontmatter holds a character that is not allowed: {what}",
+                f"the frontmatter has a character that is not allowed: {what}",
                 "remove it, or write it as an escape inside double quotes",
                 self._text.count("\n", 0, bad.start()),
             )
@@ -206,7 +205,7 @@ class _Loader:
     def _not_finite(self, text: str, event: ScalarEvent) -> JsonValue:
         self._report(
             "yaml-not-finite",
-            f"the value `{shown(text)}` is infinity, not a number, or too large for one; JSON cannot hold it",
+            f"the value `{shown(text)}` is infinity, not a number, or too large for JSON",
             "put it in quotes, or write a smaller number",
             event.start_mark.line,
         )
@@ -215,7 +214,7 @@ class _Loader:
     def _bad_tag(self, tag: str, event: Event) -> None:
         self._report(
             "yaml-tag",
-            f"the tag `{shown(tag.replace(CORE_TAG, '!!'))}` is not one that frontmatter may use here",
+            f"the tag `{shown(tag.replace(CORE_TAG, '!!'))}` is not allowed in frontmatter",
             "leave the tag out; put a text that starts with ! in quotes",
             event.start_mark.line,
         )
@@ -306,7 +305,7 @@ class _Loader:
             if event.style == '"' and breaks_in_doubt(self._text[start.index : end.index]):
                 self._report(
                     "yaml-escape",
-                    "an empty line follows a backslash at a line's end, and YAML readers differ about it",
+                    "an empty line follows a line that ends in a backslash, and YAML parsers differ about it",
                     "remove the empty line",
                     start.line,
                 )
@@ -315,7 +314,7 @@ class _Loader:
         elif ends_in_doubt(text, header=self._source_lines()[int(start.line)]):
             self._report(
                 "yaml-block",
-                "the block ends with a line of spaces, and YAML readers differ about it",
+                "the block ends with a line of spaces, and YAML parsers differ about it",
                 "remove the spaces at its end",
                 start.line,
             )
@@ -394,7 +393,7 @@ class _Loader:
 def _about_key(value: JsonValue, text: str) -> tuple[str, str]:
     if isinstance(value, dict | list):
         return (
-            "a list or a mapping stands where a key belongs",
+            "a list or a mapping is used as a key",
             "put a value that starts with { or [ in quotes",
         )
     if value is None and not text:

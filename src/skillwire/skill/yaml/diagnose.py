@@ -1,6 +1,6 @@
-"""What the author most likely meant when the YAML does not parse, and what to type instead.
+"""What the author of invalid YAML most likely meant, and what to type instead.
 
-libyaml often points past the mistake, so the diagnosis goes by the text of the line and a few words of the
+libyaml often points past the mistake, so the diagnosis uses the text of the line and a few words of the
 parser's message.
 """
 
@@ -56,7 +56,7 @@ def _diagnose(lines: list[str], error: YAMLError) -> _Finding:
     problem, context, at, column, since = _parser_error(error)
     at = min(at, len(lines) - 1)
     if _TAB_INDENT.match(lines[at]) or lines[at][column : column + 1] == "\t":
-        return _Finding("yaml-tab", "a tab stands where YAML wants spaces", "use spaces instead", at)
+        return _Finding("yaml-tab", "a tab is used where YAML needs spaces", "use spaces instead", at)
     if "quoted scalar" in context:
         return _about_quotes(lines, since, is_escape="escape" in problem or "hex" in problem)
     if "could not find expected ':'" in problem:
@@ -89,7 +89,7 @@ def _diagnose(lines: list[str], error: YAMLError) -> _Finding:
 
 
 def _parser_error(error: YAMLError) -> tuple[str, str, int, int, int]:
-    """The problem, its context, the line and column it was noticed at, and the line that it began on."""
+    """The problem, its context, the line and column where it was noticed, and the line where it began."""
     if not isinstance(error, MarkedYAMLError) or error.problem_mark is None:
         return str(error), "", 0, 0, 0
     mark = error.problem_mark
@@ -127,14 +127,14 @@ def _about_value(here: _KeyLine, lines: list[str]) -> _Finding | None:
     if (first and first in "@`%*&!,]}") or value.startswith("? "):
         return _Finding(
             "yaml-special",
-            f"the value of `{key}` starts with '{first}', which has a meaning of its own in YAML",
+            f"the value of `{key}` starts with '{first}', which has a special meaning in YAML",
             f"put the value of `{key}` in quotes: {_in_quotes(here)}",
             here.line,
         )
     if _COLON.search(value):
         return _Finding(
             "yaml-unquoted-colon",
-            f"the value of `{key}` has a colon in it, which YAML takes for another key",
+            f"the value of `{key}` has a colon in it, which YAML reads as another key",
             f"put the value of `{key}` in quotes: {_in_quotes(here)}",
             here.line,
         )
@@ -142,7 +142,7 @@ def _about_value(here: _KeyLine, lines: list[str]) -> _Finding | None:
 
 
 def _about_inner_quote(here: _KeyLine, lines: list[str]) -> _Finding:
-    """Text after a closing quote; the quote may have been opened lines above and never meant to end here."""
+    """Text after a closing quote, which may have been opened lines above by mistake."""
     quote = here.value[0]
     if here.value.count(quote) == 2 and here.value.endswith(quote):
         for number in range(here.line - 1, -1, -1):
@@ -180,7 +180,7 @@ def _about_missing_colon(lines: list[str], line: int) -> _Finding:
 
 
 def _about_stray_key(lines: list[str], at: int) -> _Finding:
-    """A colon on a line that, as it stands, goes on with the value of a line above."""
+    """A colon on a line that continues the value of a line above."""
     loose = at
     for number in range(at - 1, -1, -1):
         owner = _key_line(lines, number)
@@ -188,7 +188,7 @@ def _about_stray_key(lines: list[str], at: int) -> _Finding:
             key = shown(owner.key)
             return _Finding(
                 "yaml-unquoted-colon",
-                f"the value of `{key}` goes on here with a colon in it, which YAML takes for another key",
+                f"the value of `{key}` goes on here with a colon in it, which YAML reads as another key",
                 f"put the whole value of `{key}` in quotes, or, if this line is a field of its own, "
                 f"start it at the same column as `{key}`",
                 at,

@@ -1,11 +1,10 @@
 """YAML scalars by the 1.2 core schema: their values, their characters and their layout.
 
-A whole number keeps all its digits, although JavaScript rounds it to a double beyond 2^53: nothing is lost in
-what we write, and numbers are compared as doubles. A number too large for a double is refused, as infinity
-is, because JSON cannot represent it.
+An integer keeps all its digits, although JavaScript rounds it to a double beyond 2^53; numbers are compared
+as doubles. A number too large for a double is refused, as infinity is, because JSON cannot represent it.
 
-libyaml scans YAML 1.1. Where 1.1 and 1.2 differ about characters, `escapes_for` puts placeholders in their
-place; where they differ about layout, the functions at the end find the lines to refuse.
+libyaml scans YAML 1.1. Where 1.1 and 1.2 differ about characters, `escapes_for` substitutes placeholders;
+where they differ about layout, the functions at the end find the lines to refuse.
 """
 
 from __future__ import annotations
@@ -56,11 +55,11 @@ _BREAK_AND_BLANK = re.compile(r"(?<!\\)(?:\\\\)*\\\r?\n[ \t]*\r?\n")
 
 
 class NotFiniteError(ValueError):
-    """The text is infinity, not a number, or a number beyond the largest double."""
+    """The text is infinity, NaN, or a number beyond the largest double."""
 
 
 class TagError(ValueError):
-    """The text is not what its tag says, or the tag is none of the core schema."""
+    """The text does not match its tag, or the tag is not in the core schema."""
 
 
 def plain_scalar(text: str) -> Scalar:
@@ -123,7 +122,7 @@ def _whole(digits: str, base: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Escapes:
-    """A text that libyaml reads as YAML 1.2, with the meaning of its placeholders in quotes and elsewhere."""
+    """A text that libyaml can read as YAML 1.2, and what its placeholders mean in quotes and elsewhere."""
 
     text: str
     in_quotes: Mapping[int, str]
@@ -131,7 +130,7 @@ class Escapes:
 
 
 def escapes_for(text: str) -> Escapes | None:
-    """The text with placeholders, or `None` when it needs none, as nearly all texts do."""
+    """The text with placeholders, or `None` if it needs none, which is the common case."""
     pairs = _PAIR.search(text) if "\\u" in text else None
     if pairs is None and not _OLD_BREAK.search(text):
         return None
@@ -157,9 +156,9 @@ def escapes_for(text: str) -> Escapes | None:
 
 
 def overlong_name(text: str, start: int, sign: str, name: str) -> str | None:
-    """The name of an anchor or alias as written, when libyaml took only the start of it, else `None`.
+    """The name of an anchor or alias as written, if libyaml took only the start of it; otherwise `None`.
 
-    In YAML 1.2 a name ends at a space; libyaml ends it at the first character that is no letter or digit.
+    In YAML 1.2 a name ends at a space; libyaml ends it at the first character that is not a letter or digit.
     """
     begin = text.index(sign + name, start)
     end = begin + len(sign + name)

@@ -1,7 +1,7 @@
-"""Frontmatter of plain lines, as most of it is: `key: value`, one mapping deep at most, a value on one line.
+"""Simple frontmatter, the common case: lines of `key: value`, nested at most once.
 
-Such a text has only one reading, so it is read line by line, in a tenth of the time that a YAML parser takes.
-The subset is narrow on purpose: everything else, and every mistake, is left to `core`.
+Such text is unambiguous, so it is read line by line, in a fraction of the time that a YAML parser takes.
+Everything else, and every mistake, is left to `core`.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from sys import intern
 from skillwire.json_types import JsonObject, JsonValue
 from skillwire.skill.yaml.scalars import NotFiniteError, plain_scalar
 
-# Printable, and neither a line break of any YAML nor a tab nor a backslash.
+# Printable characters except line breaks of any YAML version, tabs and backslashes.
 _SAFE = (
     r" !$%&()*+,./0-9;<=>?@A-Z\[\]^_`a-z{|}~\-"
     "\xa1-\u1fff\u2010-\u2027\u2030-\ud7ff\U00010000-\U0010ffff"
 )
-# Possessive throughout, so that no text takes long.
+# Possessive throughout, so that matching takes linear time.
 _LINE = re.compile(
     r"(?P<indent> *+)"
     r"(?P<key>[A-Za-z][A-Za-z0-9_-]{0,63}+):"
     r"(?: ++(?:"
-    # A colon before a space would be that of a key, and a hash after one would begin a comment.
+    # A colon before a space would end a key, and a hash after a space would begin a comment.
     rf"""(?P<plain>[A-Za-z0-9](?:[{_SAFE}"']++|:(?! |\Z)|(?<! )#)*+)(?<! )"""
     rf'''|"(?P<double>[{_SAFE}'#:]*+)"'''
     rf"""|'(?P<single>[{_SAFE}"#:]*+)'"""
@@ -31,7 +31,7 @@ _LINE = re.compile(
 
 
 def plain_lines(text: str, *, first_line: int) -> tuple[JsonObject, dict[str, int]] | None:
-    """The mapping that the text is and the line of each of its keys; `None` when it is not of plain lines."""
+    """The mapping in the text and the line of each of its keys; `None` if the text is not simple."""
     found: JsonObject = {}
     lines: dict[str, int] = {}
     inner: JsonObject | None = None
@@ -52,7 +52,7 @@ def plain_lines(text: str, *, first_line: int) -> tuple[JsonObject, dict[str, in
         if plain_scalar(key) is not key:
             return None
         if indent:
-            # Lines of an inner mapping stand below a key without a value, and all alike.
+            # Lines of a nested mapping follow a key without a value, with equal indentation.
             if inner is None or not has_value or indent != (inner_indent or indent):
                 return None
             inner_indent = indent
