@@ -19,7 +19,7 @@ from skillwire.sources.conflicts import Conflict, Ownership, resolve_conflicts
 from skillwire.sources.directory.roots import Root
 from skillwire.sources.directory.source import DirectorySource
 
-# GET-1, RD-1: an error names the URI whole, unless it is of a length that nobody reads.
+# GET-1, RD-1: an error contains the whole URI, unless it is very long.
 _SHOWN = 2048
 
 Result = TypeVar("Result")
@@ -45,7 +45,7 @@ class SkillLibrary:
         self._users = 0
 
     async def open(self) -> None:
-        """Open every source. A request that comes first does so too."""
+        """Open every source. The first request does so too."""
         if not self._is_open:
             for source in self.sources:
                 await source.open()
@@ -59,7 +59,7 @@ class SkillLibrary:
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None]:
-        """Keep the sources open for the block. The last of several such blocks closes them."""
+        """Keep the sources open for the block. The last of several concurrent blocks closes them."""
         await self.open()
         self._users += 1
         try:
@@ -126,7 +126,7 @@ class SkillLibrary:
             source.follow(uris)
 
     async def problems(self) -> Sequence[Problem]:
-        """What the sources left out, and the skills that another source already serves."""
+        """What the sources left out, including skills that another source already serves."""
         lost = (await self.catalog()).settled.lost
         return [*(problem for source in self.sources for problem in source.problems()), *map(_taken, lost)]
 
@@ -147,7 +147,7 @@ class SkillLibrary:
         return Page(entries, encode_cursor(entries[-1].uri, listing) if more else None)
 
     async def _sources_of(self, uri: SkillUri) -> Sequence[Source]:
-        """The source that owns the skill around a URI; all sources outside every skill."""
+        """The source of the skill around a URI; outside of skills, all sources."""
         if self.paged is not None:
             await self.open()
             return self.sources
@@ -155,7 +155,7 @@ class SkillLibrary:
         return self.sources if owner is None else (self.sources[owner],)
 
     async def _first(self, uri: SkillUri, ask: Callable[[Source], Awaitable[Result]]) -> Result | None:
-        """The answer of the first source that has something at a URI; `None` when none has."""
+        """The result of the first source that has something at a URI; `None` if none has."""
         for source in await self._sources_of(uri):
             try:
                 return await ask(source)
@@ -171,7 +171,7 @@ class SkillLibrary:
         return True
 
     async def catalog(self) -> Catalog:
-        """Every skill as it is now. The same object is returned while nothing changed."""
+        """The current catalog. Returns the same object while nothing changes."""
         if not self._is_open:
             await self.open()
         if self.paged is not None:
@@ -183,7 +183,7 @@ class SkillLibrary:
         return cached
 
     def current_catalog(self) -> Catalog | None:
-        """The catalog, if it is known without waiting that nothing changed since it was made."""
+        """The catalog, if it is known without waiting that it is current."""
         cached = self._catalog
         if cached is None:
             return None
@@ -193,7 +193,7 @@ class SkillLibrary:
         return cached
 
     def _mark(self, source: PagedSource) -> Catalog:
-        """A catalog that marks the state of a source whose entries stay where they are."""
+        """A catalog that identifies the state of a source whose entries are not loaded."""
         part = source.current_entries()
         self._catalog = Catalog((part,), Ownership({}, ()), (), (), paged=source, number=source.number)
         return self._catalog
@@ -236,7 +236,7 @@ def _sources(given: Iterable[Source | Root | str | Path]) -> tuple[Source, ...]:
 
 
 def _paged(sources: Sequence[Source]) -> PagedSource | None:
-    """The one source, if it is read in pages; beside others it is listed whole."""
+    """The single source, if it is read in pages; with other sources it is listed completely."""
     if len(sources) == 1 and getattr(sources[0], "is_paged", False):
         return cast("PagedSource", sources[0])
     return None

@@ -1,8 +1,8 @@
-"""Notifier: tells clients what changed, on the 2025 revisions and on 2026-07-28.
+"""Notifier: notifies clients of changes, on the 2025 revisions and on 2026-07-28.
 
-On the 2025 revisions a connection subscribes with `resources/subscribe`, and every connection that can be
-written to is told of changed lists. On 2026-07-28 a client opens a stream with `subscriptions/listen` and is
-told what it asked for there. Notifications that wait to be sent are merged.
+On the 2025 revisions, a connection subscribes with `resources/subscribe`, and every writable connection is
+notified of changed lists. On 2026-07-28, a client opens a stream with `subscriptions/listen` and gets what it
+requested there. Pending notifications are merged.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _LIST_EVENTS: Final = {
 _PATIENCE_SECONDS: Final = 1.0
 
 Notice: TypeAlias = tuple[str, str | None]
-"""A notification: its method, and the URI that it names."""
+"""A notification: its method and URI."""
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ S = TypeVar("S", bound=Hashable)
 class Subscriptions(Generic[S]):
     """Subscribers by URI. A subscription to a directory covers everything below it.
 
-    Subscribers are notified with the spelling of the URI that they used.
+    Notifications use the subscriber's spelling of the URI.
     """
 
     def __init__(self, *, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -81,7 +81,7 @@ class Subscriptions(Generic[S]):
         return tuple(self._by_uri)
 
     def add(self, subscriber: S, spellings: Iterable[str]) -> None:
-        """Subscribe to all of them, or to none and raise: `FormatError`, or `LimitExceeded` for too many."""
+        """Subscribe to all of them, or to none and raise `FormatError`, or `LimitExceeded` for too many."""
         own = self._by_subscriber.get(subscriber, set())
         fresh = {text: canonical(text) for text in spellings if text not in own}
         if len(own) + len(fresh) > self._limits.subscriptions_per_client:
@@ -98,7 +98,7 @@ class Subscriptions(Generic[S]):
         self._count += len(fresh)
 
     def remove(self, subscriber: S, spelling: str) -> None:
-        """Unsubscribe. Does nothing without a subscription."""
+        """Unsubscribe. Without a subscription, does nothing."""
         own = self._by_subscriber.get(subscriber)
         if own is None or spelling not in own:
             return
@@ -137,7 +137,7 @@ def canonical(spelling: str) -> SkillUri:
 
 @dataclass(slots=True, eq=False)
 class _Session:
-    """A connection of a 2025 revision, and the notifications that it has yet to get."""
+    """A connection of a 2025 revision, and its pending notifications."""
 
     connection: Connection
     pending: dict[Notice, None] = field(default_factory=dict[Notice, None])
@@ -150,9 +150,9 @@ class _Stream:
 
 
 class Notifier:
-    """Knows who subscribed to what, and notifies them.
+    """Keeps track of subscriptions, and notifies clients.
 
-    `lists` are the other lists that are made from the skills: for each notification, a function that tells
+    `lists` are the other lists that depend on the skills: for each notification, a function that tells
     whether the list differs between two catalogs.
     """
 
@@ -177,7 +177,7 @@ class Notifier:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no client is left, and nothing is stored for one."""
+        """Whether there are no clients and no state for any."""
         return not (self._sessions or self._streams or len(self._subscriptions) or self._legacy_digests)
 
     async def join(self, connection: Connection) -> None:
@@ -248,10 +248,10 @@ class Notifier:
         """Remember the catalog of this moment: later changes are relative to it."""
         if self._announced is None:
             try:
-                # A gateway may still be waiting for its servers: the client does not wait for them.
+                # A gateway may still be waiting for its servers; the client does not wait for them.
                 with anyio.move_on_after(_PATIENCE_SECONDS):
                     self._announced = await self._library.catalog()
-            except Exception:  # A failing source keeps nobody from connecting.
+            except Exception:  # A failing source must not prevent clients from connecting.
                 _log.debug("the skills cannot be listed", exc_info=True)
 
     async def _add(self, subscriber: _Session | _Stream, spellings: Iterable[str]) -> None:
@@ -259,7 +259,7 @@ class Notifier:
         self._subscriptions.add(subscriber, wanted)
         if wanted:
             self._library.follow(self._subscriptions.uris)
-        # Legacy resources have no digest in the catalog: theirs are computed while someone subscribes.
+        # Legacy resources have no digest in the catalog; theirs are computed while there are subscribers.
         for uri in map(canonical, wanted):
             if is_legacy_resource(uri) and uri not in self._legacy_digests:
                 self._legacy_digests[uri] = self._digest(
@@ -300,7 +300,7 @@ class Notifier:
     def _session(self, ctx: Context) -> _Session:
         session = self._sessions.get(connection_of(ctx))
         if session is None:
-            # Not declared here, but clients ask anyway: an error is better than silence.
+            # Not declared, but clients may subscribe anyway; an error is better than silence.
             message = "This connection cannot deliver notifications; use a server that keeps sessions"
             raise MCPError(types.METHOD_NOT_FOUND, message)
         return session
@@ -326,12 +326,12 @@ def can_be_notified(ctx: Context) -> bool:
 
 
 def connection_of(ctx: Context) -> Connection:
-    """The connection behind a request. The SDK has no public way to it; a session belongs to one request."""
+    """The connection of a request. The SDK has no public access to it; a session belongs to one request."""
     return ctx.session._connection  # pyright: ignore[reportPrivateUsage]
 
 
 def _skill_uris(spellings: Iterable[str]) -> list[str]:
-    """The URIs that can be ours. A stream may subscribe to other resources of the server too."""
+    """The URIs that may be ours. A stream can also subscribe to other resources of the server."""
     found: list[str] = []
     for text in spellings:
         try:

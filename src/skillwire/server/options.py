@@ -22,11 +22,11 @@ class ServerOptions:
     unlisted: tuple[str, ...] = ()
     """Glob patterns over skill paths, such as `internal/*`. Matching skills are served but not listed."""
     legacy_features: LegacyFeatures = field(default_factory=LegacyFeatures)
-    """What is served to clients that do not know the skills extension."""
+    """What is served to clients without the skills extension."""
     watch: bool = True
-    """Whether to follow changes and notify clients. Without it, a change is found when a file is read."""
+    """Whether to watch for changes and notify clients. Otherwise a change is noticed when a file is read."""
     limits: Limits = DEFAULT_LIMITS
-    """Every cap of the server."""
+    """The limits of the server."""
 
     def __post_init__(self) -> None:
         if self.ttl_ms < 0:

@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 class SkillResults:
-    """Results from a library. `modern` says that the client speaks 2026-07-28 or later (LST-2)."""
+    """Results from a library. `modern` means that the client uses 2026-07-28 or later (LST-2)."""
 
     def __init__(self, library: SkillLibrary, options: ServerOptions = DEFAULT_OPTIONS) -> None:
         self.library = library
@@ -50,7 +50,7 @@ class SkillResults:
         self.legacy_resources = LegacyResources(options.legacy_features, limits=options.limits)
 
     async def catalog(self) -> Catalog:
-        """Every skill as it is now."""
+        """The current catalog."""
         with _errors():
             return await self.library.catalog()
 
@@ -65,9 +65,8 @@ class SkillResults:
             return await self.library.get_skill(parse_uri(uri))
 
     def trailer(self, next_cursor: str | None, uri: str | None = None) -> JsonObject:
-        """The fields at the end of every modern result: the cursor of the next page and the cache advice.
-
-        `uri` is what the result is about, if that is one skill or file.
+        """The last fields of every modern result: the cursor of the next page and the cache advice. `uri` is
+        set if the result is about one skill or file.
         """
         trailer: JsonObject = {} if next_cursor is None else {"nextCursor": next_cursor}
         ttl_ms = self.library.ttl_ms(uri)
@@ -107,7 +106,7 @@ class SkillResults:
     ) -> JsonObject | None:
         """Values for an argument of one of our templates (R2); `None` for a template that is not ours.
 
-        `known` are the arguments that are filled in already. Skills that are not listed are not suggested.
+        `known` are the arguments that are already filled in. Unlisted skills are not suggested.
         """
         if template not in (PATH_TEMPLATE, NAME_TEMPLATE):
             return None
@@ -176,7 +175,7 @@ class SkillResults:
             try:
                 return skill_md_resource(await self.library.get_skill(parse_uri(child.uri)))
             except SkillNotFound:
-                pass  # A nested SKILL.md that is no valid skill is plain Markdown.
+                pass  # A nested SKILL.md that is not a valid skill is plain Markdown.
         resource: JsonObject = {"uri": child.uri, "name": child.name, "mimeType": media_type(child.name)}
         if child.size is not None:
             resource["size"] = child.size
@@ -245,9 +244,9 @@ def _errors(uri: str | None = None) -> Generator[None]:
     except FormatError as error:
         raise Refusal(error.issues[0].message, code=INVALID_PARAMS, data=data) from None
     except ApprovalRequired:
-        raise  # A person has to be asked first; whoever can do that goes on from here.
+        raise  # A person has to be asked first, which the caller may be able to do.
     except Exception as error:
-        # An internal error may name paths and more: it goes to the operator's log only.
+        # An internal error may contain paths, so it only goes to the operator's log.
         _log.error("%s: %s", "skills/list" if uri is None else shown(uri), error)
         what = "the skills" if uri is None else shown(uri, _SHORT)
         message = f"The server cannot serve {what} right now; try again later or tell its operator"

@@ -1,4 +1,4 @@
-"""Watcher: follows the changes of all sources while a server runs, and has the notifier report them.
+"""Watcher: follows the changes of all sources while a server runs, and notifies clients of them.
 
 A server may run several times at once, once for each connection over pipes. The first run watches; when it
 ends, the next one takes over.
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 def with_lifespan(theirs: Lifespan, ours: Callable[[], AbstractAsyncContextManager[None]]) -> Lifespan:
-    """A server's lifespan, with ours inside it."""
+    """A server's lifespan, combined with ours."""
 
     @asynccontextmanager
     async def both(server: Any) -> AsyncGenerator[Any]:
@@ -43,7 +43,7 @@ def with_lifespan(theirs: Lifespan, ours: Callable[[], AbstractAsyncContextManag
 
 
 class Watcher:
-    """Follows every source. `notifier` is set when the SDK is imported, which may be later than the start."""
+    """Follows all sources. `notifier` is set when the SDK is imported, which may be after the start."""
 
     def __init__(self, library: SkillLibrary) -> None:
         self._library = library
@@ -58,7 +58,7 @@ class Watcher:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Keep the sources open and follow them until the block ends."""
+        """Keep the sources open and follow their changes until the block ends."""
         failure: Exception | None = None
         async with self._library.opened(), anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch)
@@ -66,7 +66,7 @@ class Watcher:
             try:
                 yield
             except Exception as error:
-                failure = error  # Raised below as it is: a task group would wrap it.
+                failure = error  # Raised below, because a task group would wrap it.
             finally:
                 self._runs -= 1
             tasks.cancel_scope.cancel()
@@ -75,7 +75,9 @@ class Watcher:
 
     @asynccontextmanager
     async def running_soon(self) -> AsyncGenerator[None]:
-        """The same on asyncio, but follow changes only once the process is idle after the first responses."""
+        """The same on asyncio, but start to follow changes when the process is idle after the first
+        responses.
+        """
         async with self._library.opened():
             task = asyncio.create_task(self._watch_soon())
             self._runs += 1
@@ -105,7 +107,7 @@ class Watcher:
         await wait_until_idle(asyncio.sleep)
         try:
             await self._watch()
-        except Exception as error:  # The server goes on without watching.
+        except Exception as error:  # The server continues without watching.
             _log.error("changes are no longer detected: %s", error)
 
     async def _watch(self) -> None:
@@ -128,7 +130,7 @@ class Watcher:
                     async with aclosing(source.changes()) as changes:
                         async for _ in changes:
                             await changed()
-                except Exception as error:  # The server goes on without watching this source.
+                except Exception as error:  # The server continues without watching this source.
                     _log.error("changes are no longer detected: %s", error)
 
             for source in self._library.sources:

@@ -1,1 +1,1 @@
-"""What clients without the extension read."""
+"""Features for clients without the extension."""

@@ -1,4 +1,4 @@
-"""LegacyFeatures: what a server offers to clients that do not know the extension."""
+"""LegacyFeatures: what a server offers to clients without the extension."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ ToolsMode: TypeAlias = Literal["auto", "always", "never"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegacyFeatures:
-    """What is served to clients that do not know the extension; `docs/clients.md` says which uses what.
+    """What is served to clients without the extension; `docs/clients.md` says which client uses what.
 
-    `index` is the format of `skill://index.json`. With `tools="auto"`, the tools are hidden from clients that
-    know the extension; with `every_tool`, those for searching and for listing files are always among them.
-    `listed` puts the index, the manifests and the XML into `resources/list`, `files` the supporting files of
-    all skills, for clients that look for them there.
+    `index` is the format of `skill://index.json`. With `tools="auto"`, the tools are hidden from clients with
+    the extension; with `every_tool`, the tools for searching and for listing files are always included.
+    `listed` adds the index, the manifests and the XML to `resources/list`, `files` the supporting files of
+    all skills.
     """
 
     index: IndexShape = "d2"
@@ -30,4 +30,4 @@ class LegacyFeatures:
 
 
 ALL_OFF = LegacyFeatures(index="off", manifests=False, prompt_xml=False, tools="never", prompts=False)
-"""The extension only."""
+"""No legacy features."""

@@ -16,10 +16,10 @@ from skillwire.skill.uris import SCHEME, SkillUri, skill_root, split_uri
 
 
 class SkillNames:
-    """The names by which tools and prompts call skills. `names` are those of the listed skills, in order.
+    """The names of skills in tools and prompts. `names` are those of the listed skills, in order.
 
-    A skill that shares its name with no other is called by it. All others are called by their path, such as
-    `team/release-notes`; the path works for every skill.
+    A skill with a unique name is called by it. All others are called by their path, such as
+    `team/release-notes`, which works for every skill.
     """
 
     def __init__(self, catalog: Catalog) -> None:
@@ -41,7 +41,7 @@ class SkillNames:
         return found
 
     def find(self, name: str) -> SkillEntry:
-        """The skill of a name, a path or a URI; else `SkillNotFound`, or `AmbiguousName` with all paths."""
+        """The skill with a name, path or URI; raises `SkillNotFound`, or `AmbiguousName` with all paths."""
         requested = name.strip().strip("/")
         entry = self._by_path.get(requested) or self.catalog.by_uri.get(SkillUri(requested))
         if entry is not None:
@@ -65,7 +65,7 @@ def skill_path(entry: SkillEntry) -> str:
     """The path of a skill, as in `team/release-notes`."""
     root = skill_root(entry.uri)
     if "%" not in root and root.startswith(PREFIX):
-        return root[len(PREFIX) :]  # Quick, for ten thousand of them.
+        return root[len(PREFIX) :]  # Fast, because there may be ten thousand.
     parts = split_uri(root)
     return "/".join((parts.authority, *parts.segments))
 

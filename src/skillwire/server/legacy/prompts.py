@@ -1,4 +1,4 @@
-"""SkillPrompts: one MCP prompt for each skill, which clients with slash commands offer as `/skill-name`."""
+"""SkillPrompts: one MCP prompt for each skill, which clients show as a slash command."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class SkillPrompts(LegacyFeature):
         return result
 
     async def knows(self, name: str) -> bool:
-        """Whether there is a skill of this name."""
+        """Whether there is a skill with this name."""
         try:
             (await self._current()).find(name)
         except SkillNotFound:

@@ -1,7 +1,7 @@
 """LegacyResources: resources that describe skills for clients of older dialects.
 
-These are `skill://index.json`, `skill://prompt-xml` and a `_manifest` for each skill. A URI never means two
-things: if a skill, a directory or a file has the URI of one of these, it is served instead.
+These are `skill://index.json`, `skill://prompt-xml` and a `_manifest` for each skill. If a skill, a directory
+or a file has one of these URIs, it is served instead.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class LegacyResource:
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    """Everything in `resources/list`, made from one catalog."""
+    """Everything in `resources/list` for one catalog."""
 
     catalog: Catalog
     items: tuple[SkillEntry | LegacyResource, ...]
@@ -74,7 +74,7 @@ class LegacyResources:
     def content(self, catalog: Catalog, uri: SkillUri) -> bytes | None:
         """The bytes of a legacy resource; `None` if there is none at this URI."""
         if not is_legacy_resource(uri) or catalog.paged is not None:
-            return None  # One resource that describes all skills is no use when they are too many to list.
+            return None  # A resource that describes all skills is useless if they are too many to list.
         if uri in (INDEX_URI, PROMPT_XML_URI):
             return self._whole(catalog, uri) if self._has(catalog, uri) else None
         entry = catalog.by_uri.get(SkillUri(f"{uri.removesuffix(MANIFEST)}{SKILL_FILE}"))
@@ -90,7 +90,7 @@ class LegacyResources:
         return self._features.manifests
 
     def _resources(self, catalog: Catalog) -> Iterator[LegacyResource]:
-        # Their readers know the URIs. Listed, they would be clutter in every picker of resources.
+        # Clients know the URIs. In listings they would clutter every resource picker.
         if not self._features.listed:
             return
         if self._has(catalog, INDEX_URI):
@@ -107,7 +107,7 @@ class LegacyResources:
                 yield LegacyResource(manifest_uri(entry), f"{entry.name}/{MANIFEST}", description, JSON)
 
     def _files(self, catalog: Catalog) -> Iterator[LegacyResource]:
-        """Every supporting file once; one of a nested skill is a file of the skill around it, too."""
+        """Every supporting file once; a file of a nested skill also belongs to the outer one."""
         if not self._features.files:
             return
         listed = {entry.uri for entry in catalog.listed}
@@ -154,5 +154,5 @@ class LegacyResources:
 
 
 def manifest_uri(entry: SkillEntry) -> SkillUri:
-    """Where the manifest of a skill is. FastMCP asks for it by the path of the skill."""
+    """The URI of a skill's manifest. FastMCP derives it from the path of the skill."""
     return SkillUri(f"{skill_root(entry.uri)}/{MANIFEST}")

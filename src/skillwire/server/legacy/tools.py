@@ -1,7 +1,7 @@
-"""SkillTools: skills for clients that only know tools.
+"""SkillTools: skills for clients that only support tools.
 
-`load_skill` returns a `SKILL.md` as it is, `read_skill_file` another file of the skill. If the catalog does
-not fit into the description of a tool, there is also `search_skills`; a gateway adds `list_skill_files`.
+`load_skill` returns `SKILL.md` unchanged, `read_skill_file` another file of the skill. If the catalog does
+not fit into the description of a tool, there is also `search_skills`. A gateway adds `list_skill_files`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _Derived:
 
 
 class LegacyFeature:
-    """What the tools and the prompts have in common: a library, its options and the texts of its skills."""
+    """The common base of tools and prompts: a library, its options and the texts of its skills."""
 
     def __init__(
         self, library: SkillLibrary, options: ServerOptions, texts: SkillTexts | None = None
@@ -69,7 +69,7 @@ class LegacyFeature:
 
 
 class SkillTools(LegacyFeature):
-    """The tools, for every client or only for those that do not know the extension."""
+    """The tools, for all clients or only for those without the extension."""
 
     _derived: _Derived | None = None
 
@@ -85,7 +85,7 @@ class SkillTools(LegacyFeature):
                 tools.extend(self._from(await self._library.catalog()).tools)
         result: JsonObject = {"tools": tools}
         if is_modern(ctx):
-            # A shared cache must not give one client's list to another kind of client.
+            # A shared cache must not give one client's list to a client of another kind.
             scope = "private" if self._options.legacy_features.tools == "auto" else self._options.cache_scope
             result.update(resultType="complete", ttlMs=self._library.ttl_ms(), cacheScope=scope)
         return result
@@ -112,7 +112,7 @@ class SkillTools(LegacyFeature):
     def differs(self, before: Catalog, after: Catalog) -> bool:
         """Whether the list of tools changed."""
         if after.paged is not None:
-            return False  # Their descriptions name no skill.
+            return False  # Their descriptions do not name skills.
         known = self._derived
         old = known.tools if known and known.names.catalog is before else self._tools(SkillNames(before))
         return old != self._from(after).tools
@@ -137,7 +137,7 @@ class SkillTools(LegacyFeature):
         return {"type": "resource", "resource": content}
 
     async def _files(self, entry: SkillEntry, directory: SkillUri) -> list[str]:
-        """The files of a skill below one of its directories, with their sizes as far as they are known."""
+        """The files of a skill below one of its directories, with their sizes if known."""
         if entry.resources is not DYNAMIC:
             found = [
                 ("/".join(path_below(file.uri, skill_root(entry.uri))), file.size)
@@ -198,7 +198,7 @@ class SkillTools(LegacyFeature):
         return (_load_tool(about), _READ_TOOL, *self._further(searching=True))
 
     def _searched(self, what: str) -> tuple[JsonObject, ...]:
-        """The tools when the skills are too many to name."""
+        """The tools if the skills are too many to name."""
         return (
             _load_tool(f"{_LOAD_ABOUT} {what}: find the right one with {SEARCH}."),
             _READ_TOOL,
@@ -206,13 +206,13 @@ class SkillTools(LegacyFeature):
         )
 
     def _further(self, *, searching: bool) -> tuple[JsonObject, ...]:
-        """The tools beside those that load and read."""
+        """The tools other than load and read."""
         is_every = self._options.legacy_features.every_tool
         return (*((_SEARCH_TOOL,) if searching or is_every else ()), *((_LIST_TOOL,) if is_every else ()))
 
 
 class SkillTexts:
-    """How tools and prompts show a skill to a model: here as it is, with a line above it."""
+    """How tools and prompts show a skill to a model: unchanged, below one line about it."""
 
     def skill(self, entry: SkillEntry, text: str, files: list[str]) -> str:
         """A `SKILL.md`; `files` are the paths of its other files."""
@@ -235,7 +235,7 @@ async def skill_text(
 ) -> str:
     """The `SKILL.md` of a skill for a model, with the names of its other files."""
     data = (await library.read(entry.uri)).data
-    # The entry of these bytes: the read may have found a newer one.
+    # The entry that matches these bytes: the read may have found a newer one.
     entry = await library.get_skill(entry.uri)
     root = skill_root(entry.uri)
     files: list[str] = []
@@ -263,7 +263,7 @@ def _line(name: str, entry: SkillEntry, limits: Limits) -> str:
 
 
 def waiting(entry: SkillEntry) -> str:
-    """A word on a skill that a person has to approve before it is loaded."""
+    """A note for a skill that a person has to approve first."""
     return " (asks the user for approval first)" if entry.meta.get(APPROVAL_META) == "required" else ""
 
 

@@ -1,4 +1,4 @@
-"""Lines from and to file descriptors, as they arrive and without blocking the event loop."""
+"""Reads and writes lines on file descriptors without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from skillwire.limits import DEFAULT_LIMITS
 
 _CHUNK: Final = 1 << 16
 _READ_AHEAD: Final = 4
-# What POSIX promises that a pipe takes whole when it is ready.
+# What a writable pipe accepts atomically, according to POSIX.
 _PIPE_BUF: Final = getattr(select, "PIPE_BUF", 0)
-# The size of a pipe for responses, where it can be set: what every user may have on Linux.
+# The size of the pipe for responses, if it can be set: the maximum for every user on Linux.
 _PIPE_BYTES: Final = 1 << 20
 # `select` does not support larger descriptors.
 _SELECTABLE: Final = 1024
@@ -55,18 +55,17 @@ class LineSplitter:
         return lines
 
     def rest(self) -> list[bytes | None]:
-        """What arrived without a line end, at the end of input."""
+        """The last line, if the input ended without a line ending."""
         return [bytes(self._held)] if self._held else []
 
 
 async def lines_from(
     descriptor: int, respond_now: Callable[[bytes], bytes] | None = None
 ) -> AsyncGenerator[list[bytes | None]]:
-    """Lines as they arrive, several at a time, until the end of input.
+    """The lines as they arrive, several at a time, until the end of input.
 
-    While nothing is queued, `respond_now` gets each chunk first and returns what it did not handle.
-    A pipe or a socket is read by the event loop, without a thread. A file is read by a daemon thread, which
-    nobody waits for at the end.
+    While nothing is queued, `respond_now` gets each chunk first and returns what it did not handle. Pipes and
+    sockets are read by the event loop, files by a daemon thread.
     """
     loop = asyncio.get_running_loop()
     chunks: asyncio.Queue[bytes] = asyncio.Queue(_READ_AHEAD)
@@ -130,7 +129,7 @@ def _read_all(descriptor: int, chunks: asyncio.Queue[bytes], loop: asyncio.Abstr
 
 
 class LineWriter:
-    """Writes what the descriptor takes immediately; a thread of its own writes the rest."""
+    """Writes what the descriptor accepts immediately; a thread writes the rest."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -142,21 +141,21 @@ class LineWriter:
         self._thread: threading.Thread | None = None
 
     def write_now(self, data: bytes) -> bool:
-        """Write one whole message if that does not block; false if nothing was written."""
+        """Write a message if that does not block; false if nothing was written."""
         if self._is_torn or self._turn.locked() or not self._fits(len(data)):
             return False
         _write_all(self._descriptor, data)
         return True
 
     async def write(self, data: bytes) -> None:
-        """Write one whole message. Nothing is written after a message that was cut off."""
+        """Write a message. Nothing is written after a message that was cut off."""
         async with self._turn:
             if self._is_torn:
                 return
             if self._fits(len(data)):
                 _write_all(self._descriptor, data)
                 return
-            # A client that does not read must not block other tasks, or their end.
+            # A client that does not read must not block other tasks or the shutdown.
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="skillwire-stdout", daemon=True)
                 self._thread.start()
@@ -186,7 +185,7 @@ class LineWriter:
 
 
 class _PipeRoom:
-    """How much a pipe takes without blocking: known on Linux, 0 elsewhere."""
+    """How much can be written to a pipe without blocking; 0 if unknown (not on Linux)."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -194,7 +193,7 @@ class _PipeRoom:
         if sys.platform == "linux":
             import fcntl
 
-            # A page of a listing is larger than a pipe is by default.
+            # A page of a listing is larger than the default size of a pipe.
             with suppress(OSError):
                 fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
             with suppress(OSError):

@@ -1,4 +1,4 @@
-"""SdkSession: the SDK's server for one client over lines."""
+"""SdkSession: the SDK's server for one client over stdio."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class SdkSession:
         tasks.start_soon(self._write_messages)
 
     async def open_modern(self, meta: dict[str, object]) -> None:
-        """Tell the SDK that the connection is of 2026-07-28: it has not seen the requests that said so."""
+        """Tell the SDK that the connection uses 2026-07-28, because it has not seen the first requests."""
         request = types.JSONRPCRequest(
             jsonrpc="2.0", id=_OPENING_ID, method="server/discover", params={"_meta": meta}
         )
@@ -86,7 +86,7 @@ def _message(line: bytes) -> types.JSONRPCMessage | None:
     """The message in a line, or `None`."""
     try:
         message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
-        # A request whose id has a wrong type would pass as a notification, and its sender would wait.
+        # A request whose id has a wrong type would count as a notification, and its sender would wait.
         if isinstance(message, types.JSONRPCNotification) and "id" in json.loads(line):
             return None
     except (ValidationError, ValueError):

@@ -1,9 +1,9 @@
 """MCP over this process's standard input and output.
 
-This is not the SDK's transport, for four reasons: a signal ends it at once, even while a thread waits for a
-client that does not read; a line that is not JSON-RPC gets an error instead of silence; small messages are
-written without a thread; and the fast path responds before the SDK is imported. For the rest of the process,
-everything else that is printed to standard output goes to standard error.
+It replaces the SDK's transport for four reasons: a signal ends it at once, even if the client does not read;
+a line that is not JSON-RPC gets an error; small messages are written without a thread; and the fast path
+responds before the SDK is imported. Everything else that the process prints to standard output goes to
+standard error.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
 
 SessionFactory: TypeAlias = Callable[[Callable[[bytes], Awaitable[None]]], "SdkSession"]
-"""Creates the session of the SDK, given the function that writes its messages."""
+"""Creates an SDK session, given the function that writes its messages."""
 
 
 async def serve_stdio(fast_path: FastPath | None, make_session: SessionFactory) -> None:
@@ -51,7 +51,7 @@ async def serve_stdio(fast_path: FastPath | None, make_session: SessionFactory) 
 
 @dataclass(eq=False)
 class _Conversation:
-    """One client. Its first request decides the protocol revision; the fast path serves 2026-07-28 only."""
+    """One client. Its first request determines the protocol revision; the fast path is for 2026-07-28."""
 
     fast_path: FastPath | None
     make_session: SessionFactory
@@ -71,7 +71,7 @@ class _Conversation:
                 await self.writer.write(_refusal(line))
 
     def respond_now(self, chunk: bytes) -> bytes:
-        """Send the cached responses to the first requests of a chunk; returns the rest of it."""
+        """Send cached responses to the first requests of a chunk. Returns the rest of the chunk."""
         start = 0
         while self.fast_path is not None and (end := chunk.find(b"\n", start)) >= 0:
             found = self.fast_path.cached(chunk[start:end])
@@ -82,7 +82,7 @@ class _Conversation:
                 if not self.writer.write_now(cached.to(id_json) + b"\n"):
                     break
             except BrokenPipeError:
-                break  # The next write raises it again, where it ends the conversation.
+                break  # The next write raises it again, and ends the connection.
             start = end + 1
         return chunk[start:] if start else chunk
 
@@ -106,14 +106,14 @@ class _Conversation:
         # Importing the SDK takes a while; in a thread, signals are handled meanwhile.
         sdk_session = await asyncio.to_thread(self.make_session, self.writer.write)
         self._sdk_session = sdk_session
-        # Entered by the task that will exit it, and only now: most conversations need no task group.
+        # Entered by the task that will exit it, and only now, because most connections need no task group.
         sdk_session.start(await self.stack.enter_async_context(anyio.create_task_group()))
         if self._is_modern:
             await sdk_session.open_modern(dict(ENVELOPE))
         return sdk_session
 
     def _decide_era(self, line: bytes) -> None:
-        """The SDK decides by the first request. On the 2025 revisions there is no fast path."""
+        """The SDK determines the revision. The 2025 revisions have no fast path."""
         try:
             message: object = json.loads(line)
         except (ValueError, RecursionError):
