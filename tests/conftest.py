@@ -64,6 +64,14 @@ def cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Generator[None
         yield
 
 
+@pytest.fixture(params=["httpx", "aiohttp"])
+def each_transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A test over each transport that a client of HTTP has: that of its first requests and that of many."""
+    few = 0 if request.param == "aiohttp" else sys.maxsize
+    monkeypatch.setattr("skillwire.host.http.transport.FEW", few)
+    return request.param
+
+
 @pytest.fixture(autouse=True)
 def logging_of_its_own() -> Generator[None]:
     """A command sets up logging to standard error; a later test must not inherit that."""

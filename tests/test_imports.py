@@ -51,6 +51,7 @@ SPEAKS_MCP = (
     "skillwire.server",
     "skillwire.host.sessions",
     "skillwire.host.sdk",
+    "skillwire.host.http.direct",
     "skillwire.host.login.flow",
     "skillwire.gateway",
     "skillwire.adapters.fastmcp",

@@ -106,6 +106,16 @@ def skill_attributes(
     return found
 
 
+def trace_context() -> dict[str, str]:
+    """What ties a request to the span it is sent in, for its `_meta`; empty when nobody traces."""
+    carrier: dict[str, str] = {}
+    if _api() is not None:
+        from opentelemetry.propagate import inject
+
+        inject(carrier)
+    return carrier
+
+
 def _measure(metrics: Any, done: Operation, seconds: float) -> None:
     kept = {key: done.attributes[key] for key in _METRIC_KEYS if key in done.attributes}
     meter = metrics.get_meter(_NAME, VERSION)

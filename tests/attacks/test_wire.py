@@ -24,6 +24,7 @@ from skillwire.trust.origin import Origin
 from wild_http import Call, wild_http
 
 pytestmark = pytest.mark.anyio
+each_transport = pytest.mark.usefixtures("each_transport")
 
 SMALL = {"ask": agree, "limits": Limits(answer_bytes=200_000)}
 
@@ -116,6 +117,7 @@ async def test_a_process_that_will_not_end_is_ended(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("SEC-9")
 @pytest.mark.parametrize("kind", ["declared", "chunked", "event stream"])
+@each_transport
 async def test_a_huge_http_answer_is_cut_off_and_fails_one_request_alone(tmp_path: Path, kind: str) -> None:
     sent = 0
 
@@ -149,6 +151,7 @@ async def test_a_huge_http_answer_is_cut_off_and_fails_one_request_alone(tmp_pat
 
 
 @pytest.mark.requirement("SEC-9")
+@each_transport
 async def test_a_compressed_answer_is_refused_unopened(tmp_path: Path) -> None:
     async def respond(request: Call) -> None:
         assert request.headers["accept-encoding"] == "identity"
@@ -168,6 +171,7 @@ async def test_a_compressed_answer_is_refused_unopened(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("SEC-3")
+@each_transport
 async def test_a_redirect_to_another_host_is_not_followed_and_takes_no_token_along(tmp_path: Path) -> None:
     async def thief(request: Call) -> None:
         await request.behave()
@@ -193,6 +197,7 @@ async def test_a_redirect_to_another_host_is_not_followed_and_takes_no_token_alo
         ("sk-12345678", "the server does not accept the token it was given (HTTP 401)"),
     ],
 )
+@each_transport
 async def test_a_server_that_wants_a_token_says_so(tmp_path: Path, token: str, reason: str) -> None:
     async def respond(request: Call) -> None:
         await request.send("401 Unauthorized", b"{}", content_type="application/json")
@@ -209,6 +214,7 @@ async def test_a_server_that_wants_a_token_says_so(tmp_path: Path, token: str, r
     }
 
 
+@each_transport
 async def test_a_page_instead_of_an_answer_is_named_once(tmp_path: Path) -> None:
     async def respond(request: Call) -> None:
         await request.send("200 OK", b"<p>Welcome", content_type="text/html; charset=utf-8")
@@ -227,6 +233,7 @@ async def test_a_page_instead_of_an_answer_is_named_once(tmp_path: Path) -> None
         ("500 Oops", "HTTP 500"),
     ],
 )
+@each_transport
 async def test_a_status_is_a_reason(tmp_path: Path, status: str, reason: str) -> None:
     async def respond(request: Call) -> None:
         await request.send(status, b"<html>\x1b[2J", content_type="text/html")
@@ -238,6 +245,7 @@ async def test_a_status_is_a_reason(tmp_path: Path, status: str, reason: str) ->
 
 @pytest.mark.requirement("SEC-9")
 @pytest.mark.parametrize("kind", ["no head", "no body", "dripping", "event stream"])
+@each_transport
 async def test_an_http_answer_that_never_ends_is_given_up_in_time(tmp_path: Path, kind: str) -> None:
     async def respond(request: Call) -> None:
         if request.method != "resources/read":
@@ -264,6 +272,7 @@ async def test_an_http_answer_that_never_ends_is_given_up_in_time(tmp_path: Path
 
 @pytest.mark.requirement("SEC-11")
 @pytest.mark.parametrize("body", [b"\x1b[2J\x00 not json", b'{"jsonrpc": "2.0", "id": 1}', b"[]", b""])
+@each_transport
 async def test_nonsense_over_http_fails_one_request_and_writes_nothing_to_the_terminal(
     tmp_path: Path, body: bytes, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -290,6 +299,7 @@ async def test_nonsense_over_http_fails_one_request_and_writes_nothing_to_the_te
 
 
 @pytest.mark.requirement("SEC-11")
+@each_transport
 async def test_what_the_sdk_logs_about_a_server_is_one_clean_line(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -306,6 +316,7 @@ async def test_what_the_sdk_logs_about_a_server_is_one_clean_line(
 
 
 @pytest.mark.requirement("SEC-9")
+@each_transport
 async def test_a_stream_that_a_server_wants_resumed_for_ever_is_not_resumed(tmp_path: Path) -> None:
     async def respond(request: Call) -> None:
         if request.method == "resources/read" or request.verb == "GET":
@@ -323,6 +334,7 @@ async def test_a_stream_that_a_server_wants_resumed_for_ever_is_not_resumed(tmp_
     assert len([request for request in calls if request.verb == "GET"]) <= 1
 
 
+@each_transport
 async def test_one_slow_request_does_not_hold_up_or_end_the_others(tmp_path: Path) -> None:
     arrived = anyio.Event()
     let_go = anyio.Event()
@@ -358,6 +370,7 @@ async def test_one_slow_request_does_not_hold_up_or_end_the_others(tmp_path: Pat
         assert "late" in answers[0]
 
 
+@each_transport
 async def test_a_server_that_forgot_the_session_is_connected_again(tmp_path: Path) -> None:
     sessions = 0
 
@@ -391,6 +404,7 @@ async def test_a_server_that_forgot_the_session_is_connected_again(tmp_path: Pat
 
 
 @pytest.mark.requirement("SEC-9")
+@each_transport
 async def test_a_standing_stream_that_ends_at_once_is_not_opened_for_ever(tmp_path: Path) -> None:
     async def respond(request: Call) -> None:
         if request.method == "initialize":
@@ -416,6 +430,7 @@ async def test_a_standing_stream_that_ends_at_once_is_not_opened_for_ever(tmp_pa
     assert len([request for request in calls if request.verb == "GET"]) == 1
 
 
+@each_transport
 async def test_a_standing_stream_outlasts_the_time_of_a_call(tmp_path: Path) -> None:
     listened = anyio.Event()
     skills = [wild_stdio.ENTRY]
@@ -466,6 +481,7 @@ def _event(method: str, params: Mapping[str, object]) -> bytes:
 
 @pytest.mark.requirement("SEC-9")
 @pytest.mark.parametrize("kind", ["notifications", "requests"])
+@each_transport
 async def test_unasked_messages_over_http_are_counted_and_cut_off(tmp_path: Path, kind: str) -> None:
     """S7: over HTTP they come on the stream of an answer, and on the one that stays open."""
     sent = 0

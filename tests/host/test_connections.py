@@ -168,6 +168,7 @@ async def test_a_process_gets_the_environment_it_is_given_and_none_of_our_secret
     assert "SOME_SECRET" not in out.read_text()
 
 
+@pytest.mark.usefixtures("each_transport")
 async def test_certificates_that_the_environment_names_count_for_every_later_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,6 +68,7 @@ async def test_a_fastmcp_server_object_is_a_server(tmp_path: Path) -> None:
         assert [skill.handle for skill in host.skills()] == ["refunds"]
 
 
+@pytest.mark.usefixtures("each_transport")
 async def test_https_to_a_plain_server_is_called_that(tmp_path: Path) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
 

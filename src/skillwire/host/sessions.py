@@ -25,6 +25,7 @@ from skillwire.errors import LimitExceeded, RequestRefused, SkillwireError, Sour
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.directories import state_places
 from skillwire.host.http.client import CappedClient, Trouble
+from skillwire.host.http.direct import DirectRequests
 from skillwire.host.login.store import LoginStore
 from skillwire.host.sdk import MessageBudget, filter_sdk_logs, over_lines, within_budget
 from skillwire.host.state import Status
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from skillwire.host.login.tokens import LoginTokens
 
 MODERN: Final = "2026-07-28"
+_CLIENT_INFO: Final = types.Implementation(name="skillwire", version=VERSION)
+_CAPABILITIES: Final = types.ClientCapabilities(extensions={EXTENSION_ID: {}})
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
 _CLOSED: Final = (types.CONNECTION_CLOSED, "Connection closed")  # The SDK's own words for it.
@@ -97,6 +100,8 @@ class Connection:
         self._sleep = sleep
         self._client: Client | None = None
         self._http: CappedClient | None = None
+        self._direct: DirectRequests | None = None
+        self._budget = MessageBudget(limits)
         self._login: LoginTokens | None = None
         self._process: ServerProcess | None = None
         self._needed = anyio.Event()
@@ -184,11 +189,15 @@ class Connection:
         self._calls.add(call)
         try:
             with call:
+                if self._direct is not None:
+                    result = await self._direct.request(method, params)
+                    if result is not None:
+                        return result
                 request = _AnyRequest(method=method, params=dict(params))
                 return (await client.session.send_request(request, _AnyResult)).model_extra
         except MCPError as error:
             raise self._refusal(method, error) from None
-        except ValidationError:
+        except ValueError:
             raise SourceError(f"{self.label} answered {method} with something that is not MCP") from None
         except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError, RuntimeError):
             # The SDK says RuntimeError of a client that is being closed.
@@ -202,7 +211,7 @@ class Connection:
 
     def _hang_up(self) -> None:
         """The connection is over: nobody waits for an answer any longer."""
-        self._client = None
+        self._client = self._direct = None
         for call in self._calls:
             call.cancel()
 
@@ -237,7 +246,7 @@ class Connection:
                 Client(
                     await self._transport(stack),
                     mode=self.config.era,
-                    client_info=types.Implementation(name="skillwire", version=VERSION),
+                    client_info=_CLIENT_INFO,
                     extensions=[advertise(EXTENSION_ID)],  # CAP-4: the host advertises the extension too.
                     cache=None,
                     message_handler=self._heard,
@@ -250,6 +259,8 @@ class Connection:
             connected.set()
             self._client = client
             self.era = client.protocol_version
+            if self._http is not None and self.era >= MODERN:
+                self._direct = self._direct_requests(self._http)
             self.instructions = client.instructions or ""
             capabilities = client.server_capabilities
             declared = capabilities.model_dump(by_alias=True, exclude_none=True)
@@ -381,7 +392,7 @@ class Connection:
         if config.instance is not None:
             return config.instance
         limit = self._limits.answer_bytes
-        budget = MessageBudget(self._limits)
+        budget = self._budget = MessageBudget(self._limits)
         if config.url:
             self._login = await self._stored_login()
             http = CappedClient(
@@ -406,6 +417,24 @@ class Connection:
         )
         self._process = process
         return over_lines(process, budget, self._line_lost)
+
+    def _direct_requests(self, http: CappedClient) -> DirectRequests:
+        def spend(message: object) -> None:
+            try:
+                self._budget.spend(message)
+            except LimitExceeded as error:
+                self._line_lost(error)
+                raise
+
+        return DirectRequests(
+            http,
+            self.config.url,
+            revision=self.era,
+            client_info=_CLIENT_INFO,
+            capabilities=_CAPABILITIES,
+            event_bytes=self._limits.answer_bytes,
+            on_message=spend,
+        )
 
     async def _stored_login(self) -> LoginTokens | None:
         """The tokens of the user's login at this server, unless the configuration has a token for it."""

@@ -1,0 +1,285 @@
+"""Requests over HTTP that do without the SDK's session, and the transports that carry them."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import httpx2
+import mcp_types as types
+import pytest
+from mcp import Client
+from mcp.client import advertise
+from mcp.client.streamable_http import streamable_http_client
+
+from skillwire.errors import LimitExceeded, RequestRefused, SourceError
+from skillwire.host.config.server import ServerConfig
+from skillwire.host.http.client import CappedClient
+from skillwire.host.http.transport import GrowingTransport, faster_transport
+from skillwire.host.sessions import Connection
+from skillwire.limits import DEFAULT_LIMITS, Limits
+from skillwire.trust.origin import Origin
+from skillwire.version import VERSION
+from skillwire.wire.v1 import EXTENSION_ID
+from wild_http import Call, Respond, wild_http
+from wild_stdio import URI
+
+pytestmark = pytest.mark.anyio
+
+
+async def ignore(_: Connection) -> None:
+    """Nobody is told."""
+
+
+@asynccontextmanager
+async def connected(
+    respond: Respond, *, limits: Limits = DEFAULT_LIMITS, **options: Any
+) -> AsyncGenerator[tuple[Connection, list[Call]]]:
+    async with wild_http(respond) as (url, calls), anyio.create_task_group() as tasks:
+        config = ServerConfig(url=url, call_seconds=5, **options)
+        connection = Connection(Origin.mcp("shop"), config, limits=limits, on_change=ignore)
+        tasks.start_soon(connection.run)
+        await connection.settled()
+        yield connection, calls
+        tasks.cancel_scope.cancel()
+
+
+def reads(calls: list[Call]) -> list[Call]:
+    return [one for one in calls if one.method == "resources/read"]
+
+
+async def honest(request: Call) -> None:
+    await request.behave()
+
+
+async def streamed(request: Call, *messages: object, end: bool = True) -> None:
+    """Answer with a stream of events that hold these messages."""
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
+    await request.stream.send(head)
+    for message in messages:
+        data = message if isinstance(message, bytes) else json.dumps(message).encode()
+        await request.stream.send(b"event: message\ndata: " + data + b"\n\n")
+    if not end:
+        await anyio.sleep_forever()
+
+
+async def test_a_direct_request_is_the_one_that_the_sdk_would_send() -> None:
+    async with wild_http(honest) as (url, calls):
+        async with Client(
+            streamable_http_client(url),
+            mode="2026-07-28",
+            client_info=types.Implementation(name="skillwire", version=VERSION),
+            extensions=[advertise(EXTENSION_ID)],
+        ) as client:
+            await client.session.send_discover("2026-07-28")
+            await client.read_resource(URI)
+        by_sdk = reads(calls)[0]
+    async with connected(honest) as (connection, calls):
+        await connection.request("resources/read", {"uri": URI})
+        direct = reads(calls)[0]
+    assert {**direct.message, "id": 0} == {**by_sdk.message, "id": 0}
+    # What httpx adds, and the host's refusal of compressed answers.
+    of_client = {"host", "user-agent", "connection", "content-length", "accept-encoding"}
+    assert {name: value for name, value in direct.headers.items() if name not in of_client} == {
+        name: value for name, value in by_sdk.headers.items() if name not in of_client
+    }
+
+
+async def test_the_headers_and_the_token_of_a_server_go_with_direct_requests() -> None:
+    async with connected(honest, headers={"X-Team": "docs"}, token="sk-12345678") as (connection, calls):
+        await connection.request("resources/read", {"uri": URI})
+    sent = reads(calls)[0].headers
+    assert (sent["x-team"], sent["authorization"]) == ("docs", "Bearer sk-12345678")
+    assert (sent["accept"], sent["accept-encoding"]) == ("application/json, text/event-stream", "identity")
+
+
+@pytest.mark.usefixtures("each_transport")
+@pytest.mark.parametrize("end", [True, False], ids=["that ends", "that stays open"])
+async def test_an_answer_may_come_in_a_stream_after_other_messages(end: bool) -> None:
+    async def respond(request: Call) -> None:
+        if request.method != "resources/read":
+            await request.behave()
+            return
+        note = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": 1}}
+        await streamed(request, b"", note, json.loads(request.result()), end=end)
+
+    async with connected(respond) as (connection, calls):
+        result = await connection.request("resources/read", {"uri": URI})
+    assert isinstance(result, dict)
+    assert "contents" in result
+    assert len(reads(calls)) == 1
+
+
+@pytest.mark.requirement("SEC-9")
+async def test_a_stream_of_messages_that_nobody_asked_for_ends_the_connection() -> None:
+    async def respond(request: Call) -> None:
+        if request.method != "resources/read":
+            await request.behave()
+            return
+        note = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": 1}}
+        await streamed(request, *[note] * 30, json.loads(request.result()))
+
+    limits = Limits(unasked_messages=20, unasked_messages_per_second=1)
+    async with connected(respond, limits=limits) as (connection, _):
+        with pytest.raises(LimitExceeded, match="nobody asked for"):
+            await connection.request("resources/read", {"uri": URI})
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[]",
+        b"nothing",
+        b'{"jsonrpc": "2.0", "id": "other", "result": {}}',
+        b'{"jsonrpc": "2.0", "id": "other", "error": {"code": -32602, "message": "no"}}',
+        b'{"jsonrpc": "2.0", "result": {}}',
+        b'{"jsonrpc": "1.0", "id": ID, "result": {}}',
+        b'{"jsonrpc": "2.0", "id": ID, "result": []}',
+        b'{"jsonrpc": "2.0", "id": ID, "error": {"code": "x"}}',
+        b"[" * 5000,
+    ],
+)
+@pytest.mark.parametrize("in_stream", [False, True])
+async def test_an_answer_that_is_not_that_of_the_request_is_not_taken(body: bytes, in_stream: bool) -> None:
+    async def respond(request: Call) -> None:
+        sent = body.replace(b"ID", str(request.message.get("id")).encode())
+        if request.method != "resources/read":
+            await request.behave()
+        elif in_stream:
+            await streamed(request, sent)
+        else:
+            await request.send("200 OK", sent, content_type="application/json")
+
+    async with connected(respond) as (connection, _):
+        with pytest.raises(SourceError, match="answered resources/read with something that is not MCP"):
+            await connection.request("resources/read", {"uri": URI})
+
+
+async def test_a_stream_that_ends_without_an_answer_is_a_refusal_of_that_request_alone() -> None:
+    async def respond(request: Call) -> None:
+        if request.method == "resources/read":
+            await streamed(request)
+        else:
+            await request.behave()
+
+    async with connected(respond) as (connection, _):
+        with pytest.raises(RequestRefused, match="ended without an answer"):
+            await connection.request("resources/read", {"uri": URI})
+        assert await connection.request("skills/list", {})
+
+
+@pytest.mark.parametrize("id_of", ["the request", "nobody"])
+async def test_an_error_answer_with_a_status_keeps_its_code(id_of: str) -> None:
+    async def respond(request: Call) -> None:
+        if request.method != "resources/read":
+            await request.behave()
+            return
+        identity = request.message["id"] if id_of == "the request" else None
+        body = {"jsonrpc": "2.0", "id": identity, "error": {"code": -32602, "message": "no such file"}}
+        await request.send("400 Bad Request", json.dumps(body).encode(), content_type="application/json")
+
+    async with connected(respond) as (connection, calls):
+        with pytest.raises(RequestRefused) as refused:
+            await connection.request("resources/read", {"uri": URI})
+    assert refused.value.code == -32602
+    assert len(reads(calls)) == 1
+
+
+async def test_a_redirect_on_the_same_server_is_followed_by_the_sdk() -> None:
+    async def respond(request: Call) -> None:
+        if request.method == "resources/read" and len(reads(calls)) < 3:
+            await request.send("307 Temporary Redirect", location="/mcp/")
+        else:
+            await request.behave()
+
+    async with connected(respond) as (connection, calls):
+        result = await connection.request("resources/read", {"uri": URI})
+    assert isinstance(result, dict)
+    assert "contents" in result
+
+
+async def test_a_connection_changes_over_to_the_faster_transport_after_some_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slow = 0
+    plain = httpx2.AsyncHTTPTransport.handle_async_request
+
+    async def counted(self: httpx2.AsyncHTTPTransport, request: httpx2.Request) -> httpx2.Response:
+        nonlocal slow
+        slow += 1
+        return await plain(self, request)
+
+    monkeypatch.setattr(httpx2.AsyncHTTPTransport, "handle_async_request", counted)
+    monkeypatch.setattr("skillwire.host.http.transport.FEW", 3)
+    async with connected(honest) as (connection, calls):
+        for _ in range(5):
+            await connection.request("resources/read", {"uri": URI})
+    assert len(reads(calls)) == 5
+    assert slow == 3
+
+
+async def test_a_request_that_is_given_up_closes_its_connection(each_transport: str) -> None:
+    closed = anyio.Event()
+
+    async def respond(request: Call) -> None:
+        if request.method != "resources/read":
+            await request.behave()
+            return
+        with pytest.raises(anyio.EndOfStream):
+            await request.stream.receive()
+        closed.set()
+
+    async with connected(respond) as (connection, _):
+        with anyio.move_on_after(0.2):
+            await connection.request("resources/read", {"uri": URI})
+        with anyio.fail_after(5):
+            await closed.wait()
+
+
+def test_with_proxies_or_without_aiohttp_httpx_alone_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    context = ssl.create_default_context()
+    assert isinstance(faster_transport(context), GrowingTransport)
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    assert faster_transport(context) is None
+    monkeypatch.delenv("HTTPS_PROXY")
+    monkeypatch.setattr("skillwire.host.http.transport.find_spec", lambda _: None)
+    assert faster_transport(context) is None
+
+
+async def test_cookies_of_a_server_are_kept_by_neither_transport(each_transport: str) -> None:
+    async def respond(request: Call) -> None:
+        await request.send("200 OK", request.result(), content_type="application/json", set_cookie="a=b")
+
+    async with connected(respond) as (connection, calls):
+        for _ in range(2):
+            await connection.request("resources/read", {"uri": URI})
+    assert [one.headers.get("cookie") for one in reads(calls)] == [None, None]
+
+
+@pytest.mark.requirement("SEC-9")
+async def test_an_answer_that_drips_is_given_up_in_time(each_transport: str) -> None:
+    async def respond(request: Call) -> None:
+        await request.stream.send(
+            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 9999\r\n\r\n"
+        )
+        while True:
+            await request.stream.send(b" ")
+            await anyio.sleep(0.02)
+
+    async with (
+        wild_http(respond) as (url, _),
+        CappedClient({}, "", limit=100_000, seconds=0.5) as client,
+    ):
+        with anyio.fail_after(5):
+            answer = await client.post_message(httpx2.URL(url), {}, b"{}")
+    assert isinstance(answer, httpx2.Response)
+    problem = client.problem_in(answer.json()["error"]["message"])
+    assert problem is not None
+    assert problem.words == "no answer within 0.5 s"
