@@ -143,7 +143,7 @@ def test_servers_are_listed_without_their_secrets_or_variables(run: Run, home: P
         ("off", False),
     ]
     ended = run("servers", "list", "--check")
-    assert "servers.tool.env.K wants the variable 'NOT_SET'" in " ".join(ended.out.split())
+    assert "servers.tool.env.K needs the variable 'NOT_SET'" in " ".join(ended.out.split())
 
 
 @pytest.mark.process
@@ -249,7 +249,7 @@ def test_list_from_clients_asks_them_all_and_writes_nothing(run: Run, home: Path
     ended = run("list", "--from-clients")
     assert "refunds  MCP · good  not approved" in ended.out
     assert "old (Claude Code): it uses the deprecated SSE transport" in ended.out
-    assert "servers.wants.headers.X wants the variable 'NOT_SET'" in ended.out
+    assert "servers.wants.headers.X needs the variable 'NOT_SET'" in ended.out
     document = run("list", "--from-clients", "--json").document
     assert [server["label"] for server in document["servers"]] == ["good"]
     assert len(document["skipped"]) == 2
@@ -330,7 +330,7 @@ def test_import_keeps_every_switch_and_says_so(run: Run, home: Path) -> None:
     for words in (
         "kept as it is there: only the skills a",
         "kept as it is there: no skill",
-        "kept as it is there: its skills stay switched off",
+        "kept as it is there: its skills stay disabled",
         "kept as it is there: not the skills noisy",
         "it wants you to sign in: skillwire servers login signed",
     ):

@@ -544,7 +544,7 @@ def test_what_of_the_configuration_cannot_be_used_is_said(run: Run) -> None:
     ended = run("list")
     said = " ".join(ended.out.split())
     assert "tidy" in said
-    assert "wants the variable 'NOT_SET_HERE', which is not set" in said
+    assert "needs the variable 'NOT_SET_HERE', which is not set" in said
     assert "names directories of skills, which are not read until you run `skillwire trust`" in said
     assert run("doctor").code == 4
 

@@ -524,7 +524,7 @@ async def test_approvals_of_version_01_are_taken_over_once_with_a_line(path: Pat
     assert store.get(DEMO, entry.uri) == approve(entry, DEMO, grants=Grants(execute_code=True))
     assert store.get(DEMO, gone.uri) is None
     assert store.withdrawn(DEMO, gone.uri) is not None
-    assert "2 approvals of version 0.1 were taken over" in store.remark
+    assert "2 approvals of version 0.1 were migrated" in store.remark
     again = ApprovalStore(path)
     again.bind({DEMO: "url:one"})
     await again.open()

@@ -92,7 +92,7 @@ def test_claude_code_has_servers_of_the_user_and_of_each_project(project: Path, 
     servers = found(project, home)
     assert places(servers) == {"everywhere": Place(command=("a",)), "here": Place(command=("b", "x"))}
     assert skipped(servers) == {
-        "tired": "it is switched off there",
+        "tired": "it is disabled there",
         "there": "it belongs to the project /elsewhere: import it there",
     }
 
@@ -207,7 +207,7 @@ def test_codex_has_keys_of_its_own_for_variables(project: Path, home: Path) -> N
         ),
         "tool": Place(command=("npx", "-y", "tool"), env={"A": "b", "PASSED": "${PASSED}"}),
     }
-    assert skipped(servers) == {"off": "it is switched off there"}
+    assert skipped(servers) == {"off": "it is disabled there"}
 
 
 def test_gemini_cli_with_its_allowed_and_excluded_servers(project: Path, home: Path) -> None:
@@ -233,7 +233,7 @@ def test_gemini_cli_with_its_allowed_and_excluded_servers(project: Path, home: P
         ),
     }
     assert skipped(servers) == {
-        "noisy": "it is switched off there",
+        "noisy": "it is disabled there",
         "events": "it uses the deprecated SSE transport, which is not supported",
         "stranger": "it is not allowed there",
     }
@@ -292,7 +292,7 @@ extensions:
         "developer": "it is a part of Goose, not a server",
         "hidden": "Goose keeps its secret LOST_KEY, which is not set here",
         "events": "it uses the deprecated SSE transport, which is not supported",
-        "off": "it is switched off there",
+        "off": "it is disabled there",
     }
 
 
@@ -378,7 +378,7 @@ def test_windsurf_has_server_urls(project: Path, home: Path) -> None:
         "tool": Place(command=("npx", "-y", "x")),
     }
     assert skipped(servers) == {
-        "off": "it is switched off there",
+        "off": "it is disabled there",
         "filed": "it reads a value from a file of its own",
     }
 
@@ -417,7 +417,7 @@ def test_zed_has_context_servers_of_its_own_and_of_extensions(
     assert skipped(servers) == {
         "part": "an extension of Zed starts it",
         "older-part": "an extension of Zed starts it",
-        "off": "it is switched off there",
+        "off": "it is disabled there",
     }
 
 
@@ -437,7 +437,7 @@ def test_copilot_cli_has_local_servers_and_a_list_of_those_that_are_off(project:
         "near": Place(command=("uvx", "x"), env={"K": "${K}"}),
         "far": Place(url="https://c.example/mcp"),
     }
-    assert skipped(servers) == {"tired": "it is switched off there", "shared": "it is switched off there"}
+    assert skipped(servers) == {"tired": "it is disabled there", "shared": "it is disabled there"}
 
 
 def test_opencode_writes_commands_as_lists_and_variables_in_braces(project: Path, home: Path) -> None:
@@ -459,7 +459,7 @@ def test_opencode_writes_commands_as_lists_and_variables_in_braces(project: Path
         "bare": Place(url="https://b.example/mcp"),
     }
     assert skipped(servers) == {
-        "off": "it is switched off there",
+        "off": "it is disabled there",
         "filed": "it reads a value from a file of its own",
     }
     assert servers["far"].login == "skillwire servers login far --client-id abc"
@@ -517,7 +517,7 @@ def test_what_gemini_narrows_stays_narrow(project: Path, home: Path) -> None:
     assert (some.include, some.exclude, some.skills) == (("a-1",), ("a-x", "noisy"), True)
     assert servers["some"].switches == ("only the skills a-1", "not the skills a-x, noisy")
     assert servers["none"].switches == ("no skill", "not the skills noisy")
-    assert servers["mute"].skipped == "it is switched off there"
+    assert servers["mute"].skipped == "it is disabled there"
 
 
 def test_what_codex_and_claude_code_switch_off_stays_off(project: Path, home: Path) -> None:
@@ -546,8 +546,8 @@ def test_what_codex_and_claude_code_switch_off_stays_off(project: Path, home: Pa
                                  {"serverCommand": ["d", "--x"]}]}""",
     )
     servers = found(project, home)
-    assert servers["quiet"].switches == ("its skills stay switched off", "not the skills draft")
-    assert skipped(servers) == dict.fromkeys("abcd", "it is switched off there")
+    assert servers["quiet"].switches == ("its skills stay disabled", "not the skills draft")
+    assert skipped(servers) == dict.fromkeys("abcd", "it is disabled there")
     assert servers["e"].switches == ("not the skills deploy, x",)
 
 
@@ -630,7 +630,7 @@ def test_oauth_that_is_not_ours_to_do_is_skipped(project: Path, home: Path) -> N
         }}""",
     )
     servers = found(project, home)
-    assert skipped(servers) == {"google": "it signs in with credentials of Google"}
+    assert skipped(servers) == {"google": "it signs in with Google credentials"}
     assert servers["plain"].login == "skillwire servers login plain"
 
 
@@ -657,7 +657,7 @@ def test_a_client_that_uses_no_skills_at_all_stays_so(
     # Another client that has the same server does not switch them on again.
     write(home / ".codeium/windsurf/mcp_config.json", '{"mcpServers": {"y": {"command": "x"}}}')
     [server] = found(project, home).values()
-    assert server.switches == ("its skills stay switched off",)
+    assert server.switches == ("its skills stay disabled",)
     assert {server.name, *server.also} == {"x", "y"}
 
 

@@ -144,4 +144,4 @@ async def test_a_server_whose_variable_is_not_set_costs_only_itself(tmp_path: Pa
     async with SkillHost.from_config(unsafe_trust_project=True) as host:
         assert [server.label for server in host.servers()] == ["other"]
         [told] = [event.message for event in host.events_so_far() if event.origin == Origin.mcp("data")]
-    assert "servers.data.token_env wants the variable 'DATA_TOKEN', which is not set" in told
+    assert "servers.data.token_env needs the variable 'DATA_TOKEN', which is not set" in told

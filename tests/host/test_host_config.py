@@ -210,7 +210,8 @@ def test_an_unknown_profile_is_named(profile: str, mistake: str) -> None:
 def test_a_profile_that_names_no_server_is_a_mistake() -> None:
     [mistake] = mistakes(SHOP, '[profiles.p]\nservers = ["shpo"]')
     assert (
-        mistake == f"{PROJECT}: profiles.p.servers names shpo, which is no server here (did you mean shop?)"
+        mistake
+        == f"{PROJECT}: profiles.p.servers names shpo, which is not a server here (did you mean shop?)"
     )
 
 
@@ -245,8 +246,8 @@ def test_every_variable_that_is_not_set_is_named_with_its_key() -> None:
     config = both(SHOP + text, environment={"OTHER": "s3cr3t"})
     assert list(config.servers) == ["shop"]
     [skipped] = config.skipped
-    assert "servers.a.headers.X wants the variable 'ONE', which is not set" in skipped.reason
-    assert "servers.a.token_env wants the variable 'TWO', which is not set" in skipped.reason
+    assert "servers.a.headers.X needs the variable 'ONE', which is not set" in skipped.reason
+    assert "servers.a.token_env needs the variable 'TWO', which is not set" in skipped.reason
     assert "s3cr3t" not in skipped.reason
 
 
@@ -353,7 +354,7 @@ def test_a_project_can_require_a_publisher_and_cannot_add_one() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (SHOP + 'require = "acmee"\n' + ACME, "names acmee, which is no publisher here"),
+        (SHOP + 'require = "acmee"\n' + ACME, "names acmee, which is not a publisher here"),
         ("[publishers.acme]\n", "has no key, root or identity"),
         ('[publishers.acme]\nidentity = "a@b.example"\n', "has no issuer beside it"),
         ('[publishers.acme]\nkey = "k"\ntimestamp_root = "t"\n', "belongs to a publisher with a root"),

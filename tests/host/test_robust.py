@@ -53,7 +53,7 @@ async def test_a_size_that_is_written_with_a_decimal_point_is_a_size(tmp_path: P
 
 @pytest.mark.parametrize("given", [42, object(), ["url"]])
 def test_what_is_no_server_is_refused_when_the_host_is_made(given: Any, tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="is no MCP server: give a URL"):
+    with pytest.raises(TypeError, match="is not an MCP server: give a URL"):
         make_host(tmp_path, servers={"x": given})
 
 
@@ -143,7 +143,7 @@ async def test_pages_that_came_are_kept_when_a_listing_stops(tmp_path: Path) -> 
     config = {"connect_seconds": 0.3, "call_seconds": 30}
     async with opened(tmp_path, shop=sim, config=config) as host:
         assert len(host.skills()) == 10
-        assert "10 of its skills have come so far" in host.failures()[0].message
+        assert "10 of its skills have arrived so far" in host.failures()[0].message
 
 
 async def test_a_host_can_be_limited_to_the_servers_that_are_needed(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ class HostAdmin:
     _limits: Limits
 
     def status(self, skill: RegisteredSkill) -> ApprovalStatus:
-        """Whether a skill is approved as it is, changed since, new, and so on. Asks nobody."""
+        """Whether a skill is approved as it is, changed since, new, and so on. The user is not asked."""
         return self._approver.status(skill)
 
     async def signature(
@@ -57,7 +57,7 @@ class HostAdmin:
     ) -> SignatureVerdict:
         """Who signed a skill, over which of its files. At most its signature file is fetched.
 
-        With `publishers`, these are recognized and not those of the host.
+        With `publishers`, these are recognized instead of the host's.
         """
         return await self._approver.signatures.check(skill, self._fetcher.preview, publishers)
 
@@ -66,7 +66,7 @@ class HostAdmin:
         return self._approver.signatures.known(skill)
 
     async def check_signatures(self, skills: Iterable[RegisteredSkill] | None = None) -> None:
-        """Check the signatures of these skills side by side, or of all whose origin requires a publisher.
+        """Check the signatures of these skills concurrently, or of all whose origin requires a publisher.
 
         `status` then knows which of them are refused.
         """
@@ -76,14 +76,14 @@ class HostAdmin:
         await signatures.check_all(skills, self._fetcher.preview)
 
     def review(self, skill: RegisteredSkill, *, caller: str = "") -> SkillReview:
-        """What a person is shown of a skill before they decide. Asks nobody.
+        """What a person is shown of a skill before they decide. The user is not asked.
 
-        With `caller`, what a caller of a gateway is shown: how it stands with them, not with the user.
+        With `caller`, what a caller of a gateway is shown: their approval status instead of the user's.
         """
         return SkillReview(skill, self._approver.status(skill, caller=caller))
 
     async def compare(self, review: SkillReview) -> tuple[FileComparison, ...]:
-        """Every file that changed since the skill was approved, as it was and as it is; no load (SEC-7)."""
+        """Every file that changed since the skill was approved, both versions; does not load it (SEC-7)."""
         skill, approved = review.skill, review.status.approved
         return await compare(
             review,
@@ -96,15 +96,15 @@ class HostAdmin:
         return await self.approvals.history(skill.origin, skill.uri, caller=caller)
 
     async def preview(self, name: str, path: str = SKILL_FILE, *, server: str | None = None) -> VerifiedFile:
-        """A file for the user to look at before the skill is loaded. It is no load (SEC-7)."""
+        """A file for the user to look at before the skill is loaded. This does not load it (SEC-7)."""
         return await self._fetcher.preview(await self._resolver.find(name, server), path)
 
     async def preview_files(
         self, skill: RegisteredSkill, *, together: anyio.CapacityLimiter, on_file: Callable[[], None]
     ) -> Mapping[SkillUri, VerifiedFile]:
-        """Every file of a skill as `find` returned it, asked for side by side. It is no load (SEC-7).
+        """Every file of a skill as `find` returned it, requested concurrently. This does not load it (SEC-7).
 
-        At most as many are asked for at once as `together` allows. `on_file` is called after each.
+        `together` limits how many are requested at once. `on_file` is called after each.
         """
         return await self._fetcher.preview_files(skill, together=together, on_file=on_file)
 
@@ -131,12 +131,12 @@ class HostAdmin:
         Give the skill as `find` returned it when it was shown, or its name and the digest of its files. If
         the server has other files by now, this is an `ApprovalRequired` that names them, and nothing is
         approved. With `keep_files` the approved files are fetched, verified and cached, so that a later
-        change can be compared with them: for a user who reviews them now. Otherwise nothing is fetched
-        before it is needed (VER-5). `how` is recorded with the approval, beside the time and the user. With
-        `caller` it is an approval of that caller of a gateway, and not of the user.
+        change can be compared with them: for a user who reviews them now. Otherwise nothing is fetched before
+        it is needed (VER-5). `how` is recorded with the approval, beside the time and the user. With
+        `caller`, the approval is that caller's instead of the user's.
 
         A skill whose entry lists no files is approved by the digest of its `fetch_files`: they are fetched
-        again, and the approval is for these very bytes. What it has beside them is asked about when read.
+        again, and the approval is for exactly these bytes. Any other file is asked about when it is read.
         """
         how = how or "approved by the application"
         if digest is not None:
@@ -158,9 +158,9 @@ class HostAdmin:
         how: str = "",
         caller: str = "",
     ) -> None:
-        """Decline a skill with exactly the files that the user was shown; said as for `approve`.
+        """Decline a skill with exactly the files that the user was shown, given as for `approve`.
 
-        It is not loaded, and nobody is asked about it, until its files change or it is approved.
+        It is not loaded, and the user is not asked about it, until its files change or it is approved.
         """
         current, entry = await self._shown(skill, digest, server)
         if not caller:
@@ -209,7 +209,7 @@ class HostAdmin:
         return await self._approver.revoke(key)
 
     def set_enabled(self, name: str, enabled: bool) -> None:
-        """Disable or enable one skill, by handle or URI. One that is disabled is released."""
+        """Disable or enable one skill, by handle or URI. A disabled skill is released."""
         skills = [
             skill for skill in self._registry.skills(disabled=True) if name in (skill.handle, skill.uri)
         ]
@@ -221,9 +221,9 @@ class HostAdmin:
                 self._loader.release(skill.key)
 
     async def set_switches(self, switches: Switches) -> None:
-        """Turn servers off and on. The skills of those that are off are gone at once.
+        """Disable and enable servers. The skills of disabled servers are removed at once.
 
-        One that is in use stays loaded: its text is still in the context. No more is read of it (SEC-2).
+        A skill in use stays loaded, as its text is in the context, but nothing more is read of it (SEC-2).
         """
         for origin in self._inventory.set_switches(switches):
             await self._inventory.refresh(origin.label)
@@ -233,7 +233,7 @@ class HostAdmin:
         await self._inventory.reconnect(label)
 
     async def forget_server(self, label: str) -> tuple[int, int]:
-        """Remove what is cached and approved of a server; how many files and approvals that were."""
+        """Remove everything cached and approved for a server. Returns the number of files and approvals."""
         origin = Origin.mcp(label)
         self._loader.release_server(origin)
         return await self.cache.forget_server(origin), await self._approver.forget_server(origin)

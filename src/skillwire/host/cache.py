@@ -1,6 +1,6 @@
 """SkillCache: verified files on disk, by server and URI (ENT-4, SEC-8).
 
-A file lies at `SERVER~MARK/URI`, encoded so that the path gives both back. It is written to a file beside
+A file is at `SERVER~MARK/URI`, encoded so that both can be read from the path. It is written to a file beside
 it and moved into place, and its digest is computed anew on every access: what differs from the entry is not
 used. The directory is the user's alone. No file in it is called `SKILL.md`, so that nothing that looks for
 skills finds one here.
@@ -58,11 +58,11 @@ class SkillCache:
         self._watchers: list[Callable[[Origin, SkillUri], None]] = []
 
     def bind(self, identities: Mapping[Origin, str]) -> None:
-        """Say what identifies each origin: two servers of one label share no files."""
+        """Set what identifies each origin: two servers of the same label share no files."""
         self._identities = identities
 
     def adopt(self) -> None:
-        """Take over the directories of version 0.1, which have a label alone. Digests are checked anyway."""
+        """Migrate the directories of version 0.1, which have only a label. Digests are checked anyway."""
         for origin in self._identities:
             old, new = self.directory / quote(origin.label, safe=""), self._folder(origin)
             if not origin.is_local and old != new and old.is_dir() and not new.exists():
@@ -70,7 +70,7 @@ class SkillCache:
                     old.rename(new)
 
     def _folder(self, origin: Origin) -> Path:
-        """The directory of an origin: its label for people, and a mark against others of that label."""
+        """The directory of an origin: its label, and a mark that tells it from others of that label."""
         label = quote(origin.label, safe="")
         identity = self._identities.get(origin, "")
         if not identity:
@@ -79,7 +79,7 @@ class SkillCache:
         return self.directory / f"{label}{_PROJECT if origin.is_local else _MARK}{mark}"
 
     def watch(self, tell: Callable[[Origin, SkillUri], None]) -> None:
-        """Tell of every file that is kept or removed from now on."""
+        """Call this for every file that is stored or removed from now on."""
         self._watchers.append(tell)
 
     def get(self, origin: Origin, uri: SkillUri, digest: Digest) -> bytes | None:
@@ -123,9 +123,9 @@ class SkillCache:
         return len(removed)
 
     def put(self, file: VerifiedFile, *, approved: bool = False) -> bool:
-        """Keep a verified file; false when the disk would not take it, which costs nothing but speed.
+        """Store a verified file; false when it could not be written, which only costs speed.
 
-        A file of a dynamic skill is kept when it is `approved` with these very bytes, and only then.
+        A file of a dynamic skill is stored only if it is `approved` with exactly these bytes.
         """
         stored = self._put(file, approved)
         if stored:
@@ -146,7 +146,7 @@ class SkillCache:
         return True
 
     def remove_server(self, origin: Origin) -> int:
-        """Remove all files of a server; how many there were."""
+        """Remove all files of a server. Returns how many there were."""
         removed = self._remove_server(origin)
         for file in removed:
             self._tell(origin, file.uri)
@@ -176,14 +176,14 @@ class SkillCache:
         return [path for path in self.directory.iterdir() if path.name.partition(_MARK)[0] == label]
 
     def path_of(self, origin: Origin, uri: SkillUri) -> Path:
-        """Where a file of this server and URI lies."""
+        """The path of the file of this server and URI."""
         text = quote(uri, safe="")
         pieces = [text[at : at + _NAME_LENGTH] for at in range(0, len(text), _NAME_LENGTH)]
         folders = [piece + _MORE for piece in pieces[:-1]]
         return self._folder(origin).joinpath(*folders, pieces[-1] + _LAST)
 
     def refuse_inside(self, directories: Iterable[Path]) -> None:
-        """Raise when the cache lies where skills are sought: cached text never passes as local (SEC-8)."""
+        """Raise if the cache is where skills are looked for: cached text must never pass as local (SEC-8)."""
         mine = self.directory.resolve()
         above = (mine, *mine.parents)
         # Other programs look into the usual places, whatever this host does.
@@ -191,7 +191,7 @@ class SkillCache:
         for other in (*usual, *(directory.resolve() for directory in directories)):
             if other in above or mine in other.parents:
                 raise SourceError(
-                    f"the cache {mine} and {other}, where skills are looked for, lie in one another; move one"
+                    f"the cache {mine} and {other}, where skills are looked for, overlap; move one"
                 )
 
     def _tell(self, origin: Origin, uri: SkillUri) -> None:

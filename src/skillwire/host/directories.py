@@ -41,7 +41,7 @@ class LocalDirectory:
 
 @dataclass(frozen=True, slots=True)
 class StatePlaces:
-    """The files of a host: approvals outlive the cache, so they lie apart from it."""
+    """The files of a host: approvals outlive the cache, so they are stored apart from it."""
 
     cache: Path
     approvals: Path
@@ -92,7 +92,7 @@ def label_directories(
     *,
     taken: Iterable[str] = (),
 ) -> list[LocalDirectory]:
-    """Every directory once, under a label of its own that is none of those that servers have."""
+    """Every directory once, under a unique label that no server has."""
     directories: list[LocalDirectory] = []
     labels = {label.casefold() for label in taken}
     paths: set[Path] = set()

@@ -76,7 +76,7 @@ class LeftOut:
 
 
 class EventLog:
-    """Hands every event to every listener, and knows what is wrong now. Failures are logged as warnings."""
+    """Passes every event to every listener, and knows what is wrong now. Failures are logged as warnings."""
 
     def __init__(self) -> None:
         self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
@@ -103,7 +103,7 @@ class EventLog:
         self._wake()
 
     def remark_once(self, origin: Origin, message: str) -> None:
-        """Tell of something odd, the first time that it happens."""
+        """Report something unusual, the first time that it happens."""
         message = safe_line(message, limit=_LONGEST)
         if message not in self._remarked and len(self._remarked) < MOST_EVENTS:
             self._remarked.add(message)
@@ -139,7 +139,7 @@ class EventLog:
         return tuple(problem for problems in self._left_out.values() for problem in problems)
 
     def close(self) -> None:
-        """Let the listeners end once they have heard everything."""
+        """End the listeners once they have received everything."""
         self._closed = True
         self._wake()
 
@@ -150,7 +150,7 @@ class EventLog:
         """Every event kept so far, then each as it happens, until the log is closed."""
         heard = self._told - len(self._events)
         while True:
-            # A listener that is slower than the log loses the oldest events; it never delays anybody.
+            # A listener that is slower than the log loses the oldest events; it never delays others.
             first = self._told - len(self._events)
             heard = max(heard, first)
             while heard < self._told:

@@ -1,7 +1,7 @@
-"""SkillFeed: the skills of a host for somebody who passes them on, such as a gateway.
+"""SkillFeed: the skills of a host for a program that passes them on, such as a gateway.
 
-It gives entries, changes and verified files. It asks nobody, approves nothing and holds nothing: whoever
-passes a skill on decides who may have it.
+It provides entries, changes and verified files. It does not ask, approve or hold: the program that passes a
+skill on decides who gets it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class SkillFeed:
     def foresee(self, tell: Callable[[Origin, Sequence[SkillEntry]], None]) -> None:
         """Call this with what each origin lists while the host still waits for others to open.
 
-        Whoever has work to do for each skill can do it then; `skills` has none of them yet.
+        Work that each skill needs can be done then; `skills` has none of them yet.
         """
         self._registration.on_collected = tell
 
@@ -88,11 +88,11 @@ class SkillFeed:
         return await self._loader.refreshed(skill, error)
 
     async def read_directory(self, skill: RegisteredSkill, uri: SkillUri) -> Sequence[DirectoryChild]:
-        """What the server of a skill says lies in a directory, unchecked."""
+        """What the server of a skill lists in a directory, unchecked."""
         return await self._inventory.places.source(skill.origin).read_directory(uri)
 
     def follow(self, origin: Origin, uris: Collection[SkillUri]) -> None:
-        """Hear of changes to these skills of a server, by the URIs of their `SKILL.md`."""
+        """Subscribe to changes of these skills of a server, by the URIs of their `SKILL.md`."""
         self._inventory.follow(origin, uris)
 
     def remaining_seconds(self, origin: Origin) -> float | None:

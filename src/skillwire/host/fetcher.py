@@ -54,7 +54,7 @@ class Fetcher:
     _current: set[tuple[Origin, SkillUri]] = field(default_factory=set[tuple[Origin, SkillUri]], init=False)
 
     async def preview(self, skill: RegisteredSkill, path: str = SKILL_FILE) -> VerifiedFile:
-        """A file for the user's eyes: verified, but neither loaded, held, cached nor approved (SEC-7)."""
+        """A file for the user to look at: verified, but not loaded, held, cached or approved (SEC-7)."""
         entry = check_entry(skill.entry, limits=self.limits)
         uri = skill_file(entry, path)
         data, _ = await self.fetch_bytes(entry, skill.origin, uri, anew=True)
@@ -65,7 +65,8 @@ class Fetcher:
     ) -> Mapping[SkillUri, VerifiedFile]:
         """Every file that an entry lists, each as `preview` gives it, as many at once as `together` allows.
 
-        The entry is checked once and the cache is asked once, not for each file: that counts with thousands.
+        The entry is checked once and the cache is asked once, not for each file, which matters with
+        thousands.
         """
         entry, origin = check_entry(skill.entry, limits=self.limits), skill.origin
         if entry.resources is DYNAMIC:
@@ -75,7 +76,7 @@ class Fetcher:
                 origin=origin.label,
                 uri=entry.uri,
             )
-        source = self.source_of(origin)  # Refused behind a closed gate, cached or not.
+        source = self.source_of(origin)  # Refused if the origin is disabled, cached or not.
         digests = {resource.uri: resource.digest for resource in entry.resources}
         cached = {} if origin.is_local else await self.cache.fetch_all(origin, digests)
         files: dict[SkillUri, VerifiedFile] = {}
@@ -94,7 +95,7 @@ class Fetcher:
         return files
 
     async def fetch_files(self, skill: RegisteredSkill) -> SkillFiles:
-        """Every file of a skill for the user's eyes, as it is now; of a dynamic one those that are listed."""
+        """Every current file of a skill for the user to look at; of a dynamic one those that are listed."""
         entry = check_entry(skill.entry, limits=self.limits)
         if entry.resources is DYNAMIC:
             uris = [entry.uri, *self.listed_files(skill.origin, entry.uri)]
@@ -138,14 +139,14 @@ class Fetcher:
             await self.cache.store(file)
 
     async def store(self, file: VerifiedFile) -> None:
-        """Cache a file: a listed one, or one of a dynamic skill that is approved with these very bytes."""
+        """Cache a file: a listed one, or one of a dynamic skill that is approved with exactly these bytes."""
         approved = self.approver.approved_digest(file.origin, file.skill, file.uri) == file.digest
         await self.cache.store(file, approved=approved)
         if approved:
             self._current.add((file.origin, file.uri))
 
     def forget_current(self, origin: Origin) -> None:
-        """Read every file of a server anew: something may have changed there."""
+        """Read every file of a server again: something may have changed there."""
         self._current = {known for known in self._current if known[0] != origin}
 
     async def _verified(
@@ -170,9 +171,9 @@ class Fetcher:
         """The bytes of a file, and whether they came from the cache.
 
         Of a dynamic skill the cache has what was approved. It is used for a draft's files that were read
-        since the last change, unless they are wanted `anew`, and while the server is away.
+        since the last change, unless `anew` is set, and while the server is unavailable.
         """
-        source = self.source_of(origin)  # Refused behind a closed gate, cached or not.
+        source = self.source_of(origin)  # Refused if the origin is disabled, cached or not.
         digest: Digest | None = None
         if not origin.is_local and entry.resources is not DYNAMIC:
             digest = next(resource.digest for resource in entry.resources if resource.uri == uri)

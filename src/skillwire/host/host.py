@@ -202,7 +202,7 @@ class SkillHost:
                 await anyio.to_thread.run_sync(self._parts.cache.adopt)
                 await self._parts.approvals.open()
             except SkillwireError as error:
-                # Nothing is approved then; local skills, and what needs no approval, work all the same.
+                # Then nothing is approved; local skills, and what needs no approval, still work.
                 self._parts.log.record(Event(kind=EventKind.FAILURE, message=str(error)))
             if self._parts.approvals.remark:
                 self._parts.remark(self._parts.approvals.remark)
@@ -232,7 +232,7 @@ class SkillHost:
         self._parts.log.close()
         if self._stack is not None:
             stack, self._stack = self._stack, None
-            with suppress(SkillwireError):  # A disk that takes nothing must not keep a host open.
+            with suppress(SkillwireError):  # A full disk must not keep a host open.
                 await self._parts.approvals.flush()
             await stack.aclose()
 
@@ -286,7 +286,7 @@ class SkillHost:
     ) -> tuple[FoundSkill, ...]:
         """The skills that fit a query best, of one server or directory if its label is given.
 
-        Disabled skills are not found. Nothing is asked of a server.
+        Disabled skills are not found. No server is contacted.
         """
         if server is not None:
             self._parts.inventory.places.require_label(server)
@@ -316,13 +316,13 @@ class SkillHost:
     async def refresh(self, label: str | None = None, *, expired_only: bool = False) -> None:
         """List every server and directory again, or one by its label.
 
-        With `expired_only` a server is asked only when the time is over that it gave for its last listing:
-        that may be called as often as you like.
+        With `expired_only`, a server is asked only when its last listing has expired, so it can be called
+        often.
         """
         await self._parts.inventory.refresh(label, expired_only=expired_only)
 
     async def mentions(self, message: str) -> str:
-        """What to add to a user's message that names skills, in styles that have a sign for that.
+        """What to add to a user's message that names skills, in styles that have a syntax for that.
 
         A local skill is loaded and its text is there. For a server's skill it is the call that loads it.
         """
@@ -376,7 +376,7 @@ class SkillHost:
         return self._parts.loader.held
 
     def active(self) -> tuple[ActiveSkill, ...]:
-        """What is loaded now, the one that was loaded last first: handle, set digest and a line for each."""
+        """What is loaded now, most recently loaded first: handle, set digest and a line for each."""
         return active_skills(self._parts.loader)
 
     async def after_compaction(self, budget: int) -> Replay:
@@ -399,12 +399,12 @@ class SkillHost:
 
     @property
     def asks(self) -> bool:
-        """Whether somebody can be asked now: the host has `ask`, or this is inside a block of `asking`."""
+        """Whether the user can be asked now: the host has `ask`, or this is inside a block of `asking`."""
         return self._parts.asker.current is not None
 
     @contextmanager
     def asking(self, ask: ApprovalCallback, ask_read: ReadCallback | None = None) -> Generator[None]:
-        """Inside this block, calls of this task ask here instead of what the host was made with.
+        """Inside this block, calls of this task use these callbacks instead of the host's.
 
         For a host that several users share, and for answers that come later: see the adapters.
         """
@@ -437,7 +437,7 @@ class SkillHost:
         return granted_tools(self._parts.loader.held) if honored else frozenset()
 
     def refuse_path(self, path: str) -> str:
-        """Why a file tool of yours must not take this path; empty when it may. A URI is no file."""
+        """Why a file tool of yours must not take this path; empty when it may. A URI is not a file."""
         return file_refusal(path, self.style.resource_tool)
 
 

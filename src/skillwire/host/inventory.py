@@ -1,9 +1,9 @@
 """Inventory: the sources of a host, and the registry that their skills go into.
 
 Opening takes these steps: every source is opened in a task of its own, and every server connected; each is
-asked for its listing; and when all have answered or used up their time, the registry takes everything at
-once, so that no source comes first. Nothing but entries has been fetched by then (VER-5). After that, the
-sources say what changed: one skill is asked for alone, a listing as a whole.
+asked for its listing; and when all have answered or timed out, everything is registered at once, so that no
+source comes first. Nothing but entries has been fetched by then (VER-5). After that, the sources say what
+changed: one skill is asked for alone, a listing as a whole.
 
 `registration.py` puts what they list into the registry.
 """
@@ -101,7 +101,7 @@ class Inventory:
     # Opening and closing
 
     async def open(self, tasks: anyio.abc.TaskGroup) -> None:
-        """Open, connect and list, side by side; ends when everybody has answered or used up their time."""
+        """Open, connect and list concurrently; ends when all have answered or timed out."""
         self._tasks = tasks
         for origin, config in self.places.configs.items():
             self._servers[origin] = await server_place(
@@ -138,9 +138,7 @@ class Inventory:
     async def aclose(self) -> None:
         """Close every source."""
         for place in list(self._places.values()):
-            with suppress(
-                Exception
-            ):  # Somebody's own class may fail here; the others are closed all the same.
+            with suppress(Exception):  # A user's own class may fail here; the others are closed anyway.
                 await place.source.aclose()
 
     async def _open_place(self, place: Place) -> None:
@@ -157,7 +155,7 @@ class Inventory:
         try:
             return path is None or path.is_dir()
         except OSError:
-            return False  # Above it is a directory that nobody lets us into.
+            return False  # A directory above it is not readable.
 
     async def _await_directories(self, places: Collection[Place]) -> None:
         """Open directories when they are created."""
@@ -172,7 +170,7 @@ class Inventory:
         await await_directories(by_path, take)
 
     async def _arrive(self, place: Place) -> None:
-        """Open a directory that was not there when the host was opened, unless somebody has."""
+        """Open a directory that did not exist when the host was opened, unless it is open."""
         self._places[place.origin] = place
         self._later.pop(place.origin, None)
         if not place.is_open:
@@ -181,7 +179,7 @@ class Inventory:
             self._follow_place(place)
 
     def _follow_place(self, place: Place) -> None:
-        """Follow what changes in a place from now on, unless that is being done."""
+        """Follow what changes in a place from now on, unless it is followed already."""
 
         async def follow() -> None:
             try:
@@ -217,10 +215,10 @@ class Inventory:
         if arrived := source.arrived():
             self._registration.replace(server.origin, arrived)
             reason = (
-                f"is slow: {len(arrived):,} of its skills have come so far, and no more for {seconds:g} s"
+                f"is slow: {len(arrived):,} of its skills have arrived so far, and no more for {seconds:g} s"
             )
         else:
-            reason = f"has not listed its skills within {seconds:g} s; they are added when they come"
+            reason = f"has not listed its skills within {seconds:g} s; they are added when they arrive"
         self._offline(server.origin, reason)
 
     # Listing and following
@@ -325,7 +323,7 @@ class Inventory:
 
     @contextmanager
     def _recording_failures(self, origin: Origin, what: str) -> Generator[None]:
-        """An error costs one source, whatever somebody's own class raises."""
+        """An error only affects its source, whatever a user's own class raises."""
         try:
             yield
         except SkillwireError as error:
@@ -347,7 +345,7 @@ class Inventory:
         await self._list(origin, source)
 
     def follow(self, origin: Origin, uris: Collection[SkillUri]) -> None:
-        """Hear of changes to these skills while they are in use."""
+        """Subscribe to changes of these skills while they are in use."""
         server = self._servers.get(origin)
         if server is not None and self._watch:
             server.held = tuple(skill_root(uri) for uri in uris)
@@ -382,12 +380,12 @@ class Inventory:
         try:
             return await self.look_up(skill.uri, skill.origin)
         except SourceError:
-            return skill  # The server is away. What was approved and cached of it can still be used.
+            return skill  # The server is unavailable. What was approved and cached of it can still be used.
 
     def set_switches(self, switches: Switches) -> tuple[Origin, ...]:
-        """Turn origins off and on. The skills of those that are off are gone when this returns.
+        """Disable and enable origins. The skills of disabled ones are removed when this returns.
 
-        Gives the servers that were off and are on now.
+        Returns the servers that were disabled and are enabled now.
         """
         before, self._registration.switches = self._registration.switches, switches
         for origin in self._servers:

@@ -1,6 +1,6 @@
-"""ListingCache: what servers listed, kept on disk between commands for as long as each server allows.
+"""ListingCache: what servers listed, cached on disk between commands for as long as each server allows.
 
-A listing is what the server said, no more: what is loaded from it is approved and verified as always, and an
+A listing is only what the server said: what is loaded from it is approved and verified as always, and an
 entry that is out of date is refreshed then (VER-6). The files are the user's alone.
 """
 
@@ -51,12 +51,12 @@ class ListingCache:
         )
 
     async def put(self, config: ServerConfig, listing: Listing) -> None:
-        """Keep a listing for as long as its server said. A disk that takes nothing costs only speed."""
+        """Store a listing for as long as its server said. A full disk only costs speed."""
         if config.instance is None:
             await anyio.to_thread.run_sync(self._write, self._path(config), listing)
 
     def forget(self, config: ServerConfig) -> None:
-        """Delete the listing of a server: whoever asks next may be shown another."""
+        """Delete the listing of a server: the next caller may get another."""
         with suppress(OSError):
             self._path(config).unlink()
 

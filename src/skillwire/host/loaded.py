@@ -21,7 +21,7 @@ class SlashCommand:
     name: str
     description: str
     argument_hint: str
-    """What can be written after it, in the skill's own words; empty when it does not say."""
+    """What can be typed after it, in the skill's own words; empty if the skill does not say."""
     origin: Origin
     handle: str
     session: str

@@ -85,16 +85,16 @@ class Loader:
         return held.verified if held else None
 
     def held_as(self, name: str) -> SkillKey | None:
-        """The held skill of this handle or URI, also when nobody lists it any more."""
+        """The held skill of this handle or URI, even if it is no longer listed."""
         keys = [key for key, held in self._held.items() if name in (held.handle, key.uri)]
         return keys[0] if len(keys) == 1 else None
 
     def active(self) -> tuple[tuple[SkillKey, str, SkillEntry], ...]:
-        """What is held, by key, handle and entry, the one that was loaded last first."""
+        """What is held, by key, handle and entry, most recently loaded first."""
         return tuple((key, held.handle, held.skill.entry) for key, held in reversed(self._held.items()))
 
     async def replayable(self, key: SkillKey) -> VerifiedSkill | str:
-        """A held skill to repeat, or why it must not be: it changed, or the user's yes was taken back."""
+        """A held skill to repeat, or why it must not be: it changed, or its approval was revoked."""
         held = self._require_held(key)
         skill = self.registry.get(key)
         if skill is None:
@@ -123,7 +123,7 @@ class Loader:
         return True
 
     def release_server(self, origin: Origin) -> None:
-        """Let go of every skill of a server."""
+        """Release every skill of a server."""
         for key in [key for key in self._held if key.origin == origin]:
             self.release(key)
 
@@ -221,7 +221,7 @@ class Loader:
         return file
 
     async def refreshed(self, skill: RegisteredSkill, error: SkillwireError) -> RegisteredSkill:
-        """The skill with a fresh entry (step 6), or the error again when there is none to be had."""
+        """The skill with a fresh entry (step 6), or the original error if there is none."""
         try:
             entry = await self.source_of(skill.origin).get_entry(skill.uri)
         except SkillwireError:

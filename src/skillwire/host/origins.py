@@ -34,9 +34,9 @@ class HostOrigins:
     identities: Mapping[Origin, str]
     """What identifies an origin, whatever it is called: approvals and cached files are kept under it."""
     directories: Mapping[Origin, Path]
-    """Where the local directories are, also those that are not there."""
+    """Where the local directories are, including those that do not exist."""
     later: frozenset[Origin] = frozenset()
-    """The usual places that are not there yet. They are no part of the host until they are."""
+    """Default directories that do not exist yet. They become part of the host when they are created."""
     required: Mapping[Origin, tuple[str, ...]] = field(default_factory=dict[Origin, tuple[str, ...]])
     """The publishers who must have signed the skills of a directory."""
 
@@ -58,7 +58,7 @@ def collect_origins(
     limits: Limits,
     required_sources: Sequence[tuple[str, str]] = (),
 ) -> HostOrigins:
-    """Every origin under a label of its own; with `only`, those with these labels."""
+    """Every origin under a unique label; with `only`, those with these labels."""
     configs = {
         Origin.mcp(label): config
         for label, given in servers.items()
@@ -109,7 +109,7 @@ def _local_directories(
         [*directories, *(folder for folder in folders if folder.path.is_dir())],
         taken=taken,
     )
-    # What is not there takes no label from what is.
+    # A directory that does not exist takes no label from one that does.
     known = {directory.path.resolve() for directory in there}
     later = label_directories(
         [one for one in usual if one[1].resolve() not in known],

@@ -122,7 +122,7 @@ class HostParts:
             on_held=self._follow_held,
             limits=limits,
         )
-        # Fences that nobody can guess, and that stay the same while the host lives.
+        # Fences that cannot be guessed, and that stay the same while the host is open.
         self.context = context = RenderContext(
             limits=limits,
             salt=secrets.token_bytes(16),
@@ -181,12 +181,12 @@ class HostParts:
         self.fetcher.forget_current(origin)
 
     def _follow_held(self, origin: Origin) -> None:
-        """Hear of changes to what is in use, and to nothing else."""
+        """Subscribe to changes of what is in use, and of nothing else."""
         held = [held.entry.uri for held in self.loader.held if held.origin == origin]
         self.inventory.follow(origin, held)
 
     def _changed(self, skill: RegisteredSkill) -> None:
-        """An entry is another one now: its approval ends, and whoever uses the skill is told."""
+        """An entry changed: its approval ends, and an event is recorded if the skill is in use."""
         self.approver.forget_changed(skill)
         held = self.loader.held_text(skill.key)
         if held is not None and held.entry != skill.entry:

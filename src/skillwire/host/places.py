@@ -56,7 +56,7 @@ class ServerPlace:
     """The directories of the skills that are in use."""
 
     def follow(self) -> None:
-        """Hear of changes to what is in use, and to the index where there is one."""
+        """Subscribe to changes of what is in use, and of the index if there is one."""
         self.connection.follow([*self.held, *self.source.followed])
 
     def state(self, dialects: Iterable[Dialect]) -> ServerState:
@@ -95,7 +95,7 @@ class Places:
     """The servers, since the host was opened."""
 
     def source(self, origin: Origin) -> Source:
-        """Where the skills of an origin are read from; `ApprovalRequired` when it is switched off."""
+        """Where the skills of an origin are read from; `ApprovalRequired` when it is disabled."""
         place = self.connected.get(origin) or self.opened.get(origin)
         if place is None:
             raise SourceError(f"{origin} is not part of this host")
@@ -117,11 +117,11 @@ class Places:
 
     async def list_resources(self, origin: Origin) -> tuple[ListedResource, ...]:
         """Every resource of a server, skills or not."""
-        self.source(origin)  # Refused when it is switched off.
+        self.source(origin)  # Refused when it is disabled.
         return await self.connected[origin].source.list_resources()
 
     async def servers_listing(self, uri: SkillUri) -> tuple[Origin, ...]:
-        """The servers whose resources have this URI. One that does not answer costs only itself."""
+        """The servers whose resources have this URI. A server that does not answer is skipped."""
         found: list[Origin] = []
 
         async def look(origin: Origin) -> None:
@@ -135,7 +135,7 @@ class Places:
         return tuple(found)
 
     def templates(self) -> tuple[ServedTemplate, ...]:
-        """Every template of the servers that are switched on."""
+        """Every template of the enabled servers."""
         return tuple(
             ServedTemplate(origin, template)
             for origin, server in self.connected.items()
@@ -156,7 +156,7 @@ class Places:
         listing = server.source.listing
         if listing is None:
             return 0.0
-        # It is cached for longer than a server allows that wants to be asked all the time.
+        # A server may allow less than the minimum time that a listing is cached.
         longer = max(0.0, self.limits.min_ttl_seconds - listing.ttl_seconds)
         return max(0.0, listing.good_until - longer - anyio.current_time())
 
@@ -166,7 +166,7 @@ class Places:
         return server is not None and server.connection.status is not Status.READY
 
     def server(self, label: str) -> Origin:
-        """The server of this label, or `SkillNotFound` that names those there are."""
+        """The server of this label, or a `SkillNotFound` that names the known ones."""
         for origin in self.configs:
             if origin.label == label:
                 return origin
@@ -192,7 +192,7 @@ class Places:
         """The one server that a URI without a server can be on."""
         possible = sorted(candidates or self.configs)
         if not possible:
-            raise SkillNotFound(f"no server is there that could serve {shown(uri, 200)}", uri=uri)
+            raise SkillNotFound(f"no server is configured that could serve {shown(uri, 200)}", uri=uri)
         if len(possible) > 1:
             raise AmbiguousName(shown(uri, 200), [origin.label for origin in possible])
         return possible[0]
@@ -248,7 +248,7 @@ async def server_place(
 
 
 def _peek(config: ServerConfig, style: Style) -> Callable[[SkillEntry], bool] | None:
-    """Of which skills the frontmatter is read early: of a server with policy `never`, none (VER-5)."""
+    """For which skills the frontmatter is read early: for a server with policy `never`, none (VER-5)."""
     if config.approval is Policy.NEVER:
         return None
 

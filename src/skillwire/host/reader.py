@@ -1,7 +1,7 @@
 """ResourceReader and ModelActions: what a model loads and reads, bound as SEC-3 says.
 
-A skill's URI is no plain resource. Reading it is loading the skill, with approval and verification, so that
-no tool is a way around those (VER-7). Any other resource is untrusted text in a fence; it loads nothing.
+A skill's URI is not a plain resource. Reading it loads the skill, with approval and verification, so that no
+tool bypasses those (VER-7). Any other resource is untrusted text in a fence; it loads nothing.
 """
 
 from __future__ import annotations
@@ -78,14 +78,14 @@ class ResourceReader:
                 )
             file = await self.loader.read(owner.key, uri)
             return self.style.file_text(file, owner.handle, self.context)
-        # 3. Anything else is a server's text: fenced, and no skill.
+        # 3. Anything else is a server's text: fenced, and not a skill.
         data = (await self.inventory.places.source(origin).read(uri)).data
         try:
             content = data.decode("utf-8")
         except UnicodeDecodeError:
             content = f"(binary: {len(data)} bytes; not shown as text)"
         fenced = fence(content, origin, part="_resource", attributes={"uri": uri}, salt=self.context.salt)
-        return f"A resource of {origin}. It is untrusted text, and no skill.\n{fenced.text}"
+        return f"A resource of {origin}. It is untrusted text, not a skill.\n{fenced.text}"
 
     async def list_resources(self, label: str | None) -> str:
         """What servers list, each in a fence of its own: names are a server's text too (SEC-1)."""
@@ -106,7 +106,7 @@ class ResourceReader:
         return "\n".join(parts) or "No server is connected."
 
     def refuse_files(self, text: str) -> None:
-        """SEC-3: what is no URI of a server's resource is refused before anybody is asked for it."""
+        """SEC-3: anything but a URI of a server's resource is refused before a server is asked for it."""
         self._refuse(text, read_scope(text, _NOBODY, ()))
 
     def _refuse(self, text: str, ruling: ReadRuling) -> None:
@@ -130,7 +130,7 @@ class ResourceReader:
     async def _skill_at(self, uri: SkillUri, origin: Origin) -> RegisteredSkill | None:
         """The skill whose `SKILL.md` this is, listed or not (FMT-5: only the server can say so)."""
         if self.registry.get(SkillKey(origin, uri)) is not None:
-            return self.registry.find_uri(uri, origin.label)  # Refused when it is switched off.
+            return self.registry.find_uri(uri, origin.label)  # Refused when it is disabled.
         if not uri.endswith(f"/{SKILL_FILE}"):
             return None
         try:

@@ -1,4 +1,4 @@
-"""Approver: what the user agreed to, found or asked for (SEC-5, SEC-6).
+"""Approver: finds the approval of a skill, or asks for one (SEC-5, SEC-6).
 
 What an approval allows is decided in `trust/admission.py`. Here it is looked up, asked for, kept and revoked.
 """
@@ -50,7 +50,7 @@ from skillwire.trust.verify import CheckedEntry, VerifiedFile, check_entry
 
 @dataclass(kw_only=True, eq=False)
 class Approver:
-    """The approvals of a host, and the way to new ones."""
+    """The approvals of a host, and how new ones are obtained."""
 
     registry: Registry
     facts: Callable[[RegisteredSkill], Candidate]
@@ -85,7 +85,7 @@ class Approver:
         seen: ResourceSet = frozenset(),
         in_hand: Mapping[SkillUri, VerifiedFile] | None = None,
     ) -> Grants:
-        """The grants of an approved skill; asks the user where somebody can be asked.
+        """The grants of an approved skill; asks the user if possible.
 
         `in_hand` are the files of a dynamic skill that would be approved: the user is shown these bytes.
         """
@@ -123,7 +123,7 @@ class Approver:
             is_yes = answer is True or isinstance(answer, Grants | Once)
             asked.verdict = "approved" if is_yes else "denied"
         if not is_yes:
-            # Fail closed: an answer that is no clear yes is a no.
+            # Fail closed: anything but a clear yes is a no.
             raise ApprovalRequired(
                 f"{skill.handle} from {skill.origin} was not approved: it is not loaded",
                 reason=Reason.DENIED,
@@ -158,9 +158,8 @@ class Approver:
     async def confirm(
         self, skill: RegisteredSkill, entry: CheckedEntry, *, seen: ResourceSet = frozenset()
     ) -> tuple[Grants, bool]:
-        """The grants as they are now, without asking, and whether the approval is kept.
-
-        An approval may have been taken back since it was given. One for this load alone ends here.
+        """The current grants, without asking, and whether the approval is stored. An approval may have been
+        revoked since it was given. One for this load alone ends here.
         """
         await self._read(skill)
         once = self._once.pop(skill.key, None)
@@ -180,7 +179,7 @@ class Approver:
             await self.approvals.note_signer(skill.origin, skill.uri, now)
 
     def check_shown(self, skill: RegisteredSkill, shown: SkillEntry | SetDigest) -> CheckedEntry:
-        """The skill's entry, when it is the one that the user was shown; else `ApprovalRequired` (SEC-6)."""
+        """The skill's entry if it is what the user was shown; otherwise `ApprovalRequired` (SEC-6)."""
         entry = check_entry(skill.entry, limits=self.limits)
         if entry.is_dynamic:
             raise ApprovalRequired(
@@ -207,7 +206,7 @@ class Approver:
         how: str,
         caller: str = "",
     ) -> Approval:
-        """Keep the user's approval of a skill with exactly this entry, a dynamic one as it was `seen`."""
+        """Store the user's approval of exactly this entry; for a dynamic skill, of what was `seen`."""
         approval = approve(entry, skill.origin, grants=grants, seen=seen)
         await self.approvals.put(approval, entry, how=how, caller=caller)
         await self._note_signer(skill)
@@ -216,7 +215,7 @@ class Approver:
     async def decline(
         self, skill: RegisteredSkill, entry: CheckedEntry, *, how: str, caller: str = ""
     ) -> None:
-        """Keep the user's no, or a caller's, to a skill with exactly this entry."""
+        """Record that the user, or a caller, declined a skill with exactly this entry."""
         if not caller:
             self._of_seen.pop(skill.key, None)
         digest = shown_digest(entry) or ""
@@ -239,19 +238,19 @@ class Approver:
         return next((digest for uri, digest in kept.resources if uri == file), None)
 
     async def revoke(self, key: SkillKey) -> bool:
-        """Take the user's yes back; false when there was none."""
+        """Revoke an approval; false when there was none."""
         seen = self._of_seen.pop(key, None) is not None
         return await self.approvals.remove(key.origin, key.uri) or seen
 
     async def forget_server(self, origin: Origin) -> int:
-        """Take back everything that was approved of a server; how many skills that were."""
+        """Revoke every approval for a server. Returns the number of skills."""
         seen = [key for key in self._of_seen if key.origin == origin]
         for key in seen:
             del self._of_seen[key]
         return await self.approvals.remove_server(origin) + len(seen)
 
     def forget_changed(self, skill: RegisteredSkill) -> Approval | None:
-        """Take back an approval that no longer fits the entry (SEC-6); one that does is returned."""
+        """Revoke an approval that no longer fits the entry (SEC-6); one that fits is returned."""
         stored = self._kept(skill)
         if stored is None or (skill.entry.is_dynamic and not stored.bound):
             return stored  # Whether it fits what a dynamic skill has now is seen when that is read.
@@ -267,7 +266,7 @@ class Approver:
         return None
 
     def status(self, skill: RegisteredSkill, *, caller: str = "") -> ApprovalStatus:
-        """The approval status for the user, or for a caller of a gateway. Changes nothing, asks nobody."""
+        """The approval status for the user, or for a caller of a gateway. Changes nothing."""
         if caller:
             origin, uri = skill.origin, skill.uri
             candidate = replace(
@@ -303,7 +302,7 @@ class Approver:
         )
 
     def is_declined(self, skill: RegisteredSkill, *, caller: str = "") -> bool:
-        """Whether the last decision about a skill was a no to exactly the files that it has now."""
+        """Whether the last decision declined exactly the files that the skill has now."""
         declined = self.approvals.declined(skill.origin, skill.uri, caller=caller)
         return declined is not None and declined == shown_digest(skill.entry)
 
@@ -344,7 +343,7 @@ def skill_facts(skill: RegisteredSkill) -> dict[str, Value]:
 def changed_meanwhile(
     skill: RegisteredSkill, digest: SetDigest | None, changes: tuple[FileChange, ...]
 ) -> ApprovalRequired:
-    """The refusal of an approval that was meant for other files than the skill has now."""
+    """The error for an approval of files that the skill no longer has."""
     differing = ", ".join(f"{shown_uri(change.uri)} {change.kind}" for change in changes[:8])
     return ApprovalRequired(
         f"{skill.handle} from {skill.origin} is not what was shown: it has other files now"

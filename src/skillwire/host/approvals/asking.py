@@ -25,22 +25,22 @@ class ApprovalRequest:
     nested: bool
     requested_tools: tuple[str, ...]
     signature: SignatureVerdict
-    """Who signed it as it is now, over which of its files. It replaces no yes."""
+    """Who signed it as it is now, over which of its files. It does not replace an approval."""
     signer_change: str
-    """How its signer changed or vanished since the last yes or load: to be shown as loudly as `changes`."""
+    """How its signer changed since the last approval or load: show it as prominently as `changes`."""
     digest: SetDigest | None
     """Of the files that would be approved; `None` for a dynamic skill, where that is what was retrieved."""
     seen_digest: SetDigest | None = None
     """Of what was retrieved of a dynamic skill so far; `None` for others."""
     preview: Callable[[str], Awaitable[VerifiedFile]] = field(repr=False)
-    """Reads a file of the skill for the user's eyes. It is no load (SEC-7)."""
+    """Reads a file of the skill for the user to look at. This does not load it (SEC-7)."""
     approved: Callable[[str], Awaitable[bytes | None]] = field(repr=False)
     """Reads a file as the user approved it last, to compare with; `None` when that is not cached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Once:
-    """A yes for this one load: nothing is kept, and the next load asks again."""
+    """An approval for this load only: nothing is stored, and the next load asks again."""
 
     grants: Grants = NO_GRANTS
 
@@ -58,7 +58,7 @@ _REPLACED: Final[ContextVar[Mapping[object, object]]] = ContextVar("replaced cal
 
 
 class Asker(Generic[Callback]):
-    """Who asks the user: the callback of the block that a call is made in, or the one that the host has."""
+    """The callback that asks the user: that of the enclosing `replaced` block, or the host's own."""
 
     def __init__(self, given: Callback | None) -> None:
         self._given = given
@@ -69,7 +69,7 @@ class Asker(Generic[Callback]):
 
     @contextmanager
     def replaced(self, callback: Callback) -> Generator[None]:
-        """Calls of this task, inside the block, ask here."""
+        """Inside the block, calls of this task use this callback."""
         token = _REPLACED.set({**_REPLACED.get(), self: callback})
         try:
             yield

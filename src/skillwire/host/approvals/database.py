@@ -50,7 +50,7 @@ class _Fault(Enum):
 
 
 class ApprovalBackend(Protocol):
-    """Where approvals are kept. Every call may block, except `stamp`."""
+    """Where approvals are stored. Every call may block, except `stamp`."""
 
     @property
     def path(self) -> Path | None:
@@ -86,7 +86,7 @@ class ApprovalDatabase:
         self.remark: str = ""
 
     def stamp(self) -> tuple[int, ...]:
-        """What shows that another process changed the file: its times and its size. Takes one `stat`."""
+        """A value that changes when another process writes the file. Takes one `stat`."""
         try:
             found = self.path.stat()
         except OSError:
@@ -117,7 +117,7 @@ class ApprovalDatabase:
         return self._read(lambda database: select_signers(database, server, uri), default={})
 
     def put_signer(self, server: str, uri: str, signer: str) -> None:
-        """Keep who signed a skill, in place of what was kept before."""
+        """Record who signed a skill, replacing what was recorded before."""
 
         def write(database: sqlite3.Connection) -> None:
             database.execute(SIGNERS_TABLE)
@@ -194,7 +194,7 @@ class ApprovalDatabase:
         return self._remove("server = ? AND uri = ?", (server, uri)) > 0
 
     def remove_server(self, server: str) -> int:
-        """Delete all rows of a server; how many current ones that were."""
+        """Delete all rows of a server. Returns how many were current."""
         removed = self._remove("server = ?", (server,))
         if any(key[0] == server for key in self.signers()):
             self._write(
@@ -244,7 +244,7 @@ class ApprovalDatabase:
                     taken_over = migrate(database)
                     result = action(database)
                 if taken_over:
-                    self.remark = f"{taken_over:,} approvals of version 0.1 were taken over"
+                    self.remark = f"{taken_over:,} approvals of version 0.1 were migrated"
                 return result
 
         return self._replacing_damaged(once)
@@ -299,7 +299,7 @@ class ApprovalDatabase:
         return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
 
     def _set_aside_if_damaged(self) -> None:
-        """Move the file away, with its journal, if it is damaged still when nobody else is at it."""
+        """Move the file away, with its journal, if it is still damaged once no other process uses it."""
         with _exclusive(self.path.with_name(f"{self.path.name}.lock")):
             try:
                 with closing(self._connect("rw")) as database, _transaction(database):
@@ -360,7 +360,7 @@ def _fault(error: BaseException, path: Path) -> _Fault:
 
 
 def _words(error: BaseException, path: Path) -> str:
-    """Why the file cannot be used, and the way out."""
+    """Why the file cannot be used, and what to do."""
     if isinstance(error, OSError):
         return error.strerror or str(error)
     match _fault(error, path):
@@ -408,7 +408,7 @@ def _size(path: Path) -> int:
 
 @contextmanager
 def _exclusive(lock: Path) -> Generator[None]:
-    """Hold a lock file of its own, where the system has such locks."""
+    """Hold a separate lock file, where the system has such locks."""
     try:
         import fcntl
     except ImportError:  # Windows: a file that another process has open cannot be renamed there anyway.

@@ -49,7 +49,7 @@ CREATE TABLE IF NOT EXISTS skill_decisions (
 )
 """
 _MOST_DECISIONS: Final = 50
-"""So many decisions about one skill are kept."""
+"""At most this many decisions about one skill are kept."""
 COLUMNS: Final = (
     "server, uri, label, resources, allowed_tools, execute_code, entry, is_current, "
     "approved_at, approved_by, approved_how"
@@ -113,7 +113,7 @@ class Decided(StrEnum):
     REVOKED = "revoked"
     """A decision was taken back."""
     CHANGED = "changed"
-    """The skill changed, which ended its approval. Nobody decided that."""
+    """The skill changed, which ended its approval. No person decided that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class Decision:
 
 
 def migrate(database: sqlite3.Connection) -> int:
-    """Take over the tables of version 0.1, which stay as they are; how many rows there are then."""
+    """Migrate the tables of version 0.1, which stay as they are. Returns the number of rows."""
     database.execute(_DECISIONS)
     if _version(database) >= _VERSION:
         return 0

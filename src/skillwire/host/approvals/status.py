@@ -22,18 +22,18 @@ from skillwire.trust.verify import check_entry
 
 
 class State(StrEnum):
-    """What a load would meet with."""
+    """What would happen on a load."""
 
     LOCAL = "local"
     """The user's own files: no approval is needed."""
     APPROVED = "approved"
     NEW = "not approved"
     CHANGED = "changed"
-    """Other files were approved than are served now."""
+    """The approved files differ from those served now."""
     SIGNER = "signer changed"
-    """The policy of its server would load it, but its signer changed or vanished."""
+    """The policy of its server would load it, but its signer changed or disappeared."""
     DECLINED = "declined"
-    """The user said no to exactly these files."""
+    """The user declined exactly these files."""
     DYNAMIC = "dynamic"
     """Made on request: the user is asked about what was seen, each time."""
     ALWAYS = "allowed"
@@ -59,11 +59,11 @@ class ApprovalStatus:
     """What was approved, now or before the skill changed."""
     problem: str = ""
     signer_change: str = ""
-    """How its signer changed or vanished since it was last loaded or approved, as far as that was checked."""
+    """How its signer changed or disappeared since it was last loaded or approved, if that was checked."""
 
 
 def status_of(candidate: Candidate, *, limits: Limits) -> ApprovalStatus:
-    """What a load would meet with, found out without loading."""
+    """What would happen on a load, determined without loading."""
     local = candidate.origin.is_own
     policy = Policy.ALWAYS if local else candidate.policy
     known = candidate.approval or candidate.withdrawn
@@ -74,7 +74,7 @@ def status_of(candidate: Candidate, *, limits: Limits) -> ApprovalStatus:
         return ApprovalStatus(
             state=State.UNUSABLE, policy=policy, nested=nested, approved=known, problem=str(error)
         )
-    # A disabled skill has a status too: what a load would meet with once it is enabled.
+    # A disabled skill has a status too: what would happen on a load once it is enabled.
     decision = admit(replace(candidate, entry=entry, disabled=False), Act.LOAD)
     if isinstance(decision, Allowed):
         is_approved = coverage(candidate.approval, candidate.origin, entry, candidate.seen) is Coverage.EQUAL

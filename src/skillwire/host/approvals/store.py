@@ -1,8 +1,8 @@
 """ApprovalStore: what the user approved, read from memory and kept in SQLite by a worker thread.
 
 The event loop never waits for the disk: `open` reads all approvals once, `fetch` reads one again before it is
-relied on, and every change is written in a thread. What another process approves or revokes counts from the
-next `fetch` on. Whatever cannot be read approves nothing.
+relied on, and every change is written in a thread. What another process approves or revokes takes effect at
+the next `fetch`. Whatever cannot be read approves nothing.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ Identify: TypeAlias = Callable[[Origin], str]
 """What identifies an origin in the database."""
 
 _Contents: TypeAlias = tuple[list[Row], list[Decision], dict[tuple[str, str], str]]
-"""All that the file has: approvals, the last decision about each skill, and signers."""
+"""The contents of the file: approvals, the last decision about each skill, and signers."""
 
 _LABEL: Final = "label:"
 _SETTLED_NS: Final = 2_000_000_000
 
 
 def by_label(origin: Origin) -> str:
-    """The identity of an origin of which nothing but its label is known."""
+    """The identity of an origin for which only the label is known."""
     return f"{DIRECTORY if origin.is_local else _LABEL}{origin.label}"
 
 
@@ -85,11 +85,11 @@ class ApprovalStore:
         self._changed = anyio.Event()
         self._one_at_a_time = anyio.CapacityLimiter(1)
         self.revision = 0
-        """A number that is another one whenever an approval or a decision is."""
+        """A number that changes with every approval and decision."""
 
     @property
     def remark(self) -> str:
-        """What the user should know about the file: that it was damaged, or taken over from version 0.1."""
+        """What the user should know about the file: that it was damaged, or migrated from version 0.1."""
         return "; ".join(filter(None, (self._database.remark, *self._remarks)))
 
     def bind(
@@ -97,10 +97,9 @@ class ApprovalStore:
         identities: Mapping[Origin, str],
         known: Callable[[], Mapping[str, frozenset[str]]] | None = None,
     ) -> None:
-        """Say what identifies each origin, whatever it is called.
-
-        Approvals of version 0.1 have nothing but a label. Each is taken over once, for the server of that
-        label, unless `known` has other servers of the same label: then nobody can tell whose it was.
+        """Set what identifies each origin, independent of its label. Approvals of version 0.1 have only a
+        label. Each is migrated once, to the server of that label, unless `known` has other servers of the
+        same label: then its owner cannot be determined.
         """
 
         def identify(origin: Origin) -> str:
@@ -125,7 +124,7 @@ class ApprovalStore:
         return not self._file_stamp or time.time_ns() - self._file_stamp[0] > _SETTLED_NS
 
     async def refresh(self) -> bool:
-        """Read again what other processes changed since the last look; whether anything is different now."""
+        """Read what other processes changed since the last call. Returns whether anything changed."""
         await self.flush()
         read = await self._in_thread(self._read_if_changed, abandon=True)
         before = (self._rows, self._decided, self._signers)
@@ -228,14 +227,14 @@ class ApprovalStore:
         return self.get(origin, uri)
 
     def declined(self, origin: Origin, uri: SkillUri, *, caller: str = "") -> str | None:
-        """The digest of the files that the user's last decision about a skill was a no to."""
+        """The digest of the files that the user declined, if that was the last decision about a skill."""
         last = self._decided.get(self._key(origin, uri, caller))
         return last.digest if last is not None and last.decision == Decided.DECLINED else None
 
     async def decline(
         self, origin: Origin, uri: SkillUri, digest: str, *, how: str = "", caller: str = ""
     ) -> None:
-        """Keep the user's no to exactly these files. An approval of the skill is over with it."""
+        """Record that the user declined exactly these files. This ends an approval of the skill."""
         self.withdraw(origin, uri, caller=caller)
         await self.flush()
         decision = decision_about(self._key(origin, uri, caller), Decided.DECLINED, digest, how=how)
@@ -249,13 +248,13 @@ class ApprovalStore:
         return tuple(reversed(found))
 
     async def put(self, approval: Approval, entry: SkillEntry, *, how: str = "", caller: str = "") -> None:
-        """Keep an approval in place of any earlier one of the same skill. `how` says how the user gave it."""
+        """Store an approval, replacing any earlier one of the same skill. `how` says how the user gave it."""
         await self.put_all([(approval, entry)], how=how, caller=caller)
 
     async def put_all(
         self, approved: Sequence[tuple[Approval, SkillEntry]], *, how: str = "", caller: str = ""
     ) -> None:
-        """Keep several approvals, all or none."""
+        """Store several approvals, all or none."""
         rows = [self._row(approval, entry, how, caller) for approval, entry in approved]
         decisions = [
             decision_about(
@@ -294,7 +293,7 @@ class ApprovalStore:
         return self._signers.get(self._key(origin, uri), "")
 
     async def note_signer(self, origin: Origin, uri: SkillUri, signer: str) -> None:
-        """Keep who signed a skill that was loaded or approved."""
+        """Record who signed a skill that was loaded or approved."""
         key = self._key(origin, uri)
         await self._in_thread(lambda: self._database.put_signer(*key, signer))
         self._signers[key] = signer
@@ -324,7 +323,7 @@ class ApprovalStore:
                 del self._unwritten[key]
 
     async def remove(self, origin: Origin, uri: SkillUri, *, caller: str = "") -> bool:
-        """Take an approval back; false when there was none."""
+        """Revoke an approval; false when there was none."""
         key = self._key(origin, uri, caller)
         removed = await self._in_thread(lambda: self._database.remove(*key))
         self._forget(key)
@@ -336,13 +335,13 @@ class ApprovalStore:
         return removed or declined
 
     async def remove_stored(self, stored: StoredApproval) -> None:
-        """Take back one of `all()`, whatever its server is called now."""
+        """Revoke one of `all()`, whatever its server is called now."""
         key = (stored.row.server, stored.row.uri)
         await self._in_thread(lambda: self._database.remove(*key))
         self._forget(key)
 
     async def import_rows(self, rows: Sequence[Row]) -> None:
-        """Keep approvals that were exported elsewhere, all or none."""
+        """Store approvals that were exported elsewhere, all or none."""
         await self._in_thread(lambda: self._database.put(*rows))
         self._rows |= {(row.server, row.uri): row for row in rows}
         self.revision += 1
@@ -388,4 +387,4 @@ class ApprovalStore:
 
 
 def _ignore(problem: str) -> None:
-    """Nobody wants to know."""
+    """Used when no callback is given."""

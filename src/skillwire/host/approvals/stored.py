@@ -35,7 +35,7 @@ class StoredApproval:
 
 
 def row_from_exported(exported: Mapping[str, Any]) -> Row:
-    """An exported approval to be kept here, or a `FormatError`: what it says must fit together."""
+    """An exported approval as a row, or a `FormatError` if its parts contradict each other."""
     entry = entry_from_stored(exported["entry"])
     resources = resource_set(entry)
     if entry.is_dynamic:
@@ -85,7 +85,7 @@ def decision_about(
     key: tuple[str, str], decided: Decided, digest: str = "", *, grants: str = "", how: str = ""
 ) -> Decision:
     now = datetime.now(UTC).isoformat(timespec="microseconds")
-    # Nobody decides that a skill changes.
+    # A change has no author.
     return Decision(
         *key, decided, digest, grants, now, "" if decided is Decided.CHANGED else user_name(), how
     )

@@ -35,7 +35,7 @@ class ConfiguredServer:
     trusted: bool
     require: tuple[str, ...] = ()
     of_project: bool = False
-    """Whether it is a project's file that says where it is."""
+    """Whether a project's file says where it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class HostConfig:
     project_directories: tuple[Path, ...] = ()
     """Those of a trusted project's file: their skills are the project's, not the user's."""
     problems: tuple[str, ...] = ()
-    """What was left out of the files, and why, where that costs nothing else."""
+    """What was left out of the files, and why, where everything else still works."""
     style: str = ""
     default_directories: bool = True
     disabled: tuple[str, ...] = ()
@@ -78,5 +78,5 @@ class HostConfig:
 
     @property
     def skipped(self) -> tuple[UntrustedServer, ...]:
-        """Every server that is wanted and left out, each with its reason."""
+        """Every requested server that is left out, each with the reason."""
         return (*self.untrusted, *self.unusable)

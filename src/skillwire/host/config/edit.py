@@ -1,4 +1,4 @@
-"""Adding, switching and removing servers in the text of a `skillwire.toml`, all else in it left as it is."""
+"""Adding, switching and removing servers in the text of a `skillwire.toml`, leaving the rest unchanged."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def with_server(text: str, label: str, server: ServerText, *, file: Path) -> str
 
 
 def with_switch(text: str, label: str, *, on: bool, file: Path) -> str:
-    """The text with a server's skills switched on or off. A table that says nothing else is removed."""
+    """The text with a server's skills enabled or disabled. A table that says nothing else is removed."""
     document = cast("dict[str, Any]", tomlkit.parse(text))
     tables = document.setdefault("servers", tomlkit.table(is_super_table=True))
     table = tables.setdefault(label, tomlkit.table())
@@ -77,7 +77,7 @@ def without_server(text: str, label: str, *, file: Path) -> str:
 
 
 def write_config(file: Path, text: str) -> None:
-    """Put the text in place whole or not at all. A new file is the user's alone: it may hold secrets."""
+    """Write the text in one step. Only the user can read a new file, as it may hold secrets."""
     real = file.resolve()
     try:
         real.parent.mkdir(parents=True, exist_ok=True)
@@ -115,7 +115,7 @@ def _inline(values: Mapping[str, str]) -> object:
 
 
 def _checked(document: Mapping[str, Any], file: Path, label: str, wanted: ServerText | None) -> str:
-    """What is about to be written is read again: it must say what was meant."""
+    """Parse what is about to be written: it must have the intended meaning."""
     try:
         text = tomlkit.dumps(document)
     except TOMLKitError:

@@ -1,4 +1,4 @@
-"""Where `skillwire.toml` lies, and what the files there say together."""
+"""Where `skillwire.toml` is, and what the files say together."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def load_config(
 ) -> HostConfig:
     """The user's configuration and that of a directory, the working one by default, put together.
 
-    With `file`, that file alone. No directory above is looked at: what lies there may be anybody's. Without
+    With `file`, that file alone. No parent directory is searched: its files may belong to anyone. Without
     `fill`, no variable is filled in and `servers` is empty: enough to show what is configured.
 
     Servers of the directory's file are left out, as `untrusted`, unless the user trusts it as it is now. With
-    `unsafe_trust_project` nobody is asked: whoever wrote that file has their commands started.
+    `unsafe_trust_project` the user is not asked: the commands in that file are started.
     """
     if file is not None:
         user, project = read_config(file), None
@@ -55,7 +55,7 @@ def load_config(
 
 
 def config_above(directory: Path | None = None) -> Path | None:
-    """The nearest `skillwire.toml` above a directory, which is not read: what lies there may be anybody's."""
+    """The nearest `skillwire.toml` above a directory, which is not read: its files may belong to anyone."""
     for folder in (directory or Path.cwd()).resolve().parents:
         if (folder / CONFIG_NAME).is_file():
             return folder / CONFIG_NAME
@@ -87,7 +87,7 @@ def identities_by_label(directory: Path | None = None) -> dict[str, frozenset[st
 
 
 def is_trusted(project: ConfigText) -> bool:
-    """Whether the user agreed to the servers of a project's file as it was read."""
+    """Whether the user trusts the servers of a project's file as it was read."""
     return TrustedFiles(state_places().trusted).trusts(SeenFile(project.file, project.digest))
 
 
@@ -108,7 +108,7 @@ def read_config(file: Path) -> ConfigText | None:
         raise SourceError(f"{file} cannot be read: {error.strerror}") from None
     if len(data) > DEFAULT_LIMITS.config_bytes:
         raise SourceError(
-            f"{file} has more than {DEFAULT_LIMITS.config_bytes:,} bytes: that is no configuration"
+            f"{file} has more than {DEFAULT_LIMITS.config_bytes:,} bytes: that is not a configuration"
         )
     try:
         return parse_config(data.decode("utf-8"), file)

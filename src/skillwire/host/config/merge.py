@@ -1,9 +1,9 @@
 """HostConfig: what the user's and the project's files say together, for one profile.
 
-A project's file may come from somebody else, with a repository. It adds servers and narrows; it never widens
-what the user's own file says, and it never sends a secret of the user's server to another place. What it adds
-is left out until the user trusts it; what it narrows is narrow at once. Where two files speak of one thing,
-includes intersect, excludes unite, and the stricter policy holds.
+A project's file may come from somebody else, with a repository. It adds servers and restricts; it never
+grants more than the user's own file, and it never sends a secret of the user's server to another place. What
+it adds is left out until the user trusts it; what it restricts is restricted at once. Where two files set the
+same thing, includes are intersected, excludes are united, and the stricter policy applies.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from skillwire.sources.command_line import anchored_program
 from skillwire.trust.approval import Policy
 
 _DEFAULT: Final = "default"
-"""The profile that holds when none is named."""
+"""The profile that applies when none is named."""
 
 _STRICTEST_FIRST: Final = (Policy.NEVER, Policy.PINNED, Policy.PROMPT, Policy.ALWAYS)
 
@@ -67,7 +67,7 @@ def combine(
     required += [(file.file, f'sources."{shown(pattern)}"', name) for file, pattern, name in sources]
     for path, key, name in required:
         if name not in known:
-            message = f"{key}.require names {shown(name)}, which is no publisher here"
+            message = f"{key}.require names {shown(name)}, which is not a publisher here"
             fix = near(name, known) or "add it as [publishers.NAME] to your own file"
             issues.append(Issue(rule="config", file=str(path), message=message, fix=fix))
     issues += _strangers_in_profiles(files, [label for file in files for label in file.servers])
@@ -128,7 +128,7 @@ def _together(
     issues: list[Issue],
     trusted: bool,
 ) -> ConfiguredServer | None:
-    """One server out of what each file says about it."""
+    """One server, from what each file says about it."""
     texts = [file.servers[label] for file in (user, project) if file is not None and label in file.servers]
     located = _located(label, user, project, issues)
     if located is None:
@@ -147,7 +147,7 @@ def _together(
         selection = selection.narrowed(include=part.include, exclude=part.exclude)
     policies = [text.approval for text in texts if text.approval is not None]
     skills = all(text.skills is not False for text in texts)
-    # S10: a server of the user's is widened by their own file or a trusted one alone.
+    # S10: only the user's own file or a trusted one can grant a user's server more.
     widening = texts if trusted or file is not user or user is None else [_text(user, label)]
     narrow = [text for text in texts if text not in widening]
     return ConfiguredServer(
@@ -183,7 +183,7 @@ def _located(
             _issue(
                 project,
                 f"servers.{label} is another server in your own file",
-                "give one of them another name, or leave out its place here, to narrow yours",
+                "give one of them another name, or leave out its place here, to restrict yours",
             )
         )
         return None
@@ -193,7 +193,7 @@ def _located(
         return project, projects
     if project is not None and label in project.servers:
         issues.append(_issue(project, f"servers.{label} has neither url nor command", "add one of them"))
-    # The user may narrow a server that only some project has.
+    # The user may restrict a server that only some project has.
     return None
 
 
@@ -281,7 +281,7 @@ def _strangers_in_profiles(files: list[ConfigText], labels: list[str]) -> Iterab
                 if name.casefold() not in folded:
                     yield _issue(
                         file,
-                        f"profiles.{profile}.servers names {shown(name)}, which is no server here",
+                        f"profiles.{profile}.servers names {shown(name)}, which is not a server here",
                         near(name, labels) or "add the server, or leave it out",
                     )
 
@@ -309,7 +309,7 @@ def _directories(file: ConfigText, environment: Mapping[str, str], problems: lis
 
 
 def _inside(project: ConfigText, directories: list[Path], problems: list[str]) -> list[Path]:
-    """The directories that lie in the project; a project cannot have others read as its skills."""
+    """The directories inside the project; a project cannot declare others to be its skills."""
     root = project.file.parent.resolve()
     inside: list[Path] = []
     for directory in directories:
@@ -332,7 +332,7 @@ def _text(file: ConfigText | None, label: str) -> ServerText:
 
 
 def _agreed(answers: Iterable[bool | None]) -> bool:
-    """Yes, when somebody says so and nobody says no."""
+    """True if at least one says yes and none says no."""
     said = [answer for answer in answers if answer is not None]
     return bool(said) and all(said)
 

@@ -1,4 +1,4 @@
-"""Secrets that are about to be written into a configuration file in clear, and variables in their place."""
+"""Secrets that would be written to a configuration file in clear text, and variables to use instead."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SECRET_HEADERS: Final = ("cookie", "authorization")
 
 @dataclass(frozen=True, slots=True)
 class ClearSecret:
-    """Where a secret is written in clear, and the variable that can replace it. Its value is not kept."""
+    """Where a secret is in clear text, and the variable that can replace it. Its value is not stored."""
 
     where: str
     variable: str

@@ -37,19 +37,19 @@ class ServerConfig:
     token: str = ""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     directory: str = ""
-    """Where a command is started. The user's home by default: the working directory may be anybody's."""
+    """Where a command is started. The user's home by default: the working directory may belong to anyone."""
     approval: Policy = Policy.PROMPT
     era: Era = "auto"
     connect_seconds: float = DEFAULT_LIMITS.connect_seconds
     call_seconds: float = DEFAULT_LIMITS.call_seconds
     skills: bool = True
-    """Whether its skills are wanted at all. If not, it is not even connected."""
+    """Whether its skills are used at all. If not, it is not connected."""
     selection: Selection = EVERYTHING
-    """Which of its skills are wanted; the others are never seen."""
+    """Which of its skills are used; the others are never seen."""
     accept_drafts: bool = False
     """Whether entries of earlier drafts, which leave out what is mandatory now, count as dynamic skills."""
     bare_scan: bool = False
-    """Whether any `skill://` resource is taken for a skill, though its server does not say that it is one."""
+    """Whether any `skill://` resource counts as a skill, even if its server does not say so."""
 
     require: tuple[str, ...] = ()
     """The publishers who must have signed every skill of this server."""
@@ -66,9 +66,8 @@ class ServerConfig:
 
     @property
     def identity(self) -> str:
-        """What tells this server from every other, whatever it is called: a digest of its URL or command.
-
-        Approvals and cached files go by it. It holds no secret and does not change when one is replaced that
+        """What identifies this server, independent of its label: a digest of its URL or command. Approvals
+        and cached files are stored under it. It holds no secret and does not change when one is replaced that
         is sent in a header, a variable or the usual parameters of a URL. Empty for a server of this process.
         """
         if self.url:
@@ -84,7 +83,7 @@ class ServerConfig:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What the server was given that nobody else may see, though it may repeat it in an error."""
+        """The secrets that the server was given. It may repeat them in an error."""
         return (
             self.token,
             *self.headers.values(),
@@ -134,7 +133,7 @@ def _server_object(given: object) -> object:
     if hasattr(given, "create_initialization_options") or hasattr(given, "__aenter__"):
         return given
     raise TypeError(
-        f"{type(given).__name__} is no MCP server: give a URL, a command line, a ServerConfig or a server"
+        f"{type(given).__name__} is not an MCP server: give a URL, a command line, a ServerConfig or a server"
     )
 
 
@@ -153,5 +152,5 @@ def parse_server(given: str | ServerConfig | object) -> ServerConfig:
         raise SourceError(f"the command line of a server cannot be read: {error}") from None
     if not command:
         raise SourceError("the command of a server is empty")
-    # Whoever writes a command line means the directory they are in, as in a shell.
+    # A command line is relative to the working directory, as in a shell.
     return ServerConfig(command=command, directory=str(Path.cwd()))

@@ -14,7 +14,7 @@ from skillwire.issues import Issue, shown
 
 
 class ConfigTable:
-    """One table. What is asked for is known; `finish` remarks on the rest."""
+    """One table. Keys that are read are known; `finish` reports the rest."""
 
     def __init__(
         self, values: Mapping[str, object], *, file: str, issues: list[Issue], key: str = ""
@@ -111,7 +111,7 @@ class ConfigTable:
         return found
 
     def finish(self) -> None:
-        """Remark on every key that nobody asked for."""
+        """Report every key that was not read."""
         for key in self._values:
             if key not in self._known:
                 self.blame(key, "is not known here", _advice(key, sorted(self._known), "known are"))
@@ -136,7 +136,7 @@ class ConfigTable:
 
 
 def near(word: str, known: Iterable[str]) -> str:
-    """`did you mean ...?` when something is, else nothing."""
+    """`did you mean ...?` if a known word is similar, otherwise nothing."""
     folded = {item.casefold(): item for item in known}
     found = get_close_matches(word.casefold()[:100], folded, n=1)
     return f"did you mean {shown(folded[found[0]])}?" if found else ""

@@ -43,7 +43,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerText:
-    """One `[servers.NAME]`. Without a place it only narrows what another file says about that server."""
+    """One `[servers.NAME]`. Without a place it only restricts what another file says about that server."""
 
     place: Place | None = None
     skills: bool | None = None

@@ -1,8 +1,8 @@
-"""TrustedFiles: which files of projects may name servers, as the user said.
+"""TrustedFiles: which files of projects the user trusts to name servers.
 
-A file of a project may come from somebody else, with a repository, and it can name commands. Trust is for
-one path and exactly these bytes. Each trusted file has a small record of its own, put in place whole: so
-processes do not get in each other's way, and a record that is damaged trusts nothing.
+A file of a project may come from somebody else, with a repository, and it can name commands. Trust is for one
+path and exactly these bytes. Each trusted file has its own record, written in one step, so that processes do
+not interfere; a damaged record trusts nothing.
 """
 
 from __future__ import annotations
@@ -59,17 +59,17 @@ def seen_digest(path: Path) -> Digest | None:
 
 
 class TrustedFiles:
-    """The user's word on files of projects."""
+    """The files of projects that the user trusts."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def trusts(self, file: SeenFile) -> bool:
-        """Whether the user agreed to this file with exactly these bytes. Their own files need no word."""
+        """Whether the user trusts this file with exactly these bytes. Their own files are always trusted."""
         return not file.of_project or self._digest(file.path) == file.digest
 
     def trust(self, file: SeenFile) -> None:
-        """Agree to a file as it was seen, in place of any earlier word on it."""
+        """Trust a file as it was seen, replacing any earlier trust in it."""
         record = self._record(file.path)
         text = json.dumps({"version": 1, "path": str(file.path), "digest": file.digest})
         try:
@@ -100,7 +100,7 @@ class TrustedFiles:
         return sorted(found, key=lambda one: one.path)
 
     def forget(self, path: Path) -> bool:
-        """Take the word on a file back; false when there was none."""
+        """Stop trusting a file; false when it was not trusted."""
         record = self._record(path)
         try:
             record.unlink()

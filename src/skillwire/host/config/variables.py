@@ -43,7 +43,7 @@ class Variables:
                 Issue(
                     rule="config",
                     file=self._file,
-                    message=f"{shown(key, 100)} wants the variable {shown(name)!r}, which is not set",
+                    message=f"{shown(key, 100)} needs the variable {shown(name)!r}, which is not set",
                     fix="set it in the environment",
                 )
             )

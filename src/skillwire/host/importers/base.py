@@ -2,7 +2,7 @@
 
 What cannot be said in `skillwire.toml`, or would be weaker there, is skipped with the reason. A client's own
 way to write a variable becomes ours; a text that only looks like a variable stays what it is. What a client
-switches off or narrows stays so: an import never widens.
+disables or restricts stays so: an import never grants more.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _BRIDGE: Final = re.compile(r"mcp-remote(@[\w.^~-]+)?")
 _BRIDGE_SWITCHES: Final = frozenset({"--allow-http", "--debug", "--silent", "--enable-proxy"})
 _BRIDGE_VALUES: Final = frozenset({"--host", "--auth-timeout"})
 Table: TypeAlias = Mapping[str, object]
-OFF: Final = "it is switched off there"
+OFF: Final = "it is disabled there"
 
 
 class Skip(Exception):
-    """Why an entry is not taken, in words for a person."""
+    """Why an entry is skipped, for a person to read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,21 +80,21 @@ class ClientServer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileContents:
-    """What one file of a client says. What it switches off holds for the servers of all its files."""
+    """What one file of a client says. What it disables is disabled for the servers of all its files."""
 
     servers: tuple[ClientServer, ...] = ()
     off: frozenset[str] = frozenset()
-    """The names of servers that are switched off."""
+    """The names of disabled servers."""
     allowed: frozenset[str] | None = None
     """The names of servers that are allowed at all; `None` is every one."""
     denies: Callable[[ClientServer], bool] = field(default=lambda server: False)
-    """Whether a server is forbidden by something else than its name."""
+    """Whether a server is forbidden by something other than its name."""
     skills: bool = True
     """Whether skills are used at all."""
     include: tuple[str, ...] | None = None
     """The only skills that are allowed, whichever server they come from; `None` is every one."""
     exclude: tuple[str, ...] = ()
-    """Skills that are switched off, whichever server they come from."""
+    """Disabled skills, whichever server they come from."""
 
 
 Fill: TypeAlias = Callable[[str], str]
@@ -117,7 +117,7 @@ class ClientFile:
 
 
 def narrowed(server: ClientServer, files: Iterable[FileContents]) -> ClientServer:
-    """A server with all that the files of its client switch off."""
+    """A server with everything that the files of its client disable."""
     for said in files:
         if server.place is not None and (server.name in said.off or said.denies(server)):
             server = replace(server, place=None, skipped=OFF)
@@ -129,7 +129,7 @@ def narrowed(server: ClientServer, files: Iterable[FileContents]) -> ClientServe
 
 
 def both(one: ClientServer, other: ClientServer) -> ClientServer:
-    """One server that two files have, with what each of them switches off."""
+    """One server that two files have, with what each of them disables."""
     include = one.include if other.include is None else other.include
     if one.include is not None and other.include is not None:
         include = tuple(
@@ -166,7 +166,7 @@ def entry(name: str, values: object, fill: Fill, *, keep: bool = False, token_en
     except Skip as reason:
         return ClientServer(name=name, skipped=str(reason))
     signs_in, client_id = _oauth(given, fill) if place.url else (False, "")
-    # What a bridge to a URL does beside passing messages on is the login.
+    # Apart from passing messages on, a bridge to a URL does the login.
     bridged = bool(place.url) and not any(given.get(key) for key in ("httpUrl", "url", "serverUrl"))
     secret = place.token or place.token_env or any(key.lower() == "authorization" for key in place.headers)
     return ClientServer(
@@ -227,7 +227,7 @@ def _place(given: Table, fill: Fill, *, keep: bool, token_env: str) -> Place:
         if given.get(key):
             raise Skip(reason)
     if given.get("authProviderType") not in (None, "", "dynamic_discovery"):
-        raise Skip("it signs in with credentials of Google")
+        raise Skip("it signs in with Google credentials")
     inside = _same if keep else fill
     headers = {key: inside(value) for key, value in texts(given.get("headers")).items()}
     env = {key: inside(value) for key, value in texts(given.get("env")).items()}
@@ -236,10 +236,10 @@ def _place(given: Table, fill: Fill, *, keep: bool, token_env: str) -> Place:
         if kind == "sse" or (kind == "" and "httpUrl" not in given and url.rstrip("/").endswith("/sse")):
             raise Skip("it uses the deprecated SSE transport, which is not supported")
         if kind not in _HTTP:
-            raise Skip(f"it speaks {kind}, which is not a transport of ours")
+            raise Skip(f"it speaks {kind}, which is not a supported transport")
         filled = fill(url)
         if not filled.lower().startswith(("http://", "https://", "${")):
-            raise Skip("its URL is not one of HTTP")
+            raise Skip("its URL is not an HTTP URL")
         return Place(url=filled, headers=headers, token_env=token_env)
     command, arguments = given.get("command"), given.get("args")
     if not isinstance(command, str) or not command.strip():

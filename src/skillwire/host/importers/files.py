@@ -53,10 +53,10 @@ class FoundServer:
 
     @property
     def switches(self) -> tuple[str, ...]:
-        """What its clients switch off or narrow, and what therefore stays so here."""
+        """What its clients disable or restrict, which stays so here."""
         server, found = self.server, list[str]()
         if not server.skills:
-            found.append("its skills stay switched off")
+            found.append("its skills stay disabled")
         if server.include is not None:
             found.append(f"only the skills {', '.join(server.include)}" if server.include else "no skill")
         if server.exclude:
@@ -65,7 +65,7 @@ class FoundServer:
 
     @property
     def login(self) -> str:
-        """The command by which the user signs in; empty if none is needed."""
+        """The command that signs the user in; empty if none is needed."""
         if not self.server.signs_in or self.place is None:
             return ""
         client = f" --client-id {self.server.client_id}" if self.server.client_id else ""
@@ -87,7 +87,7 @@ def find_servers(
     read = [(file, *_contents(file, around)) for file in client_files(around)]
     found: list[_Found] = []
     for file, seen, contents in read:
-        # What one file of a client switches off is off in all of them.
+        # What one file of a client disables is disabled in all of them.
         others = [said for other, _, said in read if other.client == file.client]
         for server in contents.servers:
             found.append(_Found(file.client, seen, _anchored(narrowed(server, others), project)))

@@ -1,7 +1,7 @@
 """LoopbackListener: a small HTTP server on this machine that a browser is sent to when a login is over.
 
-It answers one kind of request: a GET of its one path, with the `state` of the login that is under way. What
-anybody else sends is refused and changes nothing.
+It answers one kind of request: a GET of its one path, with the `state` of the login that is under way. Any
+other request is refused and changes nothing.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class LoopbackListener:
         with anyio.move_on_after(seconds):
             await self._came.wait()
             return self._address
-        raise SourceError(f"nobody finished the login within {seconds:g} s: run the command again")
+        raise SourceError(f"the login was not finished within {seconds:g} s: run the command again")
 
     async def serve(self) -> None:
         await self._listener.serve(self._answer)
@@ -123,7 +123,7 @@ def callback_values(address: str) -> dict[str, str]:
         raise SourceError("the authorization server refused", said=said)
     if "code" not in values:
         raise SourceError(
-            "that address has no code in it: paste the whole address that the browser ended at, "
-            "with everything behind the question mark"
+            "that address has no code in it: paste the whole address that the browser was sent to, "
+            "including everything after the question mark"
         )
     return values

@@ -128,7 +128,7 @@ async def renew(login: Login, *, seconds: float) -> Login | None:
 
 
 async def revoke(login: Login, *, seconds: float) -> bool:
-    """Tell the authorization server that the tokens are not needed any longer; whether it took it."""
+    """Tell the authorization server that the tokens are no longer needed. Returns whether it accepted."""
     filter_sdk_logs()
     provider = _Provider.of(login)
     endpoint = str(login.server.get("revocation_endpoint") or "")
@@ -312,7 +312,7 @@ def check_address(url: str, server: str) -> None:
             f"{redact_url(url)} is an address of this machine: a server elsewhere must not name one"
         )
     if scheme != "https" and not (scheme == "http" and is_loopback(url)):
-        raise SourceError(f"{redact_url(url)} is no address to sign in at: it must be an https:// URL")
+        raise SourceError(f"{redact_url(url)} is not an address to sign in at: it must be an https:// URL")
 
 
 def is_loopback(url: str) -> bool:
@@ -330,8 +330,8 @@ def _failure(error: Exception, secrets: tuple[str, ...]) -> SourceError:
     said = redact(str(error), secrets)
     if isinstance(error, OAuthRegistrationError):
         return SourceError(
-            "the authorization server does not register clients by itself: register one there and give its "
-            "id with --client-id",
+            "the authorization server does not register clients automatically: register one there and give "
+            "its id with --client-id",
             said=said,
         )
     return SourceError("the login failed", said=said)

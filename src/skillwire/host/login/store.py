@@ -105,7 +105,7 @@ class LoginStore:
             return None
 
     def put(self, identity: str, login: Login) -> str:
-        """Keep a login in place of an earlier one; where its tokens are, in words."""
+        """Store a login, replacing an earlier one. Returns where its tokens are, in words."""
         values: dict[str, Any] = {
             "url": login.url,
             "access_token": login.access_token,
@@ -156,7 +156,7 @@ class LoginStore:
         try:
             descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
         except OSError:
-            yield True  # A disk that takes nothing: there is nothing to lose, either.
+            yield True  # Nothing can be written here, so there is nothing to lose.
             return
         try:
             yield try_lock(descriptor)
@@ -186,7 +186,7 @@ def system_keyring() -> Keyring | None:
         backend = keyring.get_keyring()
         if isinstance(backend, fail.Keyring | null.Keyring):
             return None
-        # One that the user chose is taken as it is; of others, those that `keyring` recommends.
+        # A keyring that the user chose is used as it is; otherwise one that `keyring` recommends.
         chosen = bool(os.environ.get("PYTHON_KEYRING_BACKEND"))
         return cast("Keyring", backend) if chosen or backend.priority >= 1 else None
     except Exception:  # Not installed, or its backends cannot be loaded here.

@@ -42,7 +42,7 @@ class LoginTokens:
             return self._token()
 
     async def after_refusal(self, refused: str) -> str:
-        """Another token than the one that a server refused; empty when there is none."""
+        """A token other than the one that a server refused; empty when there is none."""
         async with self._lock:
             if self._login is not None and self._login.access_token == refused:
                 await self._renew(self._login)
@@ -54,7 +54,7 @@ class LoginTokens:
         return login.access_token if login is not None and login.is_current(self._clock()) else ""
 
     async def _renew(self, old: Login) -> None:
-        """Renew the login, or take over what another process has renewed."""
+        """Renew the login, or use what another process has renewed."""
         with anyio.move_on_after(self._seconds):
             while True:
                 with self._store.renewing(self._identity) as ours:
