@@ -94,7 +94,7 @@ def test_all_of_a_server_asks_about_what_waits_and_ends_at_a_no(run: Run) -> Non
     assert states(run) == {"letters": "approved", "refunds": "approved", "returns": "new"}
     approved(run, "returns")
     ended = run("approve", "--all", "--on", "shop")
-    assert (ended.code, "has no skill that waits for approval" in ended.err) == (8, True)
+    assert (ended.code, "has no skill that needs approval" in ended.err) == (8, True)
 
 
 @pytest.mark.parametrize("words", [["--all"], ["--all", "--on", "shop", "refunds"], []])

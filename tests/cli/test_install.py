@@ -88,7 +88,7 @@ def test_adding_again_what_is_pinned_and_no_longer_there_names_the_command_that_
     shutil.rmtree(INSTALLED / "notes")
     ended = run("add", TEAM, "--yes")
     assert ended.code == 0
-    assert "`skillwire sync` makes them so" in ended.err
+    assert "`skillwire sync` fixes that" in ended.err
 
 
 def test_one_failure_is_said_once(run: Run) -> None:

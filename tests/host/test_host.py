@@ -243,9 +243,9 @@ async def test_a_skill_that_is_switched_off_is_neither_shown_nor_loaded_nor_held
         assert host.held() == ()
         assert host.catalog() == ""
         for name in ("refunds", "skill://refunds/SKILL.md"):
-            with pytest.raises(SkillNotFound, match="switched off"):
+            with pytest.raises(SkillNotFound, match="disabled"):
                 await host.load(name)
-        with pytest.raises(SkillNotFound, match="switched off"):
+        with pytest.raises(SkillNotFound, match="disabled"):
             await host.read_resource("shop", "skill://refunds/SKILL.md")
         assert [skill.enabled for skill in host.skills(disabled=True)] == [False]
         host.admin.set_enabled("skill://refunds/SKILL.md", True)

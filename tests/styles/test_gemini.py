@@ -249,7 +249,7 @@ async def test_g7_switches_and_lists_per_server(tmp_path: Path) -> None:
         assert host.servers() == ()
     async with opened(tmp_path, host_options={**GEMINI, "disabled": ["refunds"]}, demo=sim) as host:
         assert "refunds" not in [skill.handle for skill in host.skills()]
-        with pytest.raises(SkillNotFound, match="switched off"):
+        with pytest.raises(SkillNotFound, match="disabled"):
             await host.load("refunds")
 
 

@@ -11,9 +11,9 @@ OUTPUT_CLOSED = 141
 
 
 def main() -> None:
-    """Run `skillwire`. Whatever goes wrong is one line that says what to do, and an exit code of its own."""
+    """Run `skillwire`. An error is one line that says what to do, with its own exit code."""
     _open_standard_descriptors()
-    # Modules and entries, all that a start makes, stay. To look for garbage among them takes a tenth of it.
+    # What a start creates is never garbage. Looking for garbage in it would take a tenth of the start.
     gc.disable()
     try:
         sys.exit(_run(sys.argv[1:]))
@@ -48,18 +48,18 @@ def _run(words: list[str]) -> int:
         print_error(str(error))
         return error.exit_code
     except BrokenPipeError:
-        # The reader of our output went away, as `head` does. Nothing more can be written to it.
+        # The reader of the output closed it, as `head` does. Nothing more can be written.
         _discard_output()
         return OUTPUT_CLOSED
 
 
 def _discard_output() -> None:
-    """Send what is still in the buffer nowhere: or the interpreter would fail on it once more at the end."""
+    """Discard what is still in the buffer: otherwise the interpreter would fail again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _open_standard_descriptors() -> None:
-    """Fill 0, 1 and 2 where somebody closed them: or a file of ours would get the number."""
+    """Reopen descriptors 0, 1 and 2 if they are closed: otherwise another file would get the number."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)

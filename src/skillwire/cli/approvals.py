@@ -1,4 +1,4 @@
-"""`skillwire approve`, `revoke` and `approvals`: which skills the user agreed to."""
+"""`skillwire approve`, `revoke` and `approvals`: which skills the user approved."""
 
 from __future__ import annotations
 
@@ -110,14 +110,14 @@ async def _selected(host: SkillHost, names: tuple[str, ...], on: str | None) -> 
         of_server = [skill for skill in host.skills() if skill.origin.label == on]
         selected = {skill.key: skill for skill in of_server if host.admin.status(skill).state in waiting}
         if not selected:
-            raise SkillNotFound(f"{on} has no skill that waits for approval: `skillwire list` shows all")
+            raise SkillNotFound(f"{on} has no skill that needs approval: `skillwire list` shows all")
     return list(selected.values())
 
 
 async def _shown(
     host: SkillHost, skill: RegisteredSkill, digests: frozenset[SetDigest], options: HostOptions
 ) -> SetDigest:
-    """The digest of the files, once the user has seen this very set and agrees to it (SEC-6)."""
+    """The digest of the files, once the user has seen exactly these and approves them (SEC-6)."""
     from skillwire.cli.ask import ask_person, terminal_callback
     from skillwire.errors import ApprovalRequired
     from skillwire.host.approvals.asking import ApprovalRequest
@@ -127,7 +127,7 @@ async def _shown(
     digest = shown_digest(skill.entry)
     review = None
     if digest is None:
-        # Its server lists no digests: they are taken of what it has now.
+        # Its server lists no digests: they are computed from its current files.
         review = await host.admin.fetch_files(skill.uri, server=skill.origin.label)
         digest = review.digest
     if digest in digests:
@@ -139,7 +139,7 @@ async def _shown(
     look = f"`skillwire show {skill.handle} --text{options.style_words}`"
     if digests:
         raise refused(
-            f"{skill.handle} has other files than the digest says: nothing is approved; "
+            f"{skill.handle} has files that do not match the digest: nothing is approved; "
             f"read it with {look} and approve {digest}"
         )
     if terminal_callback() is None:
@@ -200,7 +200,7 @@ def revoke(
     caller: str | None,
     as_json: bool,
 ) -> None:
-    """Take an approval back. No server is asked for that."""
+    """Revoke an approval. No server is contacted."""
     import asyncio
 
     from skillwire.catalog.naming import SPEC_NAMING, SkillKey
@@ -235,7 +235,7 @@ def revoke(
 
 
 def list_approvals(*, as_json: bool) -> None:
-    """What is approved: of which server, by whom, when and how."""
+    """What is approved: from which server, by whom, when and how."""
     from skillwire.cli.output import printable
     from skillwire.cli.screen import Screen, show_json
 
@@ -270,7 +270,7 @@ def export_approvals() -> None:
 
 
 def import_approvals(*, file: str, yes: bool, as_json: bool) -> None:
-    """Take over approvals that somebody exported, after a look at them."""
+    """Import exported approvals after the user has reviewed them."""
     import asyncio
     import json
     import sys
@@ -293,7 +293,7 @@ def import_approvals(*, file: str, yes: bool, as_json: bool) -> None:
         ) from None
     except (ValueError, TypeError, LookupError, RecursionError, FormatError):
         raise SourceError(
-            f"{file} is not what `skillwire approvals export` writes: export it again"
+            f"{file} was not written by `skillwire approvals export`: export it again"
         ) from None
     screen = Screen(errors=True)
     if not yes:

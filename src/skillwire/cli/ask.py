@@ -24,14 +24,14 @@ _DESCRIPTION_SHOWN = 300
 
 
 def terminal_callback() -> ApprovalCallback | None:
-    """A callback that asks the person, when there is one at both ends of the terminal."""
+    """A callback that asks the user, if both input and output are a terminal."""
     return ask_person if sys.stdin.isatty() and sys.stderr.isatty() else None
 
 
 async def ask_person(request: ApprovalRequest, *, question: str = "Load it?") -> bool | Once:
-    """Show what is asked for, on standard error, and read the answer. Anything but yes is a no.
+    """Show the request on standard error, and read the answer. Anything but yes is a no.
 
-    A yes is kept until the files change; `once` is for this load alone.
+    A yes lasts until the files change; `once` is for this load only.
     """
     from skillwire.host.approvals.asking import Once
 
@@ -84,9 +84,9 @@ def _describe(screen: Screen, request: ApprovalRequest) -> None:
     what = {
         Reason.CHANGED: "changed since you approved it",
         Reason.SIGNER: "has another signer than before",
-        Reason.UNBINDABLE: "is generated on request: a yes counts for this text, while the host is open"
+        Reason.UNBINDABLE: "is generated on request: a yes is for this text, while the host is open"
         if entry.draft is None
-        else "comes without digests: a yes counts for its text as it is now",
+        else "comes without digests: a yes is for its current text",
     }.get(request.reason, "is not approved")
     screen.line((skill.handle, "bold"), f" from {origin_words(skill.origin)} {what}.")
     rows = [
@@ -134,7 +134,7 @@ async def _show_text(screen: Screen, request: ApprovalRequest) -> None:
 
 
 def drop_typed_ahead() -> None:
-    """Throw away what was typed before the question was there: nobody said yes to what they had not seen."""
+    """Discard what was typed before the question was shown: it is not an answer to it."""
     with suppress(ImportError, OSError, ValueError):
         import termios
 
@@ -142,7 +142,7 @@ def drop_typed_ahead() -> None:
 
 
 async def read_line() -> str:
-    """A line of standard input, read in a thread that nobody waits for: Ctrl-C ends the question at once."""
+    """A line of standard input, read in a thread that is not waited for: Ctrl-C ends the question at once."""
     loop = asyncio.get_running_loop()
     answered: asyncio.Future[str] = loop.create_future()
 

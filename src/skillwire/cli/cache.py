@@ -8,7 +8,7 @@ from skillwire.errors import SkillNotFound
 
 
 def list_files(*, as_json: bool) -> None:
-    """List the kept files by server."""
+    """List the cached files by server."""
     from skillwire.cli.output import counted, human_size, printable
     from skillwire.cli.screen import Screen, show_json
     from skillwire.host.cache import SkillCache
@@ -46,7 +46,7 @@ def clear(
     server: str | None,
     as_json: bool,
 ) -> None:
-    """Remove the kept files and the indexes. What is needed again is fetched and verified again."""
+    """Remove the cached files and the scan caches. Files are fetched and verified again when needed."""
     from skillwire.cli.output import counted
     from skillwire.cli.screen import Screen, show_json
     from skillwire.host.cache import SkillCache
@@ -86,7 +86,7 @@ def path(*, as_json: bool) -> None:
 
 
 def _indexes() -> list[Path]:
-    """The indexes of directories that were served."""
+    """The scan caches of directories that were served."""
     from skillwire.sources.directory.scan_cache import scan_cache_directory, scan_caches_in
 
     folder = scan_cache_directory()

@@ -1,4 +1,4 @@
-"""`skillwire catalog`: the text that puts skills before a model, printed."""
+"""`skillwire catalog`: prints the text that tells a model about skills."""
 
 from __future__ import annotations
 

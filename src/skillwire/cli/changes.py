@@ -1,4 +1,4 @@
-"""What changed in a skill since the user approved it, as far as the old bytes are still there."""
+"""What changed in a skill since the user approved it, if the old bytes are still cached."""
 
 from __future__ import annotations
 
@@ -46,4 +46,4 @@ def show_diff(screen: Screen, old: str, new: str, path: str, labels: tuple[str, 
         style = "bold" if line.startswith(("+++", "---")) else _STYLES.get(line[:1], "")
         screen.quoted(line, style=style)
     if not lines:
-        screen.wrapped("the texts differ in hidden characters or line ends alone", indent=4, style="dim")
+        screen.wrapped("the texts differ only in hidden characters or line endings", indent=4, style="dim")

@@ -1,4 +1,4 @@
-"""The configuration by which an MCP client starts or reaches a server of ours, in the client's own format."""
+"""The configuration for an MCP client to start or reach a Skillwire server, in the client's format."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _remote(server: ClientServer, key: str) -> dict[str, object]:
 def _claude_desktop(server: ClientServer) -> Mapping[str, object]:
     if not server.url:
         return _stdio(server)
-    # Its file knows commands only; remote servers go through a bridge.
+    # Its file supports only commands; remote servers need a bridge.
     headers = [word for name, value in server.headers.items() for word in ("--header", f"{name}: {value}")]
     return {"command": "npx", "args": ["-y", "mcp-remote", server.url, *headers]}
 

@@ -1,7 +1,7 @@
-"""One entry for the gateway in the configuration of a client, with all else in the file left as it is.
+"""One entry for the gateway in the configuration of a client, leaving the rest of the file unchanged.
 
 The file is edited as text, so comments and layout stay. What is about to be written is parsed and compared:
-it must say what the file said before and the entry, or nothing is written.
+it must be the previous content plus the entry, or nothing is written.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ConfigChange:
 
     @property
     def backup(self) -> Path | None:
-        """Where the file as it was is kept."""
+        """Where the previous file is saved."""
         return None if self.before is None else self.path.with_name(f"{self.path.name}.before-skillwire")
 
     def diff(self) -> str:
@@ -67,7 +67,7 @@ class ConfigChange:
         return "\n".join(lines)
 
     def apply(self) -> None:
-        """Keep the file as it was beside it, and put the new text in its place, whole or not at all."""
+        """Save the previous file beside it, and write the new text in one step."""
         if self.is_nothing:
             return
         path = self.path.resolve()
@@ -177,7 +177,7 @@ def _with_json(text: str, snippet: str, server: ClientServer) -> str:
 
 
 def _inserted(text: str, brace: int, member: str, *, indent: str) -> str:
-    """The text with one member more at the start of the object whose brace is at this place."""
+    """The text with a new first member in the object whose brace is at this position."""
     is_empty = not list(_members(text, brace))
     rest = text[brace + 1 :]
     tail = f"\n{indent[2:]}{rest.lstrip()}" if is_empty else f",{rest}"
@@ -197,7 +197,7 @@ def _skip(text: str, place: int) -> int:
 
 
 def _members(text: str, brace: int) -> Iterator[tuple[str, tuple[int, int]]]:
-    """The members of the object at a place: their names, and from where to where their values go."""
+    """The members of the object at a position: their names, and where their values start and end."""
     place = _skip(text, brace + 1)
     while (name := _STRING.match(text, place)) is not None:
         colon = _skip(text, name.end())
@@ -211,7 +211,7 @@ def _members(text: str, brace: int) -> Iterator[tuple[str, tuple[int, int]]]:
 
 
 def _end(text: str, place: int) -> int:
-    """Where the value that starts at a place ends."""
+    """Where the value that starts at a position ends."""
     depth = 0
     while place < len(text):
         if (string := _STRING.match(text, place)) is not None:

@@ -43,7 +43,7 @@ def import_servers(
         for label, text in config.servers.items()
         if text.place is not None
     ]
-    # The same server is known here, whatever it is called.
+    # The same server is configured here, under any name.
     known = {
         server.label: label
         for server in found
@@ -80,7 +80,7 @@ def with_client_servers(settings: HostConfig) -> tuple[HostConfig, tuple[str, ..
 
     servers = dict(settings.servers)
     same = {server.label: canonical(server.place) for server in settings.configured}
-    # A server that is not trusted takes no name from one that is.
+    # An untrusted server does not take the name of a trusted one.
     configured = [server.label for server in settings.configured if server.trusted]
     known = {name.casefold() for name in (*configured, *servers)}
     trusted = trusted_files()
@@ -109,7 +109,7 @@ def with_client_servers(settings: HostConfig) -> tuple[HostConfig, tuple[str, ..
 
 
 def _server_text(found: FoundServer) -> ServerText:
-    """A server of another client as our file says it, as narrow as it is there."""
+    """A server of another client as a table of skillwire.toml, with the same restrictions."""
     from skillwire.host.config.text import ServerText
 
     server = found.server
@@ -122,7 +122,7 @@ def _server_text(found: FoundServer) -> ServerText:
 
 
 def _if_trusted(found: FoundServer) -> FoundServer:
-    """A server to take over; one of a project's file that is not trusted is skipped, and stays there."""
+    """A server to import; one from an untrusted project file is skipped."""
     from dataclasses import replace
 
     if found.place is None or any(map(trusted_files().trusts, found.files)):

@@ -27,13 +27,13 @@ class Option(NamedTuple):
     many: bool = False
     """Whether it can be repeated. The value is then a tuple."""
     choices: Mapping[str, str] = {}
-    """What can be written, and the value that it stands for."""
+    """The words that can be given, and the value of each."""
     least: float | None = None
     most: float | None = None
     off: str = ""
     """The spelling that turns a flag off."""
     hidden: tuple[str, ...] = ()
-    """Spellings of earlier versions: understood, and shown nowhere."""
+    """Spellings of earlier versions: accepted, but not shown."""
     completion: Completion = ""
 
     @property
@@ -52,10 +52,10 @@ class Argument(NamedTuple):
     many: bool = False
     """Whether it takes all the words that are left. The value is then a tuple."""
     choices: tuple[str, ...] = ()
-    """All that it can be, if that is not any text."""
+    """The values that it can have, if not any text."""
     completion: Completion = ""
     marked: str = ""
-    """The parameter that says whether `--` was written before its words, for a function that wants it."""
+    """The parameter that says whether `--` was written before its words, if the function needs it."""
 
     @property
     def usage(self) -> str:

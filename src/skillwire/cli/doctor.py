@@ -70,7 +70,7 @@ def _all(*, connect: bool, timeout: float) -> Iterator[Finding]:
 
 
 def _guarded(area: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
-    """A check that fails is a finding, and the others go on."""
+    """A check that fails is a finding; the others continue."""
     try:
         yield from check()
     except SkillwireError as error:
@@ -133,11 +133,11 @@ def _stored(name: str, path: Path) -> Iterator[Finding]:
     if there == path and hasattr(os, "getuid"):
         status = path.stat()
         if status.st_uid != os.getuid():
-            advice = f"take it over, or delete it: chown {os.getuid()} {path}"
+            advice = f"change its owner, or delete it: chown {os.getuid()} {path}"
             yield Finding("stored files", "problem", f"{name}: {path} belongs to another user", advice)
             return
         if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            advice = f"take that right away: chmod go-w {path}"
+            advice = f"remove that permission: chmod go-w {path}"
             yield Finding("stored files", "problem", f"{name}: other users can change {path}", advice)
             return
     yield Finding("stored files", "ok", f"{name}: {path}{'' if there == path else ' (not created yet)'}")
@@ -155,13 +155,13 @@ def _configuration() -> Iterator[Finding | HostConfig]:
     files = ", ".join(map(str, shown.files)) or "no skillwire.toml"
     yield Finding("configuration", "ok", f"{count} server{'' if count == 1 else 's'} in {files}")
     for server in shown.untrusted:
-        advice = "look at it and trust it: skillwire trust"
+        advice = "review and trust it: skillwire trust"
         message = f"server {server.label} of {server.file} is not started: the file is not trusted"
         yield Finding("configuration", "note", message, advice)
     try:
         filled = load_config()
         for problem in filled.problems:
-            yield Finding("configuration", "problem", problem, "fix it in the file, or take it out")
+            yield Finding("configuration", "problem", problem, "fix it in the file, or remove it")
         for server in filled.unusable:
             advice = f"do what it says, or run: skillwire servers disable {server.label}"
             yield Finding("configuration", "problem", f"server {server.label} {server.reason}", advice)
@@ -197,7 +197,7 @@ def _approvals() -> Iterator[Finding]:
     asyncio.run(store.open())
     count = len(store.all())
     if store.remark:
-        advice = f"approve the skills again; what was there before is kept beside {state_places().approvals}"
+        advice = f"approve the skills again; the previous file is saved beside {state_places().approvals}"
         yield Finding("approvals", "problem", store.remark, advice)
     yield Finding("approvals", "ok", f"{count} approved skill{'' if count == 1 else 's'}")
 
@@ -234,6 +234,6 @@ def _servers(settings: HostConfig, timeout: float) -> Iterator[Finding]:
         action,
         settings=replace(settings, servers=limited, default_directories=False),
         failures=False,
-        cached=False,  # The servers themselves are to be checked.
+        cached=False,  # Check the servers themselves, not a cached listing.
     )
     yield from findings

@@ -58,7 +58,7 @@ class RunOptions:
 
 
 def run(**given: Any) -> None:
-    """Run a gateway until its client goes away or a signal ends it."""
+    """Run a gateway until its client disconnects or a signal ends it."""
     from skillwire.cli.logs import log_to_stderr
     from skillwire.cli.running import listen_address, read_instructions, run_until_signal
 
@@ -182,7 +182,7 @@ def _host_options(options: RunOptions) -> dict[str, Any]:
         from skillwire.cli.serve_remote import locked_source
         from skillwire.gateway.locked import LockedSkills
 
-        # What the lock has from servers comes from them; all else from where it was installed.
+        # What the lock has from servers comes from them; everything else from where it was installed.
         if any(skill.pin.kind != "mcp" for skill in LockedSkills(options.locked).lock.skills):
             source = locked_source(options.locked, interval=300, servers=False)
             found["sources"] = {"locked": source}
@@ -282,14 +282,14 @@ def install(*, client: str, url: str | None, token_env: str | None, dry_run: boo
         if dry_run:
             info(f"Nothing was written. Without --dry-run, this goes into {printable(str(change.path))}")
         else:
-            backup = f"; the file as it was is {printable(str(change.backup))}" if change.backup else ""
+            backup = f"; the previous file is {printable(str(change.backup))}" if change.backup else ""
             info(f"Wrote {printable(str(change.path))}{backup}. {change.next_step}")
     if not url:
         _warn_of_project_servers()
 
 
 def _warn_of_project_servers() -> None:
-    """A client starts the gateway in a directory of its own, where the file of this project is not read."""
+    """A client starts the gateway in another directory, where the file of this project is not read."""
     from skillwire.host.config.file import load_config
 
     here = [one for one in load_config(fill=False).configured if one.of_project and one.used]

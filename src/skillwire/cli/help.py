@@ -1,4 +1,4 @@
-"""Help, made from the tables of commands: whole at every width, in the order of the tables."""
+"""Help, generated from the tables of commands: complete at every width, in the order of the tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options by which a command says where skills come from, and the host that they give."""
+"""The options that say where skills come from, and the host that they make."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def with_host(
     cached: bool = True,
     watch: bool = False,
 ) -> Result:
-    """Open a host, do something with it, and close it. On a terminal one sees which server is slow.
+    """Open a host, do something with it, and close it. On a terminal, slow servers are named.
 
     `name` and `on` are the skill and the server that a command is about: where they name a server, no other
     is connected. With `failures`, each server that failed is named on standard error. With `cached`, servers
@@ -112,7 +112,7 @@ def with_host(
             watch=watch,
             cache_listings=cached,
             disabled=config.disabled,
-            # What is not asked for is not complained about.
+            # Only problems of what was requested are reported.
             untrusted=config.skipped if servers is config.servers else (),
             remarks=config.problems,
             publishers=load_publishers(config.publishers),

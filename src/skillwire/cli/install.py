@@ -110,7 +110,7 @@ def update(
 
 
 def rollback(*, name: str, to: str | None, force: bool, user: bool, as_json: bool) -> None:
-    """Put an earlier version back: it was approved when it was installed."""
+    """Restore an earlier version: it was approved when it was installed."""
     tool = installer(workspace(user=user))
 
     async def action() -> None:
@@ -120,7 +120,9 @@ def rollback(*, name: str, to: str | None, force: bool, user: bool, as_json: boo
         )
         _show(report, as_json=as_json)
         if report.is_whole and not as_json:
-            info(f"{name} is at {candidate.skill.digest[:19]}… again. `skillwire update` goes forward.")
+            info(
+                f"{name} is at {candidate.skill.digest[:19]}… again. `skillwire update` installs the newest."
+            )
         conclude(report)
 
     run(action())
@@ -172,17 +174,17 @@ async def _install(
     _show(report, as_json=as_json, extra=failures)
     conclude(report, failures)
     if known and not as_json and not tool.compare(only=known)[2].is_done:
-        info("Not all folders are as pinned: `skillwire sync` makes them so.")
+        info("Not all folders match the lock: `skillwire sync` fixes that.")
 
 
 async def _accepts_signer(
     screen: Screen, before: LockedSkill | None, candidate: Candidate, *, asking: bool
 ) -> bool:
-    """Whether the person accepts another signer than the pinned one: a question of its own, never implied."""
+    """Whether the user accepts a signer other than the pinned one: a separate question, never implied."""
     change = signer_change(before.signer, candidate.skill.signer) if before is not None else ""
     if not change:
         return True
-    return asking and await ask_yes(screen, f"{candidate.name} {change}. Install it all the same?")
+    return asking and await ask_yes(screen, f"{candidate.name} {change}. Install it anyway?")
 
 
 def _signer_refused(candidate: Candidate) -> Failure:
@@ -240,9 +242,8 @@ def _show(report: Report, *, as_json: bool, extra: Iterable[Failure] = ()) -> No
 
 
 def _migrated(sources: Iterable[str]) -> tuple[list[str], dict[str, str], list[Failure]]:
-    """The sources, with lock files of other tools replaced by what they name.
-
-    Gives also the digests that those files pin, by source, and what in them cannot be fetched.
+    """The sources, with lock files of other tools replaced by what they name; also the digests that those
+    files pin, by source, and what in them cannot be fetched.
     """
     from skillwire.errors import SourceError
 
@@ -269,7 +270,7 @@ def _migrated(sources: Iterable[str]) -> tuple[list[str], dict[str, str], list[F
 
 
 def _checked(proposal: Proposal, digests: dict[str, str]) -> Proposal:
-    """Refuse what is not what another tool's lock file pinned."""
+    """Refuse what differs from what another tool's lock file pinned."""
     from dataclasses import replace
 
     from skillwire.install.candidates import not_what_is_pinned

@@ -52,7 +52,7 @@ def installer(work: Workspace, options: HostOptions | None = None) -> Installer:
 
 
 def run(action: Coroutine[Any, Any, Result]) -> Result:
-    """Run to the end; what libraries warn of goes to standard error."""
+    """Run to the end; warnings from libraries go to standard error."""
     import asyncio
 
     from skillwire.cli.logs import log_to_stderr
@@ -66,7 +66,7 @@ def can_ask() -> bool:
 
 
 async def ask(screen: Screen, question: str, choices: str) -> str:
-    """One line of the person's, lowercase and without blanks."""
+    """One line from the user, lowercase and stripped."""
     from skillwire.cli.ask import drop_typed_ahead, read_line
 
     drop_typed_ahead()
@@ -93,7 +93,7 @@ async def ask_about(screen: Screen, question: str, candidates: Sequence[Candidat
 async def grants_for(
     screen: Screen, candidate: Candidate, given: Grants, before: Powers | None, *, asking: bool
 ) -> Grants:
-    """The grants of one skill: what the options gave, what it had before, and what the person adds now."""
+    """The grants of one skill: what the options gave, what it had before, and what the user adds now."""
     from skillwire.cli.install_view import powers_words
     from skillwire.install.powers import Powers
     from skillwire.trust.approval import Grants
@@ -150,7 +150,7 @@ def progress(work: Installer) -> Generator[None]:
 
 
 class _Record:
-    """Records an approval where hosts find it. Nothing of a host is imported before there is one."""
+    """Records an approval where hosts find it. Nothing of a host is imported until there is one."""
 
     def __init__(self, servers: Mapping[str, ServerConfig]) -> None:
         self._servers = servers
@@ -164,7 +164,7 @@ class _Record:
             await HostApprovals(self._servers)(workspace, installed)
         except SkillwireError as error:
             info(
-                f"Installed, but a host will ask again: the approval cannot be kept ({printable(str(error))})"
+                f"Installed, but hosts ask again: the approval cannot be stored ({printable(str(error))})"
             )
 
 

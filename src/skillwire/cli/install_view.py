@@ -118,7 +118,7 @@ def show_changes(
         if row.kind is ChangeKind.CHANGED and before is not None and after is not None:
             show_diff(screen, before, after, path, labels)
         elif row.kind is ChangeKind.CHANGED and not only_texts:
-            screen.wrapped("no diff: one side is binary or not at hand", indent=4, style="dim")
+            screen.wrapped("no diff: one side is binary or not available", indent=4, style="dim")
     modes = {file.path: file.executable for file in old}
     for file in new:
         if modes.get(file.path, file.executable) != file.executable:
@@ -130,7 +130,7 @@ _ACT_STYLES: Final = {Act.CURRENT: "green", Act.EDITED: "bold yellow", Act.FOREI
 
 
 def show_step(screen: Screen, step: Step) -> None:
-    """One place that is not as the lock says."""
+    """One folder that differs from the lock."""
     style = _ACT_STYLES.get(step.act, "yellow")
     screen.line((step.name, "bold"), "  ", (step.act.words, style), f"  {printable(str(step.path))}")
     for row in step.differences()[:_LISTED]:
@@ -185,7 +185,7 @@ def _show_edit(screen: Screen, step: Step, versions: VersionStore) -> None:
 
 
 def only_failure(report: Report, extra: Sequence[Failure] = ()) -> Failure | None:
-    """The one thing that failed, if nothing else was done and nothing else is to be said."""
+    """The only failure, if nothing else was done and nothing else is to be reported."""
     failed = (*report.refused, *report.failures, *extra)
     done = report.installed or report.updated or report.removed or report.current or report.stopped
     return failed[0] if len(failed) == 1 and not done else None
@@ -209,7 +209,7 @@ def conclude(report: Report, extra: Sequence[Failure] = ()) -> None:
         if all(isinstance(failure.error, VerificationError) for failure in failures):
             raise VerificationError(words, uri="")
         raise SourceError(words)
-    raise InstalledInPart("done in part: see above for what was not installed and why")
+    raise InstalledInPart("partly done: see above for what was not installed and why")
 
 
 # JSON

@@ -1,4 +1,4 @@
-"""A whole command line: which command it names, what it asks of it, and the run."""
+"""A whole command line: the command, its values, and running it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _LEADING: Final = tuple(name for option in GLOBAL_OPTIONS for name in option.nam
 
 
 class Line(NamedTuple):
-    """What was asked for: the words of one command, its help, or the version."""
+    """The request: the words of one command, its help, or the version."""
 
     command: Command | None = None
     words: tuple[str, ...] = ()
     help_on: str = ""
-    """The command or group whose help is wanted; empty for all of them."""
+    """The command or group whose help was requested; empty for all of them."""
     version: bool = False
     completes: bool = False
     """Whether the words are those of a line that a shell completes."""
@@ -33,7 +33,7 @@ class Line(NamedTuple):
 
 
 def read_line(words: Sequence[str]) -> Line:
-    """Understand the words behind `skillwire`, as far as finding the command; or raise a `UsageError`."""
+    """Find the command that the words after `skillwire` name, or raise a `UsageError`."""
     leading = 0
     while leading < len(words) and words[leading] in _LEADING:
         leading += 1
@@ -92,12 +92,12 @@ def run_line(line: Line) -> int:
 
 
 def _until_dashes(words: list[str]) -> list[str]:
-    """The words before `--`: options behind it belong to another command."""
+    """The words before `--`: options after it belong to another command."""
     return words[: words.index("--")] if "--" in words else words
 
 
 def _find(first: str, rest: list[str], *, wants_help: bool) -> tuple[Command | None, list[str]]:
-    """The command, and the words behind its name. `None` for a group that was named alone for its help."""
+    """The command, and the words after its name; `None` for a group that was named alone for its help."""
     commands = {command.name: command for command in commands_of(first)}
     group = group_of(first)
     if group is None:

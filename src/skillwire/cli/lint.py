@@ -29,7 +29,8 @@ def lint(
     diff: bool,
     watch: bool,
 ) -> int:
-    """Check skills: errors cost the skill, warnings some hosts, advice makes it better."""
+    """Check skills: a skill with errors is not served, warnings name hosts that refuse it, advice improves
+    it."""
     paths = paths or (Path(),)
     ignored = frozenset(rule for given in ignore for rule in given.replace(",", " ").split())
     output = "json" if as_json else output

@@ -104,7 +104,7 @@ def _with_person(
 async def _load(
     host: SkillHost, name: str, values: dict[str, str] | None, on: str | None, options: HostOptions
 ) -> LoadedSkill:
-    """Load a skill; where nobody can be asked, the error says what to type."""
+    """Load a skill; if the user cannot be asked, the error says what to type."""
     from skillwire.cli.ask import terminal_callback
 
     try:

@@ -112,7 +112,7 @@ def logout(*, name: str, as_json: bool) -> None:
     screen.line(f"Signed out of {label}. Its tokens are deleted.")
     if not revoked:
         screen.wrapped(
-            "The authorization server did not revoke them, or has no way to. They expire by themselves; to "
+            "The authorization server did not revoke them, or has no way to. They expire on their own; to "
             "be sure, remove Skillwire where you manage the applications of your account."
         )
 
@@ -193,7 +193,7 @@ def _show(label: str, config: ServerConfig, url: str, address: str, *, by_hand: 
         return
     print_stderr("1. Open this address in a browser, on any machine, and sign in:")
     print_stderr(f"   {shown(url, len(url))}")
-    print_stderr(f"2. The browser ends at an address that starts with {address}")
+    print_stderr(f"2. The browser is then sent to an address that starts with {address}")
     print_stderr("   and cannot be opened there. That is expected.")
     print_stderr("3. Copy that whole address, paste it here, and press Enter:")
 
@@ -246,7 +246,7 @@ def _store() -> LoginStore:
 
 
 def _server(name: str) -> tuple[str, ServerConfig]:
-    """The server of the configuration that goes by this name, or one by its URL."""
+    """The server of this name in the configuration, or one by its URL."""
     from skillwire.host.config.file import load_config
     from skillwire.host.config.server import ServerConfig
 
@@ -270,7 +270,7 @@ def _server(name: str) -> tuple[str, ServerConfig]:
 
 
 def _forget_listing(config: ServerConfig) -> None:
-    """What was listed for somebody else is not shown to who signs in now."""
+    """Delete the cached listing: it may have been made for another user."""
     from skillwire.host.directories import state_places
     from skillwire.host.listings import ListingCache
     from skillwire.limits import DEFAULT_LIMITS

@@ -11,7 +11,7 @@ from skillwire.cli.output import printable, verbosity
 
 
 class _TextFormatter(logging.Formatter):
-    """Log lines may quote what a stranger sent. Each is one line: of a traceback, the error alone."""
+    """Log lines may quote what a client sent. Each is one line; of a traceback, only the error."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(f"skillwire: {_kind(record)}: {_message(record)}")

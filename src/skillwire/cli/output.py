@@ -1,4 +1,4 @@
-"""What the command line prints, with nothing in it that could drive a terminal."""
+"""What the command line prints, without anything that could control a terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from skillwire.words import human_size as human_size
 
 
 def printable(text: str) -> str:
-    """Text on one line with every control character shown, not obeyed."""
+    """Text on one line, with control characters made visible."""
     from skillwire.issues import shown
 
     return shown(text, 2000)
@@ -46,7 +46,7 @@ def error(text: str, *, command: str = "") -> None:
 def print_stderr(text: str = "") -> None:
     """A line on standard error, whatever the verbosity."""
     if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison] - closed by whoever started us
-        return  # To print to `None` is to print to standard output.
+        return  # Printing to `None` prints to standard output.
     with suppress(OSError):
         print(text, file=sys.stderr, flush=True)  # noqa: T201 - this is the one place that prints there
 

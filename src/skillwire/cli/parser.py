@@ -1,4 +1,4 @@
-"""The words behind a command's name, read by the table of the command."""
+"""The words after a command's name, read according to its table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_DIGITS: Final = 40
 
 
 class UsageError(SkillwireError):
-    """The caller must act: the command line is wrong. `command` is the one whose help says more."""
+    """The command line is wrong. `command` is the one whose help says more."""
 
     exit_code = 2
 
@@ -25,7 +25,7 @@ class UsageError(SkillwireError):
 
 
 def read_words(command: Command, words: Sequence[str]) -> dict[str, Any]:
-    """A value for every field of the command, from the words behind its name; or a `UsageError`."""
+    """A value for every field of the command, from the words after its name; or a `UsageError`."""
     options = (*command.all_options, *GLOBAL_OPTIONS)
     known = {name: option for option in options for name in _spellings(option)}
     values: dict[str, Any] = {option.field: option.default for option in options}
@@ -46,7 +46,7 @@ def read_words(command: Command, words: Sequence[str]) -> dict[str, Any]:
             and len(positional) >= len(command.arguments)
             and "://" not in positional[-1]
         ):
-            # Whose option it is cannot be known.
+            # It cannot be known whose option it is.
             raise UsageError(f"{word} may be an option of {positional[-1]}: put -- before the command")
         name, equals, attached = word.partition("=")
         option = known.get(name)
@@ -55,7 +55,7 @@ def read_words(command: Command, words: Sequence[str]) -> dict[str, Any]:
         if option.kind == "flag":
             if equals:
                 raise UsageError(f"{name} takes no value: write {name} alone")
-            # Of a flag that is on by default, earlier spellings that turn it off begin like this one's.
+            # Earlier spellings that turn a flag off have the same prefix.
             values[option.field] = not (option.off and name.startswith("--no-"))
             continue
         value = _value(option, attached if equals else next(rest, None), attached=bool(equals))
@@ -70,7 +70,7 @@ def read_words(command: Command, words: Sequence[str]) -> dict[str, Any]:
 
 
 def words_of(command: Command, values: Mapping[str, Any]) -> list[str]:
-    """The words that give these values: the way back from `read_words`."""
+    """The words that give these values: the inverse of `read_words`."""
     words: list[str] = []
     for option in command.all_options:
         value = values[option.field]

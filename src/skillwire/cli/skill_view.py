@@ -61,7 +61,7 @@ class SkillRow:
     def remarks(self) -> str:
         """The state, and the draft that its server speaks if it is not the final extension."""
         dialect = self.skill.entry.dialect
-        state = self.status.state.value if self.skill.enabled else "switched off"
+        state = self.status.state.value if self.skill.enabled else "disabled"
         short = "" if self.skill.origin.is_local else dialect.short
         parts = (state, short, str(self.signature) if self.signature is not None else "")
         return ", ".join(part for part in parts if part)
