@@ -54,6 +54,7 @@ def test_a_mistyped_command_is_one_line_and_exit_code_2(
         (["help", "servers", "add"], "Usage: skillwire servers add"),
         (["servers", "add", "-h"], "Usage: skillwire servers add"),
         (["--version"], f"skillwire {VERSION}"),
+        (["lint", "--help"], "# skillwire-lint-ignore: RULE"),
         (["-V"], f"skillwire {VERSION}"),
     ],
 )

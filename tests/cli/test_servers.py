@@ -173,10 +173,12 @@ def test_a_server_that_is_removed_takes_its_cache_and_approvals_along(run: Run) 
     assert run("load", "refunds").code == 0
     assert len(run("cache", "list", "--json").document["files"]) == 1
     ended = run("servers", "remove", "shop")
-    assert ended.out.splitlines()[1] == "With it went 1 cached file and 1 approval."
+    assert ended.out.splitlines()[1] == "Deleted with it: 1 cached file and 1 approval."
     assert run("cache", "list", "--json").document["files"] == []
     assert run("revoke", "refunds").code == 8
     assert run("servers", "list", "--json").document["servers"] == []
+    run("servers", "add", "other", "https://other.example/mcp")
+    assert len(run("servers", "remove", "other").out.splitlines()) == 1
 
 
 @pytest.mark.process
@@ -378,7 +380,7 @@ def test_a_secret_in_clear_is_warned_about_and_offered_as_a_variable(run: Run) -
     header = f"Authorization=Bearer {SECRET}"
     ended = run("servers", "add", "docs", "https://d.example/mcp", "--header", header)
     assert ended.code == 0
-    assert "docs: the header Authorization looks like a secret, in clear in " in ended.err
+    assert "docs: the header Authorization looks like a secret, and would be in clear in " in ended.err
     assert "--use-variables" in ended.err
     assert SECRET in PROJECT.read_text()
     run("servers", "remove", "docs")

@@ -453,6 +453,39 @@ def test_a_server_that_failed_is_named_by_every_command(run: Run) -> None:
 
 
 @pytest.mark.process
+def test_where_nothing_could_be_listed_a_search_does_not_say_that_there_is_nothing(run: Run) -> None:
+    ended = run("search", "thing", "--server", "gone=nosuchcommand")
+    assert ended.out == "There is nothing to search: see what failed.\n"
+    assert "nosuchcommand" in ended.err
+
+
+@pytest.mark.process
+def test_one_server_or_directory_is_listed_and_no_other_is_connected(run: Run) -> None:
+    plant("served/refunds")
+    plant("mine/tidy")
+    given = ("--server", serving(), "--server", "gone=nosuchcommand", "--dir", "mine")
+    shop = run("list", *given, "--on", "Shop")
+    assert (shop.code, "refunds" in shop.out, "tidy" in shop.out) == (0, True, False)
+    assert "gone" not in shop.out
+    mine = run("list", *given, "--on", "mine", "--json").document
+    assert [skill["name"] for skill in mine["skills"]] == ["tidy"]
+    nobody = run("list", *given, "--on", "nobody")
+    assert nobody.code == 8
+    assert "no server or directory is called nobody; there is gone, mine, shop" in nobody.err
+
+
+@pytest.mark.process
+def test_a_listing_that_is_still_fresh_is_made_again_on_request(run: Run) -> None:
+    plant("served/refunds")
+    server = ("--server", f"shop={SKILLWIRE} serve served --ttl 600")
+    assert "one thing" in run("list", *server).out
+    plant("served/refunds", description="Does another thing. Use when needed.")
+    assert "one thing" in run("list", *server).out
+    for command in (["list"], ["catalog"], ["search", "thing"]):
+        assert "another thing" in run(*command, *server, "--refresh").out
+
+
+@pytest.mark.process
 @pytest.mark.parametrize("words", [["shop/refunds"], ["refunds", "--on", "shop"], ["shop:refunds"]])
 def test_a_name_with_its_server_connects_to_no_other(run: Run, words: list[str]) -> None:
     plant("served/refunds")

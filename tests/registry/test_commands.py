@@ -99,6 +99,23 @@ def test_a_backup_is_restored_by_command(run: Run, place: str, tmp_path: Path):
     assert run("registry", "versions", "acme/pdf", "--json", "--store", other).document["versions"]
 
 
+def test_what_comes_next_names_the_registry_that_was_made(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert run("registry", "init").err.endswith("tokens add NAME --role admin\n")
+    made = run("registry", "init", "--store", "sqlite:///my registry.db")
+    assert made.err.endswith("tokens add NAME --role admin --store 'sqlite:///my registry.db'\n")
+
+
+def test_a_backup_that_is_not_there_leaves_nothing_behind(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert run("registry", "restore", "nowhere.backup", "--store", "sqlite:///new.db").code == 4
+    assert not list(tmp_path.iterdir())
+
+
 def test_damage_has_an_exit_code_of_its_own(run: Run, place: str, tmp_path: Path):
     skill = folder(tmp_path / "1", "pdf", {"a.md": b"one"})
     run("publish", str(skill), "--store", place, "--namespace", "acme")

@@ -175,6 +175,10 @@ def decline(*, name: str, digest: str | None, on: str | None, options: HostOptio
     """Decline a skill with exactly the files that it has now, or that a digest names."""
     from skillwire.cli.screen import Screen, origin_words, show_json
     from skillwire.cli.skill_view import SkillRow, skill_json
+    from skillwire.skill.digests import parse_set_digest
+
+    if digest is not None:
+        parse_set_digest(digest)
 
     async def action(host: SkillHost) -> None:
         skill = await host.find(name, server=on)

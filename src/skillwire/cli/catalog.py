@@ -15,6 +15,7 @@ def catalog(
     options: HostOptions,
     budget: int | None,
     working: tuple[str, ...],
+    refresh: bool,
     as_json: bool,
 ) -> None:
     """Print exactly what a model sees of your skills, and with --json the tools that it gets."""
@@ -29,4 +30,4 @@ def catalog(
         else:
             write(text)
 
-    with_host(options, action)
+    with_host(options, action, cached=not refresh)

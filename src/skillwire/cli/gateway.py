@@ -269,6 +269,10 @@ def install(*, client: str, url: str | None, token_env: str | None, dry_run: boo
 
     if token_env and not url:
         raise UsageError("--token-env needs --url: a gateway that the client starts has no token")
+    if url and not url.startswith(("http://", "https://")):
+        raise UsageError(
+            "--url is not an http:// or https:// URL: give the URL of the gateway's MCP endpoint"
+        )
     change = install_entry(client, url=url or "", token_variable=token_env or "")
     if not dry_run:
         change.apply()

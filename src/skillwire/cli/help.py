@@ -49,8 +49,13 @@ def explained(option: Option) -> str:
     return f"{option.help} On by default." if option.off else option.help
 
 
+def _wrapped(text: str, width: int) -> list[str]:
+    """Lines of at most this width; options, file names and comments with hyphens stay whole."""
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+
+
 def _overview(width: int) -> list[str]:
-    lines = [*textwrap.wrap(TAGLINE, width), "", "Usage: skillwire COMMAND [OPTIONS] [ARGUMENTS]"]
+    lines = [*_wrapped(TAGLINE, width), "", "Usage: skillwire COMMAND [OPTIONS] [ARGUMENTS]"]
     rows = {
         title: [
             (word, group.summary if (group := group_of(word)) else commands_of(word)[0].summary)
@@ -89,7 +94,7 @@ def _group(word: str, width: int) -> list[str]:
     lines = [f"{summary}.", "", f"Usage: skillwire {word} COMMAND [OPTIONS] [ARGUMENTS]", "", "Commands:"]
     lines += _columns([(one.name, one.summary) for one in commands], width)
     if group:
-        lines += ["", *textwrap.wrap(f"`skillwire {word}` alone is `skillwire {group.default}`.", width)]
+        lines += ["", *_wrapped(f"`skillwire {word}` alone is `skillwire {group.default}`.", width)]
     lines += [
         "",
         "Examples:",
@@ -99,9 +104,9 @@ def _group(word: str, width: int) -> list[str]:
 
 
 def _command(command: Command, width: int) -> list[str]:
-    lines = [*textwrap.wrap(f"{command.summary}.", width)]
+    lines = [*_wrapped(f"{command.summary}.", width)]
     if command.about:
-        lines += ["", *textwrap.wrap(command.about, width)]
+        lines += ["", *_wrapped(command.about, width)]
     lines += ["", f"Usage: {command.usage}"]
     if command.arguments:
         rows = [(argument.metavar, argument.help) for argument in command.arguments]
@@ -128,7 +133,7 @@ def _columns(rows: Iterable[tuple[str, str]], width: int, column: int | None = N
         if not right:
             lines.append(f"  {left}")
             continue
-        wrapped = textwrap.wrap(right, width - column - 4, break_long_words=False, break_on_hyphens=False)
+        wrapped = _wrapped(right, width - column - 4)
         if len(left) <= column:
             first, *wrapped = wrapped
             lines.append(f"  {left:<{column}}  {first}")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 _NO_SKILLS = (
     "There are no skills yet. Add a server with `skillwire servers add NAME URL`, import those of your other "
-    "clients with `skillwire servers import`, or put skills into .agents/skills."
+    "clients with `skillwire servers import`, name a directory with --dir, or put skills into .agents/skills."
 )
 
 
@@ -54,7 +54,7 @@ class HostOptions:
         base = HostConfig() if self.no_config else load_config(file=self.config, profile=self.profile)
         return replace(
             base,
-            servers=_with_timeout(_with_servers(base.servers, self.servers), self.timeout),
+            servers=with_timeout(_with_servers(base.servers, self.servers), self.timeout),
             default_directories=base.default_directories and not self.no_default_directories,
         )
 
@@ -135,7 +135,8 @@ def with_host(
             if reason := why_left_out(name, [one.message for one in host.left_out()]):
                 raise SkillNotFound(reason) from None
             if not host.skills(disabled=True):
-                raise SkillNotFound(f"{error}. {no_skills()}") from None
+                said = str(error).replace(": list the skills to see their names", "")
+                raise SkillNotFound(f"{said}. {no_skills()}") from None
             raise
         finally:
             if failures and not told:
@@ -232,7 +233,7 @@ def _with_servers(configured: Mapping[str, ServerConfig], texts: tuple[str, ...]
     return servers
 
 
-def _with_timeout(servers: dict[str, ServerConfig], timeout: float | None) -> dict[str, ServerConfig]:
+def with_timeout(servers: dict[str, ServerConfig], timeout: float | None) -> dict[str, ServerConfig]:
     if timeout is None:
         return servers
     return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import shlex
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -99,7 +100,8 @@ def init(*, store: str | None, as_json: bool) -> None:
         show_json({"store": database.place})
         return
     Screen().line(("Ready: ", "green"), printable(database.place))
-    info("Next: skillwire registry tokens add NAME --role admin")
+    place = "" if store is None else f" --store {shlex.quote(database.place)}"
+    info(f"Next: skillwire registry tokens add NAME --role admin{place}")
 
 
 def tokens(
@@ -324,6 +326,8 @@ def backup(*, file: Path, store: str | None, as_json: bool) -> None:
 def restore(*, file: Path, store: str | None, as_json: bool) -> None:
     from skillwire.registry.backup import restore as read_backup
 
+    if not file.is_file():
+        raise SourceError(f"{printable(str(file))} cannot be read: there is no such file")
     database = open_store(store)
     database.create()
     rows = read_backup(database, file)

@@ -19,6 +19,7 @@ def search(
     words: tuple[str, ...],
     on: str | None,
     limit: int,
+    refresh: bool,
     options: HostOptions,
     as_json: bool,
 ) -> None:
@@ -34,6 +35,7 @@ def search(
     async def action(host: SkillHost) -> None:
         found = await host.search(query, server=on, limit=limit)
         empty = not host.skills()
+        failed = bool(host.failures())
         if as_json:
             skills = [
                 {
@@ -45,16 +47,18 @@ def search(
             ]
             show_json({"skills": skills, "problems": problems_json(problem_events(host))})
             return
-        _show(found, empty=empty)
+        _show(found, empty=empty, failed=failed)
 
-    with_host(options, action)
+    with_host(options, action, on=on, cached=not refresh)
 
 
-def _show(found: Sequence[FoundSkill], *, empty: bool) -> None:
+def _show(found: Sequence[FoundSkill], *, empty: bool, failed: bool) -> None:
     from skillwire.cli.screen import Screen, origin_words
 
     screen = Screen()
-    if empty:
+    if empty and failed:
+        screen.line("There is nothing to search: see what failed.")
+    elif empty:
         screen.wrapped(no_skills())
     elif not found:
         screen.line("No skill matches. Try other words, or fewer.")

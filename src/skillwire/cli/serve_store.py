@@ -119,7 +119,7 @@ def serve_store(given: StoreOptions, options: ServerOptions, run: Run) -> None:
         stateless=given.stateless,
     )
     http = HttpServer(app, address, limits=options.limits)
-    info(f"Serving {count} of {printable(store.place)} at {http.url}, to whom they were granted")
+    info(f"Serving {count} of {printable(store.place)} at {http.url} to those with a grant")
     run(http.serve, stop=http.stop)
 
 

@@ -138,7 +138,7 @@ class _Page:
                 ("protocol", _protocol(state)),
                 ("declares", _declaration(state)),
                 ("offers", printable(", ".join(state.capabilities))),
-                ("dialect", ", ".join(f"{one.value}, {one.meaning}" for one in state.dialects)),
+                ("dialect", ", ".join(one.meaning for one in state.dialects)),
                 ("because", state.explanation),
             ]
         )

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skillwire.cli.host_options import HostOptions, with_host
+from skillwire.cli.host_options import HostOptions, with_host, with_timeout
 from skillwire.cli.parser import UsageError
 from skillwire.cli.project_trust import HINT, write_project
 from skillwire.errors import SkillNotFound, SourceError
@@ -17,12 +17,21 @@ if TYPE_CHECKING:
     from skillwire.host.host import SkillHost
 
 
-def list_servers(*, check: bool, config: Path | None, profile: str | None, as_json: bool) -> int:
+def list_servers(
+    *,
+    check: bool,
+    timeout: float | None,
+    config: Path | None,
+    profile: str | None,
+    as_json: bool,
+) -> int:
     """List the servers of your configuration; with `check`, fail if one cannot be used."""
     from skillwire.cli.server_view import show_servers
     from skillwire.host.config.file import load_config
     from skillwire.host.state import Status
 
+    if timeout is not None and not check:
+        raise UsageError("--timeout needs --check: without it no server is connected")
     settings = load_config(file=config, profile=profile, fill=check)
     logins = _logins(settings)
     if not check:
@@ -43,7 +52,9 @@ def list_servers(*, check: bool, config: Path | None, profile: str | None, as_js
     failed = with_host(
         HostOptions(),
         action,
-        settings=replace(settings, default_directories=False),
+        settings=replace(
+            settings, servers=with_timeout(settings.servers, timeout), default_directories=False
+        ),
         failures=False,
         cached=False,
     )
@@ -164,8 +175,10 @@ def remove(*, name: str, user: bool, as_json: bool) -> None:
     if len(having) > 1:
         screen.line(f"It is still in {printable(str(having[1]))}, so its files and approvals stay.")
     else:
-        gone = f"{counted(cached, 'cached file')} and {counted(approved, 'approval')}"
-        screen.line(f"With it went {gone}.")
+        counts = (("cached file", cached), ("approval", approved))
+        gone = " and ".join(counted(count, noun) for noun, count in counts if count)
+        if gone:
+            screen.line(f"Deleted with it: {gone}.")
 
 
 def enable(*, name: str, as_json: bool) -> None:
@@ -235,7 +248,7 @@ def without_secrets(
     if not use_variables:
         screen.line(
             ("warning  ", "yellow"),
-            f"{name}: {where} looks like a secret, in clear in {printable(str(file))}.",
+            f"{name}: {where} looks like a secret, and would be in clear in {printable(str(file))}.",
         )
         if asking and sys.stdin.isatty() and sys.stderr.isatty():
             names = ", ".join(one.variable for one in secrets)

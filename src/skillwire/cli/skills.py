@@ -22,12 +22,30 @@ Result = TypeVar("Result")
 _FILES_SHOWN = 10
 
 
+def _label(host: SkillHost, given: str) -> str:
+    """The server or directory that is called so, or a `SkillNotFound` that names those that there are."""
+    from skillwire.cli.output import printable
+    from skillwire.errors import SkillNotFound
+
+    labels = {
+        *(state.label for state in host.servers()),
+        *(skill.origin.label for skill in host.skills(disabled=True)),
+    }
+    for label in labels:
+        if label.casefold() == given.casefold():
+            return label
+    known = ", ".join(map(printable, sorted(labels))) or "none"
+    raise SkillNotFound(f"no server or directory is called {printable(given)}; there is {known}")
+
+
 def list_skills(
     *,
     options: HostOptions,
+    on: str | None,
     from_clients: bool,
     disabled: bool,
     signed: bool,
+    refresh: bool,
     fail_on_error: bool,
     as_json: bool,
 ) -> int:
@@ -53,6 +71,9 @@ def list_skills(
 
     async def action(host: SkillHost) -> bool:
         skills = host.skills(disabled=disabled)
+        if on is not None:
+            label = _label(host, on)
+            skills = tuple(skill for skill in skills if skill.origin.label == label)
         # What a required publisher did not sign is listed as refused.
         await host.admin.check_signatures(skills if signed else None)
         rows = [
@@ -85,7 +106,7 @@ def list_skills(
             screen.wrapped(no_skills())
         return failed
 
-    failed = with_host(options, action, settings=settings, failures=False)
+    failed = with_host(options, action, settings=settings, on=on, failures=False, cached=not refresh)
     return SourceError.exit_code if failed and fail_on_error else 0
 
 

@@ -36,13 +36,13 @@ def try_model(
     as_json: bool,
 ) -> int:
     """Give a model one task, check five things that it should do with a skill, and fail if one is missing."""
-    service = _service(model, format, base_url, key_env)
-    if skill is None:
-        if task is not None or expect is not None:
-            raise UsageError("--task and --expect belong to a skill of yours: name it with --skill")
-        trial = _with_own_skill(service, options)
-    elif task is None or expect is None:
+    if skill is None and (task is not None or expect is not None):
+        raise UsageError("--task and --expect belong to a skill of yours: name it with --skill")
+    if skill is not None and (task is None or expect is None):
         raise UsageError("--skill needs --task TEXT, and --expect TEXT that the answer must have in it")
+    service = _service(model, format, base_url, key_env)
+    if skill is None or task is None or expect is None:
+        trial = _with_own_skill(service, options)
     else:
         trial = _with_skill(service, skill, task, expect, options)
     _show(trial, service, as_json=as_json)
@@ -59,6 +59,9 @@ def _service(model: str | None, format: str | None, base_url: str | None, key_en
     if format == "anthropic" or (format is None and model.lower().startswith("claude")):
         kind = "anthropic"
     address, address_variable, key_variable = _DEFAULTS[kind]
+    url = base_url or os.environ.get(address_variable, "").strip() or address
+    if not url.startswith(("https://", "http://")):
+        raise UsageError(f"--base-url must start with https:// or http://, not {url!r}")
     variable = key_env or key_variable
     key = os.environ.get(variable, "").strip()
     if not key:
@@ -66,9 +69,6 @@ def _service(model: str | None, format: str | None, base_url: str | None, key_en
             f"a key for the model service is needed: set the variable {variable}, "
             "or name another one with --key-env"
         )
-    url = base_url or os.environ.get(address_variable, "").strip() or address
-    if not url.startswith(("https://", "http://")):
-        raise UsageError(f"--base-url must start with https:// or http://, not {url!r}")
     return HttpService(kind, url, key, model)
 
 

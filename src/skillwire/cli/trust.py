@@ -15,7 +15,8 @@ from skillwire.cli.output import counted, printable
 from skillwire.cli.parser import UsageError
 from skillwire.cli.project_trust import ProjectFile, client_files, project_files, trusted_files
 from skillwire.cli.screen import Screen, cut, show_json
-from skillwire.errors import ApprovalRequired
+from skillwire.errors import ApprovalRequired, SourceError
+from skillwire.skill.digests import parse_digest
 from skillwire.text import redact_url
 
 if TYPE_CHECKING:
@@ -59,6 +60,12 @@ def trust(
     if listing + revoke + yes + (digest is not None) > 1:
         raise UsageError("--list, --revoke, --yes and --digest exclude each other: leave out all but one")
     root = (directory or Path.cwd()).resolve()
+    if listing and directory is not None:
+        raise UsageError("--list is of all projects: leave out DIR")
+    if digest is not None:
+        parse_digest(digest)
+    if not root.is_dir() and not revoke:  # What is no longer there can still be revoked.
+        raise SourceError(f"{printable(str(root))} is not a directory: name that of a project")
     if listing:
         _list(as_json=as_json)
     elif revoke:

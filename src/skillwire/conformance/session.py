@@ -204,7 +204,7 @@ def server_name(result: Mapping[str, object]) -> str:
     if not is_object(info) or not isinstance(info.get("name"), str):
         return ""
     version = info.get("version")
-    return shown(f"{info['name']} {version}" if isinstance(version, str) else f"{info['name']}", 80)
+    return shown(f"{info['name']} {version}".strip() if isinstance(version, str) else f"{info['name']}", 80)
 
 
 def _hello() -> JsonObject:

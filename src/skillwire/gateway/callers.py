@@ -76,7 +76,9 @@ class Caller:
 
     def __post_init__(self) -> None:
         if self.name and not _NAME.fullmatch(self.name):
-            raise FormatError(_issue(f"{shown(self.name)!r} is not a name of a caller"))
+            raise FormatError(
+                _issue(f"{shown(self.name)!r} is not a name of a caller: use letters, digits, . _ @ and -")
+            )
 
     @property
     def is_restricted(self) -> bool:

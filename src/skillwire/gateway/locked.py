@@ -52,7 +52,9 @@ class LockedSkills:
             data = read_regular(self.path, DEFAULT_LIMITS.lock_bytes + 1)
             return parse_lock(data.decode("utf-8"), file=str(self.path))
         except (OSError, UnicodeError) as error:
-            raise SourceError(f"{self.path} cannot be read: {unreadable(error)}") from None
+            raise SourceError(
+                f"{self.path} cannot be read: {unreadable(error)}; name a skillwire.lock"
+            ) from None
 
 
 def _by_digest(lock: Lock) -> dict[SetDigest, LockedSkill]:

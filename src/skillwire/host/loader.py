@@ -100,7 +100,7 @@ class Loader:
         if skill is None:
             return "is no longer served"
         if not skill.enabled:
-            return "is switched off"
+            return "is disabled"
         if resource_set(skill.entry) != resource_set(held.skill.entry) or skill.entry != held.skill.entry:
             return "has changed since it was loaded"
         if held.is_kept:

@@ -61,6 +61,9 @@ COMMANDS: Final = (
         "servers:list_servers",
         options=(
             flag("--check", "Connect to each server and show its status. Exits with 4 if one fails."),
+            seconds(
+                "--timeout SECONDS", "Wait this long for each server. Needs --check.", least=0.1, most=3600
+            ),
             path("--config FILE", "Read this file instead of the user's and the project's skillwire.toml."),
             text("--profile NAME", "Use this profile of the configuration."),
             JSON,

@@ -24,12 +24,14 @@ COMMANDS: Final = (
         "skills:list_skills",
         host=True,
         options=(
+            text("--on NAME", "List this server or directory only.", completion="server"),
             flag("--from-clients", "Also start or connect to the servers of your other MCP clients."),
             flag("--all", "Include skills that are disabled.", field="disabled"),
             flag("--signed", "Check the signature of each skill, and show who signed it."),
             flag(
                 "--fail-on-error", "Exit with 4 if a server or directory failed, for continuous integration."
             ),
+            flag("--refresh", "List every server again, also one whose last listing is still fresh."),
             JSON,
         ),
         examples=(
@@ -69,6 +71,7 @@ COMMANDS: Final = (
         options=(
             text("--on NAME", "Search this server or directory only.", completion="server"),
             integer("--limit N", "Show at most N skills.", default=20, least=1, most=1000),
+            flag("--refresh", "List every server again, also one whose last listing is still fresh."),
             JSON,
         ),
         examples=(
@@ -89,6 +92,7 @@ COMMANDS: Final = (
                 "A file being worked on; may activate path-scoped skills. Repeatable.",
                 many=True,
             ),
+            flag("--refresh", "List every server again, also one whose last listing is still fresh."),
             JSON,
         ),
         examples=(

@@ -14,8 +14,8 @@ from skillwire.text import redact_url
 
 _HTML: Final = ("text/html", "application/xhtml+xml")
 _BY_STATUS: Final = {
-    401: "the server requires authentication: pass a token with --token-env VARIABLE or "
-    "--header 'Authorization: Bearer ...'",
+    401: "the server requires a token, or does not accept the one it got: pass one with --token-env VARIABLE "
+    "or --header 'Authorization: Bearer ...'",
     403: "the server refuses this client: check the token and whether the server allows this address",
     404: "there is no MCP endpoint at this path: most servers answer at /mcp",
     405: "this path does not accept POST: check the path of the MCP endpoint, most servers answer at /mcp",

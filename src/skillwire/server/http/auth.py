@@ -85,8 +85,9 @@ class TokenFile(Tokens):
         self._tokens = {name: token.encode("utf-8") for name, token in tokens.items()}
         added, removed = sorted(tokens.keys() - before), sorted(before - tokens.keys())
         _log.warning(
-            "the token file changed: %d tokens, added: %s, removed: %s",
+            "the token file changed: %d token%s, added: %s, removed: %s",
             len(tokens),
+            "" if len(tokens) == 1 else "s",
             ", ".join(added) or "none",
             ", ".join(removed) or "none",
         )
