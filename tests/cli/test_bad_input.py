@@ -76,6 +76,7 @@ def rows() -> list[tuple[str, int, str]]:
         ("serve . --index d9", WRONG, "--index must be one of april-2026"),
         ("serve . --tools sometimes", WRONG, "--tools must be one of auto, always, never"),
         ("serve . --cache-scope all", WRONG, "--cache-scope must be one of public, private"),
+        ("serve --print-config cursor", WRONG, "PATH is missing: write skillwire serve"),
         ("serve . --print-config emacs", WRONG, "--print-config must be one of claude-desktop"),
         ("serve . --token-file t", WRONG, "--token-file needs --http"),
         ("serve . --allow-host x", WRONG, "--allow-host needs --http"),

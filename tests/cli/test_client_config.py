@@ -78,9 +78,47 @@ def test_serve_prints_the_snippet_with_absolute_paths_and_its_own_options(
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 0
-    arguments = json.loads(capsys.readouterr().out)["mcpServers"]["skills"]["args"]
+    out, err = capsys.readouterr()
+    arguments = json.loads(out)["mcpServers"]["skills"]["args"]
     behind = arguments[arguments.index("serve") + 1 :]
     assert behind == ["--page-size=7", "--no-watch", str(tmp_path / "skills"), f"acme={tmp_path / 'more'}"]
+    assert f"There is no directory {tmp_path / 'more'}: make it" in err
+    assert f"There is no directory {tmp_path / 'skills'}" not in err
+
+
+@pytest.mark.parametrize(
+    ("given", "printed"),
+    [
+        (["--locked", "skillwire.lock"], "--locked={}/skillwire.lock"),
+        ([".", "--instructions", "@notes.md"], "--instructions=@{}/notes.md"),
+        (["--store", "sqlite:///registry.db"], "--store=sqlite:///{}/registry.db"),
+        (["--store", "postgresql://me@db/skills"], "--store=postgresql://me@db/skills"),
+    ],
+)
+def test_files_that_options_name_are_found_from_everywhere(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    given: list[str],
+    printed: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["skillwire", "serve", *given, "--print-config", "cursor"])
+    with pytest.raises(SystemExit):
+        main()
+    arguments = json.loads(capsys.readouterr().out)["mcpServers"]["skills"]["args"]
+    assert printed.format(tmp_path) in arguments
+
+
+def test_a_client_that_needs_a_token_is_told_where_it_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["serve", ".", "--http", "8000", "--token-file", "token.txt", "--print-config", "cursor"]
+    monkeypatch.setattr(sys, "argv", ["skillwire", *words])
+    with pytest.raises(SystemExit):
+        main()
+    assert "reads the token from SKILLWIRE_TOKEN of its environment" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

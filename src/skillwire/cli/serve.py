@@ -98,6 +98,8 @@ def run(**given: Any) -> None:
         options = replace(options, store=store)
     elif options.channel or options.oauth_issuer or options.oauth_audience or options.oauth_groups_claim:
         raise UsageError("--channel and --oauth-... are for a registry: add --store URL, or leave them out")
+    elif not (options.paths or options.locked or options.installed):
+        raise UsageError("PATH is missing: write skillwire serve [OPTIONS] PATH...")
     if options.print_config is not None:
         _print_config(options.print_config, options)
     else:
@@ -248,8 +250,6 @@ def _limits(options: ServeOptions) -> Limits:
 
 def _places(options: ServeOptions) -> tuple[tuple[str, ...], Sequence[RemoteSource]]:
     """The directories to serve, and the places that have to be fetched."""
-    if not (options.paths or options.locked or options.installed):
-        raise UsageError("PATH is missing: write skillwire serve [OPTIONS] PATH...")
     is_remote = any("://" in path for path in options.paths)
     if not is_remote and options.locked is None and not options.installed:
         return options.paths, ()  # As most servers start: nothing more is imported.
@@ -279,17 +279,30 @@ def _print_config(client: str, options: ServeOptions) -> None:
         # A client may start it anywhere, and without the PATH of this shell.
         program = shutil.which("skillwire")
         start = (program,) if program else (sys.executable, "-m", "skillwire")
+        values = asdict(options)
+        files = {
+            name: value.expanduser().absolute() for name, value in values.items() if isinstance(value, Path)
+        }
         absolute = {
-            **asdict(options),
+            **values,
+            **files,
             "paths": tuple(map(_absolute, options.paths)),
             "store": None if options.store is None else _absolute_store(options.store),
             "print_config": None,
         }
+        if options.instructions is not None and options.instructions.startswith("@"):
+            absolute["instructions"] = f"@{_absolute(options.instructions[1:])}"
         [command] = commands_of("serve")
         server = ClientServer(command=(*start, "serve", *words_of(command, absolute)))
     snippet, place = client_config(client, server)
     info(place)
     write(snippet)
+    if server.token_variable:
+        info(f"The client reads the token from {server.token_variable} of its environment: set it there.")
+    for text in map(_absolute, options.paths):
+        path = text.partition("=")[2] if "=" in text and not Path(text).exists() else text
+        if "://" not in path and not Path(path).is_dir():
+            info(f"There is no directory {printable(path)}: make it before the client starts the server.")
 
 
 def _absolute(text: str) -> str:
