@@ -270,6 +270,12 @@ def test_every_page_fits_a_narrow_screen(full: Any, browser: Browser) -> None:
         tab.goto(started.base + path)
         assert tab.evaluate("document.documentElement.scrollWidth") <= 360, name
         tab.screenshot(str(PICTURES / f"{name}-narrow.png"), False)
+    tab.goto(started.base + paths["skill"])
+    titles = tab.evaluate(
+        "[...document.querySelectorAll('.columns .panel > h2')]"
+        ".sort((a, b) => a.getBoundingClientRect().top - b.getBoundingClientRect().top).map(a => a.innerText)"
+    )
+    assert [title.split()[0] for title in titles[:4]] == ["Your", "Files", "SKILL.md", "Frontmatter"]
     tab.close()
 
 

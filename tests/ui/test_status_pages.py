@@ -45,6 +45,16 @@ async def installed(folder: Path) -> dict[str, Any]:
     return {"installers": {"project": lambda: project(folder)}}
 
 
+async def test_somebody_without_skills_is_told_how_to_get_some(tmp_path: Path) -> None:
+    async with visiting(tmp_path) as visitor:
+        for path in ("/", "/skills", "/servers"):
+            assert "skillwire servers add NAME URL" in await visitor.page(path)
+        assert "All decided" not in await visitor.page("/")
+    async with visiting(tmp_path, shop=shop()) as visitor:
+        await visitor.post("/approve", await visitor.form("/"))
+        assert "All decided" in await visitor.page("/")
+
+
 async def test_a_server_that_fails_is_shown_with_its_reason_and_asked_again(tmp_path: Path) -> None:
     sim = shop()
     async with visiting(tmp_path, shop=sim) as visitor:
