@@ -233,7 +233,8 @@ def _with_servers(configured: Mapping[str, ServerConfig], texts: tuple[str, ...]
     return servers
 
 
-def with_timeout(servers: dict[str, ServerConfig], timeout: float | None) -> dict[str, ServerConfig]:
+def with_timeout(servers: Mapping[str, ServerConfig], timeout: float | None) -> Mapping[str, ServerConfig]:
+    """The servers with this many seconds to connect and to answer, if there is a number."""
     if timeout is None:
         return servers
     return {
