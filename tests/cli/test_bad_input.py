@@ -164,7 +164,7 @@ def rows() -> list[tuple[str, int, str]]:
         ("ui --dir nowhere", WRONG, "give the path of a directory of skills"),
         ("publish", WRONG, "PATH is missing: write skillwire publish"),
         ("publish x", WRONG, "--to URL for a registry, or --store URL"),
-        ("publish x --store sqlite:///r.db", WRONG, "--store needs --namespace NAME"),
+        ("publish empty --store sqlite:///r.db", WRONG, "needs --namespace NAME"),
         ("publish nowhere --store sqlite:///r.db --namespace acme", 4, "nowhere does not exist"),
         ("publish empty --store sqlite:///r.db --namespace acme", 4, "give a directory that has a SKILL.md"),
         ("registry frobnicate", WRONG, "there is init, tokens, namespace"),
