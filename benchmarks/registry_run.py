@@ -91,9 +91,12 @@ class Workload:
 
     def _row(self, what: str, make: Callable[[], Call]) -> Row:
         calls = [make().over_http(self.host) for _ in range(self._requests)]
+        used = self.server.cpu_seconds()
         taken = sorted(latencies(self.server, [_with_tool_header(call) for call in calls]))
+        cpu = (self.server.cpu_seconds() - used) / len(taken) * 1000
         p99 = taken[min(len(taken) - 1, int(len(taken) * 0.99))]
-        return measured(f"{what}, p50 / p99", "p99 50 ms", f"{statistics.median(taken):.1f} / {p99:.1f} ms")
+        result = f"{statistics.median(taken):.1f} / {p99:.1f} ms ({cpu:.1f} ms of CPU)"
+        return measured(f"{what}, p50 / p99", "p99 50 ms", result)
 
     def _about(self, method: str) -> Call:
         path = "/".join(name_of(self._chance.randrange(self._skills)))

@@ -23,13 +23,16 @@ from interop.processes import SKILLWIRE, listening
 from registry.conftest import Publish, skill_md
 from server.test_notifications import Heard, legacy, modern, subscribe
 from skillwire.errors import VersionConflict
+from skillwire.limits import Limits
 from skillwire.registry.access import Access, Role
 from skillwire.registry.app import RegistryApp
 from skillwire.registry.client import publish_over_http, read_skill
 from skillwire.registry.login import OAuthSettings
 from skillwire.registry.publishing import Publishing
+from skillwire.registry.schema import blobs
 from skillwire.registry.store import Store
 from skillwire.server.http.server import Address, HttpServer
+from skillwire.server.options import ServerOptions
 from skillwire.skill.digests import digest_of
 from skillwire.sources.archive import read_archive
 
@@ -176,8 +179,6 @@ async def test_each_caller_has_a_catalog_of_their_own(store: Store, publish: Pub
 
 
 async def test_pages_come_in_order_and_carry_a_private_scope(store: Store, publish: Publish):
-    from skillwire.server.options import ServerOptions
-
     for number in range(7):
         publish(f"skill-{number}")
     secret = token(store, "mine", "*", Role.READ)
@@ -305,6 +306,44 @@ async def test_who_may_publish_where(store: Store, role: Role, namespace: str, s
     assert answer.status_code == status, answer.text
 
 
+@pytest.mark.parametrize("says_its_length", [True, False])
+async def test_a_request_to_publish_is_measured_before_it_is_read(store: Store, says_its_length: bool):
+    secret = token(store, "ci", "acme", Role.PUBLISH)
+    options = ServerOptions(limits=Limits(bytes_per_skill=1000))
+    data = bytes(1_200_000)
+
+    async def chunks() -> AsyncGenerator[bytes]:
+        yield data[:100]
+
+    headers = {"authorization": f"Bearer {secret}", "content-type": "multipart/form-data; boundary=x"}
+    async with running(store, options=options) as url, httpx.AsyncClient(headers=headers) as client:
+        answer = await client.post(
+            url.removesuffix("/mcp") + "/registry/v1/publish",
+            content=data if says_its_length else chunks(),
+        )
+    assert answer.status_code == 413, answer.text
+
+
+async def test_a_file_that_is_not_in_the_manifest_is_not_stored(store: Store):
+    secret = token(store, "ci", "acme", Role.PUBLISH)
+    data = skill_md("pdf", "x")
+    manifest = {
+        "namespace": "acme",
+        "version": "1",
+        "channel": "stable",
+        "files": [{"path": "SKILL.md", "digest": digest_of(data), "size": len(data)}],
+    }
+    async with running(store) as url, httpx.AsyncClient() as client:
+        answer = await client.post(
+            url.removesuffix("/mcp") + "/registry/v1/publish",
+            files=[("manifest", (None, json.dumps(manifest))), ("file", ("a.md", b"something else"))],
+            headers={"authorization": f"Bearer {secret}"},
+        )
+    assert answer.status_code == 422, answer.text
+    with store.reading() as connection:
+        assert connection.execute(blobs.select()).all() == []
+
+
 @pytest.mark.parametrize(
     ("fields", "status"),
     [
@@ -362,20 +401,43 @@ async def test_a_subscriber_is_notified_of_a_new_skill(store: Store, publish: Pu
 
 
 @both_eras
+@pytest.mark.parametrize("how", ["token", "grant"])
 async def test_the_open_stream_of_a_revoked_caller_ends_and_others_stay(
-    store: Store, publish: Publish, version: str
+    store: Store, publish: Publish, version: str, how: str
 ):
     publish("pdf")
-    mine, other = (token(store, name, "*", Role.READ) for name in ("mine", "other"))
+    access = Access(store)
+    mine, other = (token(store, name, "acme", Role.READ) for name in ("mine", "other"))
     async with running(store) as url, subscriber(url, other, version) as (_, heard):
         async with asyncio.timeout(20), event_stream(url, mine, version) as stream:
-            await asyncio.to_thread(Access(store).revoke_token, "mine", by="test")
+            if how == "token":
+                await asyncio.to_thread(access.revoke_token, "mine", by="test")
+            else:
+                await asyncio.to_thread(access.grant, "token:mine", "acme", None, by="test")
             async for _ in stream.aiter_bytes():
                 pass
         await asyncio.to_thread(publish, "docx")
         async with asyncio.timeout(20):
             while "resources/list_changed" not in heard.words:
                 await heard.more()
+
+
+async def test_a_change_is_seen_although_its_notification_was_lost(
+    postgres: Any, monkeypatch: pytest.MonkeyPatch
+):
+    from registry.conftest import publish_to
+
+    monkeypatch.setattr("skillwire.registry.source._LOST_SECONDS", 0.05)
+    monkeypatch.setattr(Store, "announce", lambda *_: None)
+    store = Store(postgres.new())
+    Publishing(store).set_namespace("acme", by="test")
+    secret = token(store, "mine", "*", Role.READ)
+    async with running(store) as url, subscriber(url, secret, "2026-07-28") as (_, heard):
+        await asyncio.to_thread(publish_to(store), "pdf")
+        async with asyncio.timeout(20):
+            while "resources/list_changed" not in heard.words:
+                await heard.more()
+    store.close()
 
 
 PATHS = ["/mcp", "/registry/v1/publish", "/.well-known/agent-skills/index.json", "/v2/", "/x"]
@@ -615,7 +677,6 @@ async def test_three_replicas_notify_of_a_publication_and_serve_it(postgres: Any
             stack.enter_context(listening([*SKILLWIRE, "serve", "--store", url, "--http", "127.0.0.1:0"]))
             for _ in range(3)
         ]
-        replicas = [one.rstrip(",") for one in replicas]
         async with AsyncExitStack() as clients:
             listening_to = [
                 await clients.enter_async_context(subscriber(one, secret, version)) for one in replicas

@@ -242,7 +242,7 @@ def test_serve_passes_its_options_on_to_the_registry(run: Run, place: str):
         listening([*SKILLWIRE, *command, "--instructions", "Ask first."]) as url,
         httpx.Client(timeout=60) as client,
     ):
-        answer = client.post(url.rstrip(","), json=INITIALIZE, headers=STREAM_HEADERS)
+        answer = client.post(url, json=INITIALIZE, headers=STREAM_HEADERS)
     assert "mcp-session-id" not in answer.headers
     result = answer.json()["result"]
     assert (result["serverInfo"]["name"], result["instructions"]) == ("ours", "Ask first.")

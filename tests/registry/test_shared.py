@@ -90,7 +90,7 @@ def test_gateways_write_into_one_chained_audit_log(store: Store):
     assert first_broken(store) is None
 
 
-@pytest.mark.parametrize("revision", ["0001"])
+@pytest.mark.parametrize("revision", ["0001", "0002"])
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.process)])
 def test_a_store_of_an_earlier_schema_is_migrated_and_keeps_everything(
     kind: str, revision: str, tmp_path: Path, request: pytest.FixtureRequest

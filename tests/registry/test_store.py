@@ -420,6 +420,26 @@ def test_both_databases_find_the_same_skills(store: Store, publish: Publish):
     assert catalog(store).search(parse_query("zzzzqqq", limits=DEFAULT_LIMITS), 5) == []
 
 
+def test_a_skill_named_for_a_word_is_found_among_many_that_mention_it(
+    store: Store, publish: Publish, monkeypatch: pytest.MonkeyPatch
+):
+    for limit in ("_CANDIDATES", "_RANKED"):
+        monkeypatch.setattr(f"skillwire.registry.search.{limit}", 2)
+    for number in range(6):
+        publish(f"skill-{number}", description="Mentions invoices among other things.")
+    publish("zz-invoices", description="Writes bills.")
+
+    found = catalog(store).search(parse_query("invoices", limits=DEFAULT_LIMITS), 1)
+
+    assert [entry.name for entry in found] == ["zz-invoices"]
+
+
+def test_as_many_skills_are_found_as_were_asked_for(store: Store, publish: Publish):
+    for number in range(40):
+        publish(f"skill-{number}", description="Checks invoices.")
+    assert len(catalog(store).search(parse_query("invoices", limits=DEFAULT_LIMITS), 35)) == 35
+
+
 @pytest.mark.parametrize("text", ["'", '"', "a & b | !c", "% _", "\\", "NEAR(a)", "a*", "(", "x" * 5000])
 def test_no_query_is_an_operator_of_the_database(store: Store, publish: Publish, text: str):
     publish("pdf")
@@ -439,10 +459,18 @@ def test_what_is_no_store_is_refused_in_one_line(url: str):
         Store(url)
 
 
-def test_a_password_is_never_shown():
-    store = Store("postgresql://user:hunter2@db.example/skills")
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("postgresql://user:hunter2@db.example:5433/skills", "postgresql://user@db.example:5433/skills"),
+        ("postgres://db.example/skills?password=hunter2", "postgresql://db.example/skills"),
+        ("postgresql://postgres:@/skills?host=/run/postgresql", "postgresql://postgres@/skills"),
+    ],
+)
+def test_a_place_is_shown_without_its_password(url: str, place: str):
+    store = Store(url)
+    assert store.place == place
     assert "hunter2" not in repr(store)
-    assert "hunter2" not in store.place
 
 
 def test_creating_twice_keeps_everything(store: Store, publish: Publish):

@@ -163,9 +163,7 @@ class _Record:
         try:
             await HostApprovals(self._servers)(workspace, installed)
         except SkillwireError as error:
-            info(
-                f"Installed, but hosts ask again: the approval cannot be stored ({printable(str(error))})"
-            )
+            info(f"Installed, but hosts ask again: the approval cannot be stored ({printable(str(error))})")
 
 
 def _say_waiting() -> None:

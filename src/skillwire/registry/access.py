@@ -13,6 +13,7 @@ import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -47,7 +48,7 @@ class Role(IntEnum):
             raise _refused(f"{shown(text)!r} is not a role", "use read, publish or admin") from None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Caller:
     """Somebody who asks, with the roles that they have by namespace (`*` for all)."""
 
@@ -58,7 +59,7 @@ class Caller:
     def may(self, role: Role, namespace: str) -> bool:
         return max(self.roles.get(namespace, 0), self.roles.get(ALL, 0)) >= role
 
-    @property
+    @cached_property
     def view(self) -> View:
         """What they see: callers with the same view can share everything that is cached."""
         seen = None if ALL in self.roles else frozenset(self.roles)

@@ -12,7 +12,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -46,7 +46,7 @@ from skillwire.server.http.app import (
     McpEndpoint,
     is_addressed,
 )
-from skillwire.server.http.asgi import EventStreams, Headers, Receive, Scope, Send, refuse_method, respond
+from skillwire.server.http.asgi import Receive, Scope, Send, refuse_method, respond
 from skillwire.server.http.telemetry import METRICS_TYPE, ObservedApp, Request
 from skillwire.server.legacy.features import LegacyFeatures
 from skillwire.server.options import DEFAULT_OPTIONS, ServerOptions
@@ -110,7 +110,6 @@ class RegistryApp(ObservedApp):
         self._starting = asyncio.Lock()
         self._site = SiteEndpoint()
         self._oci = OciEndpoint()
-        self._open: set[_OpenRequest] = set()
 
     def end_streams(self) -> None:
         """End the event streams that clients keep open."""
@@ -170,7 +169,8 @@ class RegistryApp(ObservedApp):
     async def _answer(self, caller: Caller, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
         if path == MCP_PATH:
-            await self._pass_on(caller, scope, receive, send)
+            running = await self._running_for(caller.view)
+            await running.app(scope, receive, send)
         elif path == PUBLISH_PATH:
             await self._publish(caller, scope, receive, send)
         elif path.startswith(SITE_PATH):
@@ -180,27 +180,18 @@ class RegistryApp(ObservedApp):
         else:
             await respond(scope, send, 404, "Not Found\n")
 
-    async def _pass_on(self, caller: Caller, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the server of the caller's view respond, for as long as they may see what is in it."""
-        running = await self._running_for(caller.view)
-        opened = _OpenRequest(scope["headers"], caller.view, EventStreams(running.app))
-        self._open.add(opened)
-        try:
-            await opened.streams(scope, receive, send)
-        finally:
-            self._open.remove(opened)
-
     async def _end_revoked(self) -> None:
         """End the streams of callers who may no longer see what they did."""
         while True:
             await asyncio.sleep(_CHECK_SECONDS)
-            for opened in list(self._open):
-                try:
-                    caller = await self._login.caller(opened.headers)
-                except SkillwireError:
-                    continue  # Nobody can be asked now.
-                if caller is None or caller.view != opened.view:
-                    opened.streams.end()
+            for view, running in list(self._views.items()):
+                for request in running.app.open_requests():
+                    try:
+                        caller = await self._login.caller(request.headers)
+                    except SkillwireError:
+                        continue  # Nobody can be asked now.
+                    if caller is None or caller.view != view:
+                        request.end()
 
     async def _running_for(self, view: View) -> _Running:
         running = self._views.get(view)
@@ -311,15 +302,6 @@ class RegistryApp(ObservedApp):
             await _send_json(scope, send, 503, {"status": "error", "database": "away"})
             return
         await _send_json(scope, send, 200, {"status": "ok", "version": VERSION, "change": self._feed.number})
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _OpenRequest:
-    """A request to `/mcp` that is not over: who asked, and the stream that it may have become."""
-
-    headers: Headers
-    view: View
-    streams: EventStreams
 
 
 class _Running:

@@ -62,7 +62,7 @@ def read_audit(store: Store, *, after: int = 0) -> Iterator[AuditLine]:
     """Every line after a number, the oldest first."""
     while True:
         query = sa.select(audit).where(audit.c.number > after).order_by(audit.c.number).limit(_BATCH)
-        with store.reading() as connection:
+        with store.snapshot() as connection:
             rows = connection.execute(query).all()
         for row in rows:
             yield AuditLine(row.number, row.at, row.who, row.action, row.what, row.details, row.hash)

@@ -61,11 +61,7 @@ def backup(store: Store, file: Path) -> int:
     try:
         with os.fdopen(descriptor, "wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", mtime=0) as stream:
             stream.write(_line({"format": _FORMAT}))
-            with store.reading() as connection:
-                if store.is_postgresql:  # One moment for all tables.
-                    connection.execute(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
-                else:
-                    connection.exec_driver_sql("BEGIN")
+            with store.snapshot() as connection:
                 for table in _TABLES:
                     for row in _rows(connection, table):
                         stream.write(_line({"table": table.name, **row}))
@@ -114,12 +110,12 @@ def restore(store: Store, file: Path) -> int:
 
 def damage(store: Store) -> Iterator[str]:
     """What is damaged: files that are not as their digests say, versions that lack a file."""
-    with store.reading() as connection:
+    with store.snapshot() as connection:
         for row in _rows(connection, schema.blobs, encode=False):
             data = bytes(row["data"])
             if digest_of(data) != row["digest"] or len(data) != row["size"]:
                 yield f"the file {row['digest']} is damaged: restore it from a backup"
-    with store.reading() as connection:
+    with store.snapshot() as connection:
         query = sa.select(schema.versions, schema.skills.c.namespace, schema.skills.c.name).join(
             schema.skills, schema.skills.c.id == schema.versions.c.skill_id
         )

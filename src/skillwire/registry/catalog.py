@@ -189,17 +189,17 @@ class StoreCatalog:
     def search(self, query: Query, limit: int) -> list[SkillEntry]:
         """The skills that fit best, best first."""
         with self._store.reading() as connection:
-            paths, rarity = self._search.candidates(connection, query)
-            rows = connection.execute(_LISTED.where(*self._seen(), channels.c.path.in_(paths))).mappings()
-            entries = {row["path"]: _entry(row) for row in rows}
+            paths, rarity = self._search.candidates(connection, query, limit)
+            listed = connection.execute(_LISTED.where(*self._seen(), channels.c.path.in_(paths))).mappings()
+            rows = {str(row["path"]): row for row in listed}
         index = SearchIndex(
             (
-                Document(path, entry.name, clean_line(entry.description).text, path.rstrip("/"))
-                for path, entry in sorted(entries.items())
+                Document(path, str(row["name"]), _description(row), path.rstrip("/"))
+                for path, row in sorted(rows.items())
             ),
             rarity=rarity,
         )
-        return [entries[match.key] for match in index.search(query, limit=limit)]
+        return [_entry(rows[match.key]) for match in index.search(query, limit=limit)]
 
     def changes_after(self, number: int, most: int = 1000) -> list[ChangeRow]:
         """What changed after a number of the feed, whoever may see it."""
@@ -258,6 +258,10 @@ _LISTED: Final = sa.select(channels.c.path, *_FIELDS).select_from(
         skills, skills.c.id == versions.c.skill_id
     )
 )
+
+
+def _description(row: Row) -> str:
+    return clean_line(str(json.loads(row["frontmatter"])["description"])).text
 
 
 def _entry(row: Row, version: str | None = None) -> SkillEntry:

@@ -21,8 +21,10 @@ from skillwire.registry.schema import channels, term_trigrams, terms
 from skillwire.registry.store import Store
 from skillwire.text import clean_line
 
-_CANDIDATES: Final = 300
-_RANKED: Final = 50
+# A word that more skills have than these says little: so many of them are looked at, and no more.
+_MATCHES: Final = 5_000
+_CANDIDATES: Final = 200
+_RANKED: Final = 30
 _SIMILAR: Final = 200
 _EXPANSIONS: Final = 24
 _SHORTEST_PREFIX: Final = 2
@@ -48,10 +50,10 @@ class StoreSearch:
         self._total = (0, float("-inf"))
 
     def candidates(
-        self, connection: Connection, query: Query
+        self, connection: Connection, query: Query, least: int
     ) -> tuple[list[str], tuple[Mapping[str, int], int]]:
-        """The paths of the skills that deserve to be ranked; how many skills have each term, and how many
-        there are.
+        """The paths of the skills that are worth ranking, at least `least` if there are so many; how many
+        skills have each term, and how many there are.
         """
         groups = self._groups(connection, query)
         total = self._count(connection)
@@ -65,7 +67,7 @@ class StoreSearch:
         weights = [(group.terms, _rarity(group.skills, total)) for group in groups]
         ranked = sorted(found, key=lambda path: (-_score(path, found[path], weights), path))
         having = {term: group.skills for group in groups for term in group.terms}
-        return ranked[:_RANKED], (having, total)
+        return ranked[: max(least, _RANKED)], (having, total)
 
     def _groups(self, connection: Connection, query: Query) -> list[_Group]:
         """Each word of a query as the terms that stand for it, without words that nobody has."""
@@ -96,16 +98,27 @@ class StoreSearch:
         return _counts(connection, terms.c.term.in_(similar_terms(term, found)))
 
     def _matching(self, connection: Connection, groups: Sequence[_Group]) -> dict[str, str]:
-        """Skills that have a term of every group: their terms by their paths."""
-        query = sa.select(channels.c.path, channels.c.terms).where(*self._seen())
+        """Skills that have a term of every group, first those with one in their names: terms by paths."""
         if self._store.is_postgresql:
             match = " & ".join(f"({' | '.join(map(_quoted, group.terms))})" for group in groups)
-            condition = "array_to_tsvector(string_to_array(terms, ' ')) @@ CAST(:match AS tsquery)"
+            condition = "channels.search @@ CAST(:match AS tsquery)"
         else:
             match = " AND ".join(f"({' OR '.join(map(_fts_quoted, group.terms))})" for group in groups)
             condition = "channels.id IN (SELECT rowid FROM channel_terms WHERE terms MATCH :match)"
-        query = query.where(sa.text(condition)).order_by(channels.c.path).limit(_CANDIDATES)
-        return {row.path: row.terms for row in connection.execute(query, {"match": match})}
+        having = (
+            sa.select(channels.c.path, channels.c.name, channels.c.terms)
+            .where(*self._seen(), sa.text(condition))
+            .limit(_MATCHES)
+            .subquery()
+        )
+        named = [
+            sa.or_(*(having.c.name.contains(term, autoescape=True) for term in group.terms))
+            for group in groups
+        ]
+        hits = sum((sa.case((is_named, 1), else_=0) for is_named in named), sa.literal(0))
+        query = sa.select(having.c.path, having.c.terms).order_by(hits.desc(), having.c.path)
+        rows = connection.execute(query.limit(_CANDIDATES), {"match": match})
+        return {row.path: row.terms for row in rows}
 
     def _count(self, connection: Connection) -> int:
         """How many skills are listed, within the last minute: it says how much a word tells."""
@@ -137,10 +150,10 @@ def _rarity(having: int, total: int) -> float:
 
 def _score(path: str, found: str, weights: Sequence[tuple[tuple[str, ...], float]]) -> float:
     """A first, quick score: the rare words count, those of the name more."""
-    have, name = set(found.split()), set(terms_of(path))
+    have = found.split()
     score = 0.0
     for alternatives, weight in weights:
-        if any(term in name for term in alternatives):
+        if any(term in path for term in alternatives):
             score += _NAME_BONUS * weight
         elif any(term in have for term in alternatives):
             score += weight

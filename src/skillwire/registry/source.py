@@ -25,6 +25,8 @@ from skillwire.sources.base import Change, DirectoryChild, PagedSource, Read, Va
 T = TypeVar("T")
 
 _POLL_SECONDS: Final = 0.3
+# A proxy between this server and PostgreSQL may lose notifications: changes are then seen this late.
+_LOST_SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 _REMEMBERED: Final = 10_000
 
@@ -109,7 +111,9 @@ class Feed:
             await connection.execute(f"LISTEN {CHANNEL}")
             # After LISTEN: whatever was committed before it is read here, whatever comes later is announced.
             await self.catch_up()
-            async for _ in connection.notifies():
+            while True:
+                async for _ in connection.notifies(timeout=_LOST_SECONDS):
+                    await self.catch_up()
                 await self.catch_up()
 
 

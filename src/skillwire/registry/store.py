@@ -56,10 +56,12 @@ class Store:
 
     @property
     def place(self) -> str:
-        """Where the database is, without its password."""
+        """Where the database is, without its password and its settings."""
         if not self.is_postgresql:
             return f"sqlite:///{self.url.database}"
-        return redact_url(self.url.render_as_string(hide_password=True))
+        user = f"{self.url.username}@" if self.url.username else ""
+        port = f":{self.url.port}" if self.url.port else ""
+        return f"postgresql://{user}{self.url.host or ''}{port}/{self.url.database or ''}"
 
     @property
     def engine(self) -> Engine:
@@ -88,8 +90,19 @@ class Store:
 
     @contextmanager
     def reading(self) -> Generator[Connection]:
-        """A connection to read with, in one transaction."""
+        """A connection to read with. Each statement sees what was committed before it."""
         with self._errors(), self.engine.connect() as connection:
+            # Without a transaction around it, which would be two more messages for each statement.
+            yield connection.execution_options(isolation_level="AUTOCOMMIT")
+
+    @contextmanager
+    def snapshot(self) -> Generator[Connection]:
+        """A connection to read much with. All statements see the same moment."""
+        with self._errors(), self.engine.connect() as connection:
+            if self.is_postgresql:
+                connection = connection.execution_options(isolation_level="REPEATABLE READ")
+            else:
+                connection.exec_driver_sql("BEGIN")
             yield connection
 
     @contextmanager

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from skillwire.server.extension import SkillsExtension as SkillsExtension
     from skillwire.server.http.app import McpEndpoint as McpEndpoint
     from skillwire.server.http.asgi import Asgi as Asgi
+    from skillwire.server.http.asgi import Headers as Headers
     from skillwire.server.http.asgi import Message as Message
+    from skillwire.server.http.asgi import OpenRequest as OpenRequest
     from skillwire.server.http.asgi import Receive as Receive
     from skillwire.server.http.asgi import Scope as Scope
     from skillwire.server.http.asgi import Send as Send
@@ -40,7 +42,7 @@ export(
         "catalog": "Catalog Page T",
         "extension": "SkillsExtension",
         "http.app": "McpEndpoint",
-        "http.asgi": "Asgi Message Receive Scope Send StoppableApp",
+        "http.asgi": "Asgi Headers Message OpenRequest Receive Scope Send StoppableApp",
         "http.auth": "TokenFile Tokens",
         "http.server": "Address HttpServer parse_address",
         "http.telemetry": "ObservedApp",

@@ -17,6 +17,7 @@ from skillwire.server.http.asgi import (
     EventStreams,
     LazyApp,
     LifespanApp,
+    OpenRequest,
     Receive,
     Scope,
     Send,
@@ -208,6 +209,10 @@ class McpEndpoint:
     def end_streams(self) -> None:
         """End the event streams that clients keep open."""
         self._streams.end()
+
+    def open_requests(self) -> list[OpenRequest]:
+        """The requests that are not over, event streams above all; those of the fast path are none."""
+        return list(self._streams.requests)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._app(scope, receive, send)

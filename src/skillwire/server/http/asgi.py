@@ -120,6 +120,24 @@ class LazyApp:
                 stopped.cancel()
 
 
+class OpenRequest:
+    """A request that is not over, and that may have become an event stream."""
+
+    def __init__(self, headers: Headers) -> None:
+        self.headers = headers
+        self.ending = asyncio.Event()
+        self.streaming = asyncio.Event()
+
+    def end(self) -> None:
+        """Let the application see its client as disconnected, as soon as the response is a stream."""
+        self.ending.set()
+
+    async def ended(self) -> None:
+        """Wait until this response is a stream and must end."""
+        await self.ending.wait()
+        await self.streaming.wait()
+
+
 class EventStreams:
     """Passes every request on. After `end`, event streams see their client as disconnected.
 
@@ -128,19 +146,19 @@ class EventStreams:
 
     def __init__(self, app: Asgi) -> None:
         self._app = app
-        self._ending = asyncio.Event()
+        self._is_ending = False
+        self.requests: set[OpenRequest] = set()
+        """Those that are not over."""
 
     def end(self) -> None:
-        self._ending.set()
-
-    async def _ended(self, streaming: asyncio.Event) -> None:
-        """Wait until this response is a stream and streams must end."""
-        await self._ending.wait()
-        await streaming.wait()
+        self._is_ending = True
+        for request in self.requests:
+            request.end()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_open = is_read = False
-        streaming = asyncio.Event()
+        request = OpenRequest(scope["headers"])
+        streaming = request.streaming
 
         async def observe(message: Message) -> None:
             nonlocal is_open
@@ -159,7 +177,7 @@ class EventStreams:
                 return message
             # The request is complete, so the next message is a disconnect. A stream may begin later.
             incoming = asyncio.ensure_future(receive())
-            ended = asyncio.ensure_future(self._ended(streaming))
+            ended = asyncio.ensure_future(request.ended())
             try:
                 await asyncio.wait({incoming, ended}, return_when=asyncio.FIRST_COMPLETED)
                 return incoming.result() if incoming.done() else {"type": "http.disconnect"}
@@ -167,7 +185,13 @@ class EventStreams:
                 incoming.cancel()
                 ended.cancel()
 
-        await self._app(scope, receive_or_end, observe)
-        if is_open and self._ending.is_set():
+        if self._is_ending:
+            request.end()
+        self.requests.add(request)
+        try:
+            await self._app(scope, receive_or_end, observe)
+        finally:
+            self.requests.remove(request)
+        if is_open and request.ending.is_set():
             # The client is still connected: end its stream properly.
             await send({"type": "http.response.body", "body": b"", "more_body": False})
