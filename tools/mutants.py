@@ -174,11 +174,35 @@ GROUPS = (
         ),
     ),
     Group(
+        "gateway-locked",
+        "gateway/locked.py",
+        "tests/gateway/test_locked.py",
+        (
+            ("pinned.name != name", "False"),
+            (
+                'return pin.kind != "mcp" or (pin.get("server"), pin.get("uri")) == (label, uri)',
+                "return True",
+            ),
+            ('(pin.get("server"), pin.get("uri")) == (label, uri)', 'pin.get("uri") == uri'),
+            ('(pin.get("server"), pin.get("uri")) == (label, uri)', 'pin.get("server") == label'),
+        ),
+    ),
+    Group(
         "gateway-view",
         "gateway/view.py",
         "tests/gateway",
         (
-            ("            self.require(offer)\n            return await", "            return await"),
+            ("            self.require(offer)\n            data = await", "            data = await"),
+            (
+                "            self.require(offer)  # It may have been revoked",
+                "            pass  # It may have been revoked",
+            ),
+            (
+                "            if not self._is_visible(offer):\n                break",
+                "            if False:\n                break",
+            ),
+            ("if self._lock is not None and not self._lock.is_current():", "if False:"),
+            ("self._lock.revision if self._lock else 0)", "0)"),
             ("        if not self.caller.allows(offer.root):\n            return False\n", ""),
             ("if caller.sees_label(label) and not is_hidden:", "if caller.sees_label(label):"),
             (

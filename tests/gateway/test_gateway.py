@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
+import anyio
+import mcp_types as types
 import pytest
 
 from clients import both_eras, call, refusal
@@ -232,3 +234,24 @@ async def test_approvals_of_one_caller_are_not_those_of_another(tmp_path: Path) 
         async with joined(gateway, caller=alice) as client:
             await client.read_resource("skill://shop/refunds/SKILL.md")
     assert "--caller bob" in error.message
+
+
+async def test_what_is_revoked_while_it_is_fetched_does_not_arrive(tmp_path: Path) -> None:
+    upstream, arrives, answers = shop(), anyio.Event(), list[types.ErrorData]()
+    async with make_gateway(tmp_path, shop=upstream) as gateway, joined(gateway, user=User()) as client:
+        await client.read_resource("skill://shop/refunds/SKILL.md")
+        upstream.hold("resources/read", arrives)
+
+        async def read() -> None:
+            uri = "skill://shop/refunds/references/a.md"
+            async with joined(gateway) as other:
+                answers.append(await refusal(other, "resources/read", uri=uri))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
+            with anyio.fail_after(10):
+                while len(upstream.read_uris()) < 2:  # noqa: ASYNC110 - the server has no event for it
+                    await anyio.sleep(0.01)
+            assert await gateway.host.admin.revoke("refunds")
+            arrives.set()
+    assert [answer.code for answer in answers] == [-32010]

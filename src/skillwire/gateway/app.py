@@ -21,7 +21,7 @@ from skillwire.errors import SkillwireError, SourceError
 from skillwire.gateway.callers import Caller, resolve
 from skillwire.gateway.options import GatewayOptions
 from skillwire.gateway.server import CallerServer, caller_options
-from skillwire.gateway.upstreams import FileMemory, Offer, Upstream
+from skillwire.gateway.upstreams import FileMemory, Upstream
 from skillwire.gateway.uris import label_segment
 from skillwire.gateway.view import Approvals, CallerSource
 from skillwire.host.config.server import ServerConfig, parse_server
@@ -152,7 +152,7 @@ class Gateway:
             (*own, self._shared),
             self._approvals,
             mode=self.options.approval,
-            is_pinned=self._is_pinned,
+            lock=self.options.locked,
             hidden=hidden,
         )
         server = CallerServer(
@@ -298,12 +298,6 @@ class Gateway:
     async def _cancel_when_stopping(self, scope: anyio.CancelScope) -> None:
         await self._stopping.wait()
         scope.cancel()
-
-    def _is_pinned(self, offer: Offer) -> bool:
-        locked, skill = self.options.locked, offer.skill
-        if locked is None or offer.digest is None:
-            return False
-        return locked.allows(skill.origin.label, skill.uri, skill.entry.name, offer.digest)
 
 
 @dataclass(slots=True)

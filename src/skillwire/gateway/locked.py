@@ -5,6 +5,9 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+import anyio
+import anyio.to_thread
+
 from skillwire.errors import SkillwireError, SourceError
 from skillwire.files import file_stamp, read_regular, unreadable
 from skillwire.install.lock import Lock, LockedSkill
@@ -21,31 +24,41 @@ class LockedSkills:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.revision = 0
+        """Another number whenever the lock was read again."""
         self._stamp = file_stamp(path)
         self.lock = self._read()
         self._by_digest = _by_digest(self.lock)
-        self._problem = ""
+        self._reading = anyio.Lock()
 
     def allows(self, label: str, uri: SkillUri, name: str, digest: SetDigest) -> bool:
         """Whether the lock names a skill with exactly these files, of this server if it came from one."""
-        self._refresh()
         pinned = self._by_digest.get(digest)
         if pinned is None or pinned.name != name:
             return False
         pin = pinned.pin
         return pin.kind != "mcp" or (pin.get("server"), pin.get("uri")) == (label, uri)
 
-    def _refresh(self) -> None:
-        stamp = file_stamp(self.path)
-        if stamp == self._stamp:
+    def is_current(self) -> bool:
+        """Whether the file is the one that was read. Takes one `stat`."""
+        return file_stamp(self.path) == self._stamp
+
+    async def refresh(self) -> None:
+        """Read the lock again if it changed."""
+        if self.is_current():
             return
-        self._stamp = stamp
-        try:
-            self.lock = self._read()
-        except SkillwireError as error:
-            _log.error("the lock stays as it was: %s", error)
-            return
-        self._by_digest = _by_digest(self.lock)
+        async with self._reading:
+            stamp = file_stamp(self.path)
+            if stamp == self._stamp:
+                return  # Somebody else read it in the meantime.
+            try:
+                lock = await anyio.to_thread.run_sync(self._read)
+            except SkillwireError as error:
+                _log.error("the lock stays as it was: %s", error)
+            else:
+                self.lock, self._by_digest = lock, _by_digest(lock)
+                self.revision += 1
+            self._stamp = stamp
 
     def _read(self) -> Lock:
         try:

@@ -21,6 +21,7 @@ import anyio
 
 from skillwire.errors import ApprovalRequired, SkillNotFound, SkillwireError, SourceError
 from skillwire.gateway.callers import Caller
+from skillwire.gateway.locked import LockedSkills
 from skillwire.gateway.upstreams import Offer, Superseded, Upstream
 from skillwire.gateway.uris import label_segment, moved, upstream_uri
 from skillwire.host.approvals.store import ApprovalStore
@@ -173,7 +174,7 @@ class CallerSource(Source):
 
     Of two upstreams with the same server, the first counts. The last is the one that all callers share; it is
     not used for the labels in `hidden`, for which this caller has to have a credential of their own.
-    `is_pinned` says what is served in the mode `locked`. `on_read` is called for every file that was read.
+    `lock` names what is served in the mode `locked`. `on_read` is called for every file that was read.
     """
 
     def __init__(
@@ -183,7 +184,7 @@ class CallerSource(Source):
         approvals: Approvals,
         *,
         mode: ApprovalMode = "required",
-        is_pinned: Callable[[Offer], bool] = lambda offer: True,
+        lock: LockedSkills | None = None,
         hidden: Collection[str] = (),
     ) -> None:
         self.caller = caller
@@ -197,7 +198,7 @@ class CallerSource(Source):
                     self._routes.setdefault(label, (upstream, origin))
         self._offline: dict[SkillUri, Offer] = {}
         self._mode = mode
-        self._is_pinned = is_pinned
+        self._lock = lock
         self.on_read: Callable[[Offer, SkillUri], None] = lambda offer, uri: None
         self._listing: _Listing | None = None
         self._changed = anyio.Event()
@@ -233,6 +234,8 @@ class CallerSource(Source):
             return None
         if listing.state != self._state() or not self.approvals.store.is_current():
             return None
+        if self._lock is not None and not self._lock.is_current():
+            return None
         return listing.entries
 
     def offers(self) -> list[Offer]:
@@ -249,10 +252,12 @@ class CallerSource(Source):
         for upstream in self._upstreams:
             await upstream.ready.wait()
         await self.approvals.refresh()
+        if self._lock is not None:
+            await self._lock.refresh()
 
     def _state(self) -> tuple[int, ...]:
         versions = tuple(upstream.version for upstream in self._upstreams)
-        return (*versions, self.approvals.store.revision)
+        return (*versions, self.approvals.store.revision, self._lock.revision if self._lock else 0)
 
     def _current(self) -> _Listing:
         for upstream in self._upstreams:
@@ -291,6 +296,12 @@ class CallerSource(Source):
             return self._is_pinned(offer)
         return self._policy(offer) is not Policy.NEVER
 
+    def _is_pinned(self, offer: Offer) -> bool:
+        if self._lock is None or offer.digest is None:
+            return False
+        skill = offer.skill
+        return self._lock.allows(skill.origin.label, skill.uri, skill.entry.name, offer.digest)
+
     # One skill
 
     async def get_entry(self, uri: SkillUri) -> SkillEntry:
@@ -306,6 +317,8 @@ class CallerSource(Source):
                 data = await self._read(offer, uri)
             except Superseded:
                 continue  # There is another version: from the first step again, with its own approval.
+            if not self._is_visible(offer):
+                break  # It was taken from the lock while it was fetched.
             self.on_read(offer, uri)
             return Read(data, None if offer.skill.entry.is_dynamic else _ALWAYS)
         raise SkillNotFound(f"No resource is served at {shown_uri(uri)}", uri=uri)
@@ -368,7 +381,9 @@ class CallerSource(Source):
         await offer.upstream.check_publishers(offer)
         if not offer.skill.entry.is_dynamic:
             self.require(offer)
-            return await offer.upstream.fetch(offer, uri)
+            data = await offer.upstream.fetch(offer, uri)
+            self.require(offer)  # It may have been revoked while it was fetched.
+            return data
         # SEC-6: it has no set of files that could be approved ahead; the caller agrees to what was seen.
         data = await offer.upstream.fetch(offer, uri)
         self.require(offer, frozenset({(offer.original(uri), digest_of(data))}))
