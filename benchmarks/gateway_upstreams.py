@@ -3,7 +3,7 @@
     python -m benchmarks.gateway_upstreams FOLDER COUNT DELAY
 
 Serves `FOLDER/up-0`, `FOLDER/up-1` and so on over HTTP, each on a port of its own, and prints their URLs. The
-first one answers its first request for a listing only after DELAY seconds.
+first one takes DELAY seconds for the first page of its listing, whoever asks.
 """
 
 from __future__ import annotations
@@ -14,22 +14,28 @@ import urllib.request
 from pathlib import Path
 
 from skillwire import SkillServer
-from skillwire.server.http.asgi import Asgi, Receive, Scope, Send
+from skillwire.server.http.asgi import Asgi, Message, Receive, Scope, Send
 from skillwire.server.http.server import Address, HttpServer
 from skillwire.server.options import ServerOptions
 
 
 def slowed(app: Asgi, seconds: float) -> Asgi:
-    """The application, whose first listing takes a while."""
-    is_first = True
+    """The application, which takes a while for the first page of a listing."""
 
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
-        nonlocal is_first
         headers = dict(scope.get("headers", ()))
-        if is_first and headers.get(b"mcp-method") == b"skills/list":
-            is_first = False
+        if headers.get(b"mcp-method") != b"skills/list":
+            await app(scope, receive, send)
+            return
+        message = await receive()
+        if b'"cursor"' not in message.get("body", b""):
             await asyncio.sleep(seconds)
-        await app(scope, receive, send)
+        waiting = [message]
+
+        async def replay() -> Message:
+            return waiting.pop() if waiting else await receive()
+
+        await app(scope, replay, send)
 
     return slow
 

@@ -1,6 +1,6 @@
 """Telemetry: spans and metrics for operations on skills, through `opentelemetry-api` only.
 
-It is active if the program has imported OpenTelemetry. A configured provider gets `skillwire.discover`,
+It is active if the program has configured OpenTelemetry. A configured provider gets `skillwire.discover`,
 `load_skill NAME`, `read_skill_file NAME`, `skillwire.approve` and, from a gateway, `skillwire.gateway`.
 Neither the text of skills nor paths on the user's disk are recorded.
 """
@@ -29,6 +29,7 @@ SKILLS: Final = "skillwire.skills"
 _NAME: Final = "skillwire"
 _DESCRIPTION_CHARS: Final = 300
 # These have few values each, so that metrics can be kept for every combination.
+_API_PROVIDERS: Final = ("opentelemetry.trace", "opentelemetry.metrics")
 _METRIC_KEYS: Final = (ORIGIN, DIALECT, VERDICT)
 
 
@@ -135,5 +136,9 @@ def _api() -> tuple[Any, Any] | None:
     try:
         from opentelemetry import metrics, trace
     except ImportError:
+        return None
+    providers = (trace.get_tracer_provider(), metrics.get_meter_provider())
+    # The MCP SDK imports the API, whose own providers record nothing.
+    if all(type(provider).__module__.startswith(_API_PROVIDERS) for provider in providers):
         return None
     return trace, metrics

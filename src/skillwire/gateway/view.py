@@ -422,7 +422,7 @@ class CallerSource(Source):
     def known_owner(self, uri: SkillUri) -> Offer | None:
         """The innermost known skill that a file belongs to: one that is approved, if there is one."""
         owners: list[Offer] = []
-        label = split_uri(uri).authority
+        label = split_uri(uri).authority if "%" in uri else uri.partition("://")[2].partition("/")[0]
         directory = str(uri)
         while not (directory := directory.rpartition("/")[0]).endswith("/"):
             offer = self._known(SkillUri(f"{directory}/{SKILL_FILE}"), label)
