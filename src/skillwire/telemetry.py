@@ -129,6 +129,11 @@ def _measure(metrics: Any, done: Operation, seconds: float) -> None:
         meter.create_counter(f"{_NAME}.refusals", "{refusal}", "what was refused, and why").add(1, kept)
 
 
+def is_active() -> bool:
+    """Whether somebody records spans or metrics."""
+    return _api() is not None
+
+
 def _api() -> tuple[Any, Any] | None:
     """The modules `trace` and `metrics` if the program uses OpenTelemetry. We never import it ourselves."""
     if "opentelemetry.trace" not in sys.modules:

@@ -24,7 +24,7 @@ from skillwire.server.legacy.tools import READ, SkillTexts
 from skillwire.server.options import ServerOptions
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri, path_below, skill_root, split_uri
-from skillwire.telemetry import ORIGIN, SET_DIGEST, SKILLS, Value, operation
+from skillwire.telemetry import ORIGIN, SET_DIGEST, SKILLS, Value, is_active, operation
 from skillwire.trust.fence import fence
 from skillwire.trust.origin import Origin
 from skillwire.version import VERSION
@@ -120,6 +120,8 @@ class CallerServer(SkillServer):
 
     def _observe(self, method: str, uri: str | None, cached: bool) -> None:
         """What the fast path responded to. A read that was not cached is recorded by the source."""
+        if self._audit is None and not is_active():
+            return
         if method in _LISTS:
             self._record_list(method)
         elif cached and method == "resources/read" and uri is not None:
