@@ -160,4 +160,4 @@ def test_a_service_that_speaks_the_other_format_is_named(run: Run, monkeypatch: 
             monkeypatch.setenv(variable, service.key)
             ended = run("--model", "m", "--format", format, "--base-url", service.url)
             assert ended.code == 4
-            assert f"no message in the {format} format: check --format and --base-url" in ended.err
+            assert f"a message in the {format} format: check --format and --base-url" in ended.err

@@ -70,7 +70,8 @@ class HostSkills(ContextProvider):
 class HostSkillsSource(SkillsSource):
     """The skills of a host for `SkillsProvider`. What needs the user's approval is asked by the host alone.
 
-    Skills whose handle is no plain name, because two have the same, are left out: use `HostSkills` for those.
+    Skills whose handle is not a plain name, because two have the same name, are left out: use `HostSkills`
+    for those.
     """
 
     def __init__(self, host: SkillHost) -> None:

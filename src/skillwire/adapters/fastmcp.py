@@ -1,11 +1,11 @@
 """Skills through a FastMCP client that you have, with its transport, login and settings.
 
-client = fastmcp.Client("https://shop.example/mcp", auth="oauth")
-async with SkillHost(servers={"shop": server_behind(client)}) as host: ...
+client = fastmcp.Client("https://shop.example/mcp", auth="oauth") async with SkillHost(servers={"shop":
+server_behind(client)}) as host: ...
 
-A host connects to servers by itself; use this where only the FastMCP client knows how. The host asks,
-verifies and fences as ever. Sizes are limited by what it reads, not by the connection, which is the client's
-own. Changes are noticed when the host lists the server again.
+A host connects to servers itself; use this where only the FastMCP client knows how. The host asks, verifies
+and fences as ever. Sizes are limited by what it reads, not by the connection, which is the client's own.
+Changes are noticed when the host lists the server again.
 """
 
 from __future__ import annotations

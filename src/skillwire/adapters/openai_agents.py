@@ -36,7 +36,7 @@ class AgentSkills:
         self._questions: dict[str, Question] = {}
 
     def instructions(self, text: str = "") -> Callable[[Any, Any], str]:
-        """Your instructions and the catalog, made anew for every turn: for `Agent(instructions=...)`."""
+        """Your instructions and the catalog, made again for every turn: for `Agent(instructions=...)`."""
 
         def make(context: Any, agent: Any) -> str:
             parts = (text, self._host.catalog(budget=self._budget))

@@ -1,6 +1,6 @@
 """Skills for pydantic-ai: `Agent(model, toolsets=[SkillToolset(host)])`.
 
-The catalog is part of the agent's instructions, made anew for each request. A host without `ask` defers a
+The catalog is part of the agent's instructions, made again for each request. A host without `ask` defers a
 call that needs the user: the run ends with `DeferredToolRequests`, whose metadata has the question.
 """
 

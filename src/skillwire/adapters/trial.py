@@ -165,7 +165,7 @@ def _names(call: Call, *texts: str) -> bool:
 
 
 def _arguments(value: object) -> Mapping[str, Any]:
-    """The arguments of a call, which some services send as JSON text; empty when they are no object."""
+    """The arguments of a call, which some services send as JSON text; empty when they are not an object."""
     if isinstance(value, str):
         try:
             value = json.loads(value or "{}")
@@ -188,7 +188,7 @@ class HttpService:
             return await self._reply(system, host, history)
         except (KeyError, IndexError, TypeError, AttributeError):
             raise SourceError(
-                f"the model service answered with something that is no message in the {self.format} format: "
+                f"the model service did not answer with a message in the {self.format} format: "
                 "check --format and --base-url"
             ) from None
 

@@ -21,7 +21,7 @@ class Pages(Protocol):
 
 
 class DirectoryWalk:
-    """Level by level, each directory once. Children that do not lie below their parent are never followed."""
+    """Level by level, each directory once. Children that are not below their parent are never followed."""
 
     def __init__(self, reader: Pages, skills: Sequence[EntryView], *, is_whole: bool) -> None:
         self._reader = reader

@@ -1,4 +1,4 @@
-"""EntryView: an entry as a server sent it, with every violation that shows in the entry alone."""
+"""EntryView: an entry as a server sent it, with every violation that the entry itself shows."""
 
 from __future__ import annotations
 

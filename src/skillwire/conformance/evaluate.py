@@ -119,7 +119,7 @@ def _violations(seen: Observations, all_seen: Sequence[Observations]) -> Iterato
 
 def _finding(violation: Violation, revisions: Sequence[str], baseline: Baseline | None) -> Finding:
     rule = BY_ID[violation.rule]
-    # SEC-11: whatever a server wrote is cleaned before anybody sees it.
+    # SEC-11: whatever a server wrote is cleaned before it is shown.
     uri = safe_line(violation.uri, limit=_LONGEST)
     return Finding(
         rule=rule.id,

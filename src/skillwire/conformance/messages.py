@@ -188,7 +188,7 @@ def _return_memory() -> None:
 
 
 def count_values(data: bytes | bytearray) -> int:
-    """About how many values a JSON text has. It takes no memory to speak of, unlike parsing."""
+    """About how many values a JSON text has. It takes almost no memory, unlike parsing."""
     rough = sum(data.count(mark) for mark in _STRUCTURE)
     if rough <= MOST_VALUES:
         return rough

@@ -41,7 +41,7 @@ class Probe(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Paged:
-    """A listing in pages. `endless` says why it was given up, if it was."""
+    """A listing in pages. `endless` says why reading stopped early, if it did."""
 
     pages: tuple[Answer, ...] = ()
     endless: str = ""
@@ -109,7 +109,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """The same request many times side by side: how many different answers came."""
+    """The same request sent many times concurrently: how many different answers came."""
 
     method: str
     about: str

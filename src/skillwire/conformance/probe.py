@@ -152,7 +152,7 @@ class Prober:
         seen.too_deep = walk.too_deep
 
     async def _find_unlisted(self) -> None:
-        """LST-3: a skill that is shown or named but not listed is served all the same."""
+        """LST-3: a skill that is shown or named but not listed is still served."""
         seen = self.seen
         if seen.listing.left_out:
             return  # Nobody knows what is not listed.

@@ -33,9 +33,9 @@ _META: Final = "io.modelcontextprotocol/"
 _NAMED: Final = {"resources/read": "uri"}
 _HEADER_SAFE: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
 _PATIENCE: Final = 3
-"""After so many unanswered requests no more are sent."""
+"""After this many unanswered requests no more are sent."""
 _VALUES_HELD: Final = 4 * MOST_VALUES
-"""After so many JSON values in all, no more are received: the answers of a run are held in memory."""
+"""After this many JSON values in total, no more are received: the answers of a run are held in memory."""
 _CLIENT_ERRORS: Final = range(400, 500)
 
 

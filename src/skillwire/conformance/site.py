@@ -136,7 +136,7 @@ def _index_findings(index_url: str, version: str, issues: Collection[Issue]) -> 
     if version == "0.1.0":
         yield _finding(
             Level.ADVICE,
-            "the index is of version 0.1.0, which has no digests: nobody can tell what a file should be",
+            "the index is of version 0.1.0, which has no digests: files cannot be checked",
             "write version 0.2.0; `skillwire serve --http HOST:PORT --well-known` does",
         )
 
@@ -223,7 +223,7 @@ async def _opened(
     own = urlsplit(place)
 
     async def add_headers(request: httpx2.Request) -> None:
-        # A token is for this site: an artifact or a redirect may be anybody's.
+        # A token is for this site: an artifact or a redirect may belong to anyone.
         if (request.url.scheme, request.url.netloc.decode("ascii")) == (own.scheme, own.netloc.lower()):
             request.headers.update(headers)
 

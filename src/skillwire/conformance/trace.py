@@ -1,4 +1,4 @@
-"""TraceFile: the raw traffic of a run, one JSON object a line, with secrets taken out."""
+"""TraceFile: the raw traffic of a run, one JSON object per line, with secrets removed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class TraceFile:
         line["text"] = redact(text[:_LONGEST].decode("utf-8", "replace"), self._secrets)
         if len(text) > _LONGEST:
             line["bytes"] = len(text)
-        # ASCII alone: what a server wrote cannot drive the terminal that shows the file.
+        # Only ASCII: what a server wrote cannot control the terminal that shows the file.
         self._file.write(json.dumps(line) + "\n")
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Installing skills: pinned by a lock file, planned, and put into the folders that agents read."""
+"""Installing skills: pinned by a lock file, planned, and written to the folders that agents read."""
 
 from skillwire.install.agents import Agent, Places, Scope, agents, detect_agents
 from skillwire.install.apply import Outcome, apply

@@ -42,7 +42,7 @@ class Agent:
     name: str
     project: str
     home: str
-    """Empty when the agent reads skills of projects alone."""
+    """Empty when the agent reads only skills of projects."""
     signs: tuple[str, ...]
 
     @property
@@ -114,9 +114,8 @@ def find_agents(ids: Iterable[str]) -> tuple[Agent, ...]:
 def detect_agents(
     places: Places, scope: Scope, exists: Callable[[Path], bool] = Path.exists
 ) -> tuple[Agent, ...]:
-    """The agents that are on this machine or in this project, by the places that they leave behind.
-
-    One that would have a skill put into a folder such as `skills/` of a project has to be named.
+    """The agents that are on this machine or in this project, found by their files. An agent that would get a
+    skill in a folder such as `skills/` of a project must be named.
     """
     return tuple(agent for agent in agents().values() if _is_here(agent, places, scope, exists))
 

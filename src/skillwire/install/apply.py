@@ -1,9 +1,9 @@
-"""Apply: carry out a plan, so that each folder is the old one or the new one, whole.
+"""Apply: carry out a plan, so that each folder is entirely the old one or the new one.
 
 Of one folder:
 
 1. The new one is written beside it, in a folder of our own inside the target, and read back.
-2. It trades places with the old one in a single step. Where the system has no such step, the old one is
+2. It is exchanged with the old one in a single step. Where the system has no such step, the old one is
    moved aside first; `recover` puts it back if the process dies in between.
 3. The old one is looked at again. If somebody changed it after the plan was made, it is put back.
 4. Only then it is removed.
@@ -33,7 +33,7 @@ from skillwire.issues import shown
 from skillwire.skill.digests import digest_of
 
 STAGING: Final = ".skillwire-tmp-"
-"""How the folders begin that installations are prepared in. One that is left over may be deleted."""
+"""The prefix of the folders that installations are prepared in. Leftover ones may be deleted."""
 _NEW, _OLD, _NAME = "new", "old", "name"
 _FATAL: Final = frozenset({errno.ENOSPC, errno.EROFS, errno.EDQUOT})
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EACCES})
@@ -42,7 +42,7 @@ _NO_PRIVILEGE: Final = 1314  # Windows: only administrators and developers may m
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a step. `problem` is one line; empty when it was done."""
+    """The outcome of a step. `problem` is one line; empty when it was done."""
 
     step: Step
     problem: str = ""
@@ -61,10 +61,10 @@ def apply(
     windows: bool = os.name == "nt",
     on_step: Callable[[Outcome], None] = lambda _: None,
 ) -> tuple[Outcome, ...]:
-    """Carry out what a plan writes; what stops stays as it is.
+    """Carry out the writing steps of a plan; stopped steps change nothing.
 
     `content` gives the bytes of a version by path. A step that fails is reported in its outcome, and the
-    others go on, unless the disk is full or cannot be written at all.
+    others continue, unless the disk is full or cannot be written at all.
     """
     outcomes: list[Outcome] = []
     fatal = ""
@@ -86,7 +86,7 @@ def apply(
 
 
 def recover(folders: Iterable[Path]) -> None:
-    """Clear away what a process left that died while it installed; put back what it had moved aside."""
+    """Clean up after a process that died while installing, and restore what it had moved aside."""
     for folder in set(folders):
         try:
             staged = [path for path in folder.iterdir() if path.name.startswith(STAGING)]
@@ -168,7 +168,7 @@ def _carry_out(step: Step, content: Callable[[LockedSkill], Mapping[str, bytes]]
 
 
 def _swap(step: Step, staging: Path) -> None:
-    """Put what is staged into its place; what was there is in the staging folder afterwards."""
+    """Move what is staged into place; what was there is in the staging folder afterwards."""
     if isinstance(step.found, Nothing):
         if os.path.lexists(step.path):
             raise VerificationError(f"{step.path} appeared meanwhile: it is left alone", uri=step.name)
@@ -188,7 +188,7 @@ def _swap(step: Step, staging: Path) -> None:
 
 
 def _refuse_change(step: Step, old: Path) -> None:
-    """Put back what is not what the plan was made for."""
+    """Restore what differs from what the plan was made for."""
     pinned = [file.path for file in step.skill.files] if step.skill else ()
     there = look_at(old, pinned)
     if _same(there, step.found, old, step.path):
@@ -205,7 +205,7 @@ def _refuse_change(step: Step, old: Path) -> None:
 
 def _same(there: Found, planned: Found, moved: Path, before: Path) -> bool:
     if isinstance(there, Link) and isinstance(planned, Link):
-        # A relative link leads elsewhere from where it was moved to.
+        # A relative link points elsewhere once it is moved.
         return os.path.relpath(there.leads_to, moved.parent) == os.path.relpath(
             planned.leads_to, before.parent
         )

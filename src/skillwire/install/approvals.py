@@ -1,4 +1,4 @@
-"""Approvals: the user's yes to an installation, kept where hosts look for it.
+"""Approvals: the user's approval of an installation, stored where hosts look for it.
 
 Installing is approving. For a skill of a configured MCP server that is an approval of the server's skill,
 under the identity of the server and not its label. For a folder of a project, which a host asks about as
@@ -38,10 +38,10 @@ class HostApprovals:
 
     servers: Mapping[str, ServerConfig]
     file: Path | None = None
-    """Where approvals are kept; by default where every host keeps them."""
+    """Where approvals are stored; by default where every host stores them."""
 
     async def __call__(self, workspace: Workspace, installed: Sequence[tuple[Candidate, Grants]], /) -> None:
-        """Keep the approvals of these, all or none."""
+        """Store the approvals of these, all or none."""
         directories = _project_directories(workspace) if workspace.scope is Scope.PROJECT else []
         servers = {Origin.mcp(label): config for label, config in self.servers.items()}
         approved: list[tuple[Approval, SkillEntry]] = []

@@ -36,9 +36,9 @@ class Candidate:
     frontmatter: Mapping[str, JsonValue]
     files: Mapping[str, bytes]
     local_entry: CheckedEntry
-    """The skill as a host lists it that reads the folder it is installed into."""
+    """The skill as listed by a host that reads the folder it is installed into."""
     signature: SignatureVerdict = UNSIGNED
-    """Who signed these files, as far as the user's publishers tell."""
+    """Who signed these files, according to the user's publishers."""
     entry: CheckedEntry | None = None
     """What the server listed, when it came from one."""
 
@@ -69,7 +69,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What came of fetching."""
+    """The result of fetching."""
 
     candidates: tuple[Candidate, ...] = ()
     failures: tuple[Failure, ...] = ()
@@ -86,7 +86,7 @@ def make_candidate(
 ) -> Candidate:
     """Check the files of one skill, `SKILL.md` at their root, and pin them as they are.
 
-    `FormatError`, `LimitExceeded` or `VerificationError` says why they are no skill to install.
+    `FormatError`, `LimitExceeded` or `VerificationError` says why they cannot be installed.
     """
     content = {file.path: file for file in files}
     skill_md = content.get(SKILL_FILE)
@@ -149,7 +149,7 @@ def with_interpreters(files: Iterable[tuple[str, bytes]]) -> tuple[ArchiveFile, 
 
 
 def split_skills(files: Iterable[ArchiveFile]) -> dict[str, tuple[ArchiveFile, ...]]:
-    """The files of every skill among files, by the folder that it lies in, paths from there down.
+    """The files of every skill among files, by the folder that contains it, with paths relative to that.
 
     A skill inside another one is part of the outer one.
     """
@@ -228,7 +228,9 @@ def _read_skill(folder: Path, root: Path, limits: Limits) -> tuple[ArchiveFile, 
                         )
                     files.append(ArchiveFile(path, real.read_bytes(), bool(status.st_mode & 0o100)))
                 else:
-                    raise VerificationError(f"{shown(path)} is no plain file: it is not installed", uri=path)
+                    raise VerificationError(
+                        f"{shown(path)} is not a plain file: it is not installed", uri=path
+                    )
     return tuple(sorted(files, key=lambda file: file.path))
 
 
@@ -237,7 +239,7 @@ def _is_skill_md(path: str) -> bool:
 
 
 def not_what_is_pinned(skill: LockedSkill, actual: str) -> VerificationError:
-    """A source that has other bytes than the lock says."""
+    """The failure of a source whose bytes differ from the lock."""
     return VerificationError(
         f"{skill.name}: {shown(skill.source, 200)} has another version now ({actual[:19]}…, pinned is "
         f"{skill.digest[:19]}…): `skillwire update {skill.name}` shows what changed",

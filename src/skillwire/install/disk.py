@@ -22,7 +22,7 @@ from skillwire.skill.files import belongs_to_skill
 
 _MOST_FILES: Final = 20_000
 _CHUNK: Final = 1 << 20
-# A link or a pipe in a file's place must neither lead the reader elsewhere nor hold it.
+# A link or a pipe in place of a file must not redirect or block the reader.
 _FLAGS: Final = (
     os.O_RDONLY
     | getattr(os, "O_NOFOLLOW", 0)
@@ -33,7 +33,7 @@ _FLAGS: Final = (
 
 
 def look_at(path: Path, pinned: Collection[str] = ()) -> Found:
-    """What is at a place, every file hashed.
+    """What is at a path, with every file hashed.
 
     What tools leave behind, such as `__pycache__`, is not part of a skill unless it is `pinned`.
     """
@@ -96,7 +96,7 @@ def target_folders(places: Places, scope: Scope, targets: Iterable[str]) -> dict
 
 
 def knows_modes(folder: Path) -> bool:
-    """Whether the file system keeps apart what may be run and what may not."""
+    """Whether the file system has executable modes."""
     if os.name == "nt":
         return False
     while not folder.is_dir() and folder.parent != folder:

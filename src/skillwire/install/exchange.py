@@ -1,4 +1,4 @@
-"""Putting a folder or a link in another's place in one step, where the system has one."""
+"""Exchanging two folders or links in one step, where the system supports it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNKNOWN: Final = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EO
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Let two places trade what is at them, in one step; false when the system has no such step."""
+    """Exchange what is at two paths in one step; false when the system cannot do that."""
     call = _system_call()
     if call is None:
         return False

@@ -1,6 +1,6 @@
 """Lock files of other tools, read for migration: `skills-lock.json` and `toolhive.lock.yaml`.
 
-Neither lists a skill's files, so what they name is fetched, shown and pinned anew.
+Neither lists a skill's files, so what they name is fetched, shown and pinned again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COMMIT: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class ForeignSkill:
-    """A skill of another tool's lock file: where to get it, in our words, or why that cannot be done."""
+    """A skill of another tool's lock file: the source to get it from, or why that is not possible."""
 
     name: str
     source: str = ""
@@ -39,12 +39,12 @@ class ForeignSkill:
 
 
 def is_foreign_lock(path: PurePath) -> bool:
-    """Whether a file is called as one of them."""
+    """Whether a file has the name of one of them."""
     return path.name in (SKILLS_LOCK, ".skill-lock.json", TOOLHIVE_LOCK)
 
 
 def parse_foreign_lock(text: str, name: str) -> tuple[ForeignSkill, ...]:
-    """The skills of another tool's lock file, by the name of the file; `FormatError` when it is none."""
+    """The skills of another tool's lock file, by the name of the file; `FormatError` when it is not one."""
     try:
         loaded: object = yaml.safe_load(text) if name.endswith((".yaml", ".yml")) else json.loads(text)
     except (ValueError, RecursionError, yaml.YAMLError) as error:

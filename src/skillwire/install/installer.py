@@ -1,7 +1,7 @@
 """Installer: add, sync, update, roll back and remove skills of a workspace.
 
-It asks nobody. Whoever calls it shows what `propose`, `compare` and `unaccepted` give, asks the user, and
-passes on what the user granted: only that is installed.
+It does not ask the user. The caller shows what `propose`, `compare` and `unaccepted` return, asks, and passes
+on what the user granted: only that is installed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from skillwire.trust.signers import NO_SIGNER, confirms_signer, signer_words
 
 
 class RecordApprovals(Protocol):
-    """Keeps the user's yes where hosts look for it, for skills that were installed with these grants."""
+    """Stores the user's approval of installed skills, with these grants, where hosts look for it."""
 
     async def __call__(
         self, workspace: Workspace, installed: Sequence[tuple[Candidate, Grants]], /
@@ -94,7 +94,7 @@ class Installer:
         force: Iterable[str] = (),
         going_back: bool = False,
     ) -> Report:
-        """Install exactly these versions, pin them, and keep the user's yes.
+        """Install exactly these versions, pin them, and store the approval.
 
         A skill whose powers were not all granted is refused: bytes are never stripped (SEC-2, SEC-4).
         """
@@ -118,7 +118,7 @@ class Installer:
     def _install(
         self, candidates: Sequence[Candidate], *, force: Iterable[str], going_back: bool
     ) -> tuple[Report, list[LockedSkill]]:
-        """Gives also what is installed now, of those that were to be."""
+        """Also returns which of them are installed now."""
         work = self.workspace
         skills = [candidate.skill for candidate in candidates]
         with work.files.working(work.root, on_wait=self.on_wait):
@@ -147,13 +147,13 @@ class Installer:
     def compare(
         self, *, force: Iterable[str] = (), only: Iterable[str] | None = None
     ) -> tuple[Lock, InstallState, Plan]:
-        """What is different on disk from the lock, every file hashed. Nothing is written."""
+        """How the disk differs from the lock, with every file hashed. Nothing is written."""
         lock = self.workspace.require_lock()
         state = self.workspace.files.read(self.workspace.root)
         return lock, state, self.workspace.plan(lock, state, force=force, only=only)
 
     def unaccepted(self, state: InstallState, made: Plan) -> tuple[LockedSkill, ...]:
-        """The skills that would be written and that this user has not agreed to as they are pinned."""
+        """The skills that would be written and that this user has not approved as they are pinned."""
         skills = {step.name: step.skill for step in made.writes if step.skill is not None}
         return tuple(skill for skill in skills.values() if not state.has_accepted(skill))
 
@@ -164,7 +164,7 @@ class Installer:
         force: Iterable[str] = (),
         only: Iterable[str] | None = None,
     ) -> Report:
-        """Make the folders equal to the lock. `accept` is what the user was shown and agreed to just now."""
+        """Make the folders match the lock. `accept` is what the user was shown and has just approved."""
         work = self.workspace
         accepted = tuple(accept)
         at_hand: dict[str, Candidate] = {}
@@ -205,7 +205,7 @@ class Installer:
         return replace(report, refused=(*refused, *report.refused), failures=(*failures, *report.failures))
 
     def _other_signers(self, skills: Iterable[LockedSkill]) -> list[Failure]:
-        """The skills whose files have another signer than the lock says: the lock is somebody's word."""
+        """The skills whose signer differs from the lock: what a lock says is not proof."""
         failures: list[Failure] = []
         for skill in skills:
             if skill.signer == NO_SIGNER:
@@ -244,7 +244,7 @@ class Installer:
             files = read_folder(step.path, limits=self.workspace.limits).get("")
             if files is None:
                 raise SourceError(
-                    f"{step.path} holds no skill that could be adopted: use --force to replace it"
+                    f"{step.path} has no skill that could be adopted: use --force to replace it"
                 )
             path = step.path
             try:
@@ -266,7 +266,7 @@ class Installer:
     # Checking sources
 
     async def check(self, names: Iterable[str] | None = None) -> tuple[Check, ...]:
-        """Whether the sources have something else than what is pinned."""
+        """Whether the sources have something other than what is pinned."""
         lock = self.workspace.require_lock()
         skills = lock.skills if names is None else tuple(lock.require(name) for name in names)
         return await self.upstream.check(skills)
@@ -278,7 +278,7 @@ class Installer:
         return self.workspace.files.read(self.workspace.root).history.get(name, ())
 
     def earlier(self, name: str, to: str = "") -> Candidate:
-        """An earlier version, from what is kept here and verified again: the one before, or a given one."""
+        """An earlier version, from the stored copies and verified again: the previous one, or a given one."""
         lock = self.workspace.require_lock()
         current = lock.get(name)
         kept = self.versions(name)
@@ -308,12 +308,12 @@ class Installer:
         if current is not None:
             skill = replace(skill, targets=current.targets)
             if skill.pin.kind == "folder" and skill.pin.get("path") == skill.source:
-                # An edit that was overwritten: it goes on to belong to the same source.
+                # An edit that was overwritten: it still belongs to the same source.
                 skill = replace(skill, source=current.source)
         return self._kept(skill)
 
     def _kept(self, skill: LockedSkill) -> Candidate:
-        """A version as it was installed, from what is kept here and verified again."""
+        """A version as it was installed, from the stored copies and verified again."""
         candidate = self._kept_candidate(skill)
         if candidate.skill.digest != skill.digest:
             raise VerificationError(

@@ -1,6 +1,5 @@
-"""Lock: which skills are installed, pinned to what, as `skillwire.lock` says.
-
-Values only; `lock_format.py` has the text of the file.
+"""Lock: which skills are installed, pinned to what, as `skillwire.lock` says. Only values; `lock_format.py`
+has the text of the file.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "archive": ("path",),
     "package": ("package",),
 }
-"""The kinds of source, each with the details that its pin cannot do without."""
+"""The kinds of source, each with the details that its pin must have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +79,7 @@ class LockedSkill:
 
     name: SkillName
     source: str
-    """As the user gave it."""
+    """As the user wrote it."""
     pin: Pin
     digest: SetDigest
     files: tuple[LockedFile, ...]
@@ -92,7 +91,7 @@ class LockedSkill:
 
     @property
     def source_words(self) -> str:
-        """Where it comes from, for a person: what was given, and what that turned out to be."""
+        """Where it comes from, for a person: what was given, and what it resolved to."""
         pin = self.pin
         more = {
             "mcp": pin.get("url") or "an MCP server",

@@ -119,7 +119,7 @@ def _skill(table: Table) -> LockedSkill:
         raise _Mistake("files is not a list")
     files = tuple(sorted(map(_file, cast("list[Any]", rows)), key=_PATH_OF))
     digest = parse_set_digest(_text(table, "digest"))
-    # Nothing in the file is taken for granted: the one digest must be that of the files below it.
+    # Nothing in the file is trusted: the digest must be that of the listed files.
     actual = set_digest((file.path, file.digest) for file in files)
     if digest != actual:
         raise _Mistake(f"the digest is {digest}, its files give {actual}")
@@ -130,7 +130,7 @@ def _skill(table: Table) -> LockedSkill:
         end = path.rfind("/")
         while end > 0:
             if path[:end] in paths:
-                raise _Mistake(f"{shown(path)} lies below a file")
+                raise _Mistake(f"{shown(path)} is below a file")
             end = path.rfind("/", 0, end)
     return LockedSkill(
         name=name,

@@ -33,13 +33,13 @@ class Act(StrEnum):
     REMOVE = "remove"
     """No longer in the lock, and unchanged since Skillwire put it there."""
     EDITED = "edited"
-    """Stopped: Skillwire put it there, and somebody changed it."""
+    """Stopped: Skillwire put it there, and it was changed since."""
     FOREIGN = "foreign"
     """Stopped: Skillwire did not put it there."""
 
     @property
     def words(self) -> str:
-        """How a place stands to the lock, for a person."""
+        """How a folder compares with the lock, for a person."""
         return _WORDS[self]
 
 
@@ -63,14 +63,14 @@ class Nothing:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A folder with its files. `strange` are what is in it and no plain file: links, pipes, devices."""
+    """A folder with its files. `strange` is what is in it that is not a plain file: links, pipes, devices."""
 
     files: tuple[LockedFile, ...]
     strange: tuple[str, ...] = ()
 
     @property
     def digest(self) -> SetDigest | None:
-        """The digest of its files; `None` when it has none, or something that is no file."""
+        """The digest of its files; `None` when it has none, or something that is not a file."""
         if self.strange or not self.files:
             return None
         return set_digest((file.path, file.digest) for file in self.files)
@@ -109,7 +109,7 @@ NOTHING: Final = Nothing()
 class Placed:
     """What Skillwire put at a place: a copy of one of these versions, or a link to the canonical folder.
 
-    There are two versions when an installation was cut off: nobody knows which one it came to.
+    There are two versions when an installation was interrupted: either may be there.
     """
 
     name: str
@@ -179,7 +179,7 @@ class Plan:
         return all(step.act is Act.CURRENT for step in self.steps)
 
     def needs_content(self) -> tuple[LockedSkill, ...]:
-        """The skills whose bytes have to be at hand before the plan is applied."""
+        """The skills whose bytes must be available before the plan is applied."""
         found: dict[str, LockedSkill] = {}
         for step in self.writes:
             if step.skill is not None and step.link_to is None:
@@ -297,7 +297,7 @@ def _act(
             ours = before is not None and before.link and leads_to == canonical
             return Act.REPLACE if forced or ours else Act.FOREIGN
         case Other():
-            return Act.FOREIGN  # Not even by force: nobody knows what that is.
+            return Act.FOREIGN  # Not even with force: it is unknown what that is.
         case Tree():
             is_pinned = there.has_exactly(skill.files)
             if is_pinned and (not modes or _same_modes(skill, there)):

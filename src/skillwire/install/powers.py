@@ -1,7 +1,7 @@
-"""Powers: what an agent that reads a skill's folder may be led to do beyond reading.
+"""Powers: what a skill's folder may cause an agent to do beyond reading.
 
-A folder has no fence: an agent may honor `allowed-tools` and may run the scripts that lie beside the text.
-So both are shown before a skill is installed, and both are granted apart from it (SEC-2, SEC-4).
+A folder has no fence: an agent may honor `allowed-tools` and may run the scripts beside the text. So both are
+shown before a skill is installed, and both are granted apart from it (SEC-2, SEC-4).
 """
 
 from __future__ import annotations

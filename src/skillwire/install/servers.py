@@ -1,7 +1,7 @@
 """ServerSkills: skills of MCP servers, verified against their entries, for installing.
 
-One host is opened for all servers that are asked, so that they are asked side by side. Nothing is loaded,
-held or cached by that: every file is a preview (SEC-7).
+One host is opened for all servers that are asked, so that they are asked concurrently. Nothing is loaded,
+held or cached: every file is a preview (SEC-7).
 """
 
 from __future__ import annotations

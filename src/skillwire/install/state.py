@@ -1,7 +1,7 @@
 """InstallState: what Skillwire did in one project or home, which the lock file does not say.
 
-It is the user's own and never shared: what was put where, what the user agreed to, and the versions that were
-installed before. One process at a time works on it.
+It is private to the user: what was put where, what the user approved, and the versions that were installed
+before. One process at a time works on it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class InstallState:
 
     placed: Mapping[Path, Placed] = field(default_factory=dict[Path, Placed])
     accepted: Mapping[str, Acceptance] = field(default_factory=dict[str, Acceptance])
-    """What was agreed to be installed, by `acceptance_key`."""
+    """What was approved for installation, by `acceptance_key`."""
     history: Mapping[str, tuple[Version, ...]] = field(default_factory=dict[str, tuple[Version, ...]])
     """Every version that was installed, by the skill's name, the latest last."""
 
@@ -68,7 +68,7 @@ class InstallState:
         return acceptance_key(skill) in self.accepted
 
     def accept(self, skills: Iterable[LockedSkill]) -> InstallState:
-        """The state after the user agreed to these skills as they are pinned."""
+        """The state after the user approved these skills as they are pinned."""
         given = Acceptance(_now(), _user())
         return replace(self, accepted={**self.accepted, **{acceptance_key(skill): given for skill in skills}})
 
@@ -117,7 +117,7 @@ def acceptance_key(skill: LockedSkill) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StateFiles:
-    """Where the state of a root lies, and the versions of all roots."""
+    """Where the state of a root is stored, and the versions of all roots."""
 
     folder: Path
 
@@ -144,7 +144,7 @@ class StateFiles:
         try:
             return _parse(json.loads(data))
         except (ValueError, TypeError, KeyError, FormatError, RecursionError):
-            # Without it every folder counts as somebody else's: nothing is overwritten for want of it.
+            # Without it every folder counts as foreign, so nothing is overwritten.
             return InstallState()
 
     def write(self, root: Path, state: InstallState) -> None:
@@ -173,7 +173,7 @@ class StateFiles:
     def roots(self) -> list[InstallState] | None:
         """The state of every root; `None` when one of them cannot be understood.
 
-        A root counts until its folder has been gone for 90 days: its disk may only be away.
+        A root counts until its folder has been gone for 90 days: its disk may only be unmounted.
         """
         states: list[InstallState] = []
         for file in sorted((self.folder / "roots").glob("*.json")):
@@ -214,7 +214,7 @@ class StateFiles:
                 time.sleep(_POLL_SECONDS)
             yield
         finally:
-            os.close(descriptor)  # Which lets go of the lock, as the end of the process does.
+            os.close(descriptor)  # This releases the lock, as the end of the process does.
 
 
 def _parse(document: object) -> InstallState:

@@ -1,7 +1,7 @@
 """Upstream: what the sources of skills have now, or what they had when a skill was pinned.
 
-Sources are asked side by side: all MCP servers over one host, sites and repositories each on their own.
-A source that fails costs its own skills alone.
+Sources are asked concurrently: all MCP servers through one host, sites and repositories separately. A source
+that fails only affects its own skills.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Upstream:
     def _signed_as_required(
         self, candidates: Iterable[Candidate], failures: list[Failure]
     ) -> list[Candidate]:
-        """Those that the publishers signed whom their sources must have; the others are failures."""
+        """Those that are signed by the publishers that their sources require; the others are failures."""
         kept: list[Candidate] = []
         for candidate in candidates:
             names = self._publishers_for(candidate.skill)

@@ -30,7 +30,7 @@ _MOST_LINKS: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What to tell the person on the next page, and the approval that they can take back there."""
+    """What to tell the person on the next page, and the approval that they can undo there."""
 
     text: str
     is_problem: bool = False
@@ -48,7 +48,7 @@ class OneSkill:
 
 @dataclass(slots=True)
 class Session:
-    """One browser that was let in. `form_token` is what its forms carry."""
+    """One browser with access. `form_token` is what its forms carry."""
 
     form_token: str
     used_at: float

@@ -67,14 +67,14 @@ class Actions:
         return self._done(visit, Notice(f"{skill.handle} is declined.", undo={"on": label, "uri": uri}))
 
     async def revoke(self, visit: Visit) -> Response:
-        """Take a decision back."""
+        """Undo a decision."""
         label, uri = _named(visit)
         skill = await self._host.find(uri, server=label)
         if visit.caller:
             await self._host.admin.approvals.remove(skill.origin, skill.uri, caller=visit.caller)
         else:
             await self._host.admin.revoke(uri, server=label)
-        return self._done(visit, Notice(f"The decision about {skill.handle} is taken back."))
+        return self._done(visit, Notice(f"The decision about {skill.handle} is undone."))
 
     async def reconnect(self, visit: Visit) -> Response:
         """Connect to a server again, or list it again."""
@@ -83,7 +83,7 @@ class Actions:
         return self._done(visit, Notice(f"{label} was asked again."))
 
     async def check(self, visit: Visit) -> Response:
-        """Ask the sources of installed skills whether they have something else."""
+        """Ask the sources of installed skills whether they have other versions."""
         outdated = await self._installed.check(visit.form.get("scope", ""))
         words = f"{counted(outdated, 'skill')} outdated." if outdated else "Everything is up to date."
         return self._done(visit, Notice(words))
@@ -97,7 +97,7 @@ class Actions:
         return self._done(visit, _report_notice(report))
 
     async def roll_back(self, visit: Visit) -> Response:
-        """Put an earlier version of an installed skill back."""
+        """Restore an earlier version of an installed skill."""
         form = visit.form
         report = await self._installed.roll_back(
             form.get("scope", ""), form.get("name", ""), form.get("to", "")
@@ -105,7 +105,7 @@ class Actions:
         return self._done(visit, _report_notice(report))
 
     async def sync(self, visit: Visit) -> Response:
-        """Make the folders equal to the lock, with what the form was shown with."""
+        """Make the folders match the lock, with what the form was shown with."""
         accepted = visit.form.get("accepted", "").split()
         report = await self._installed.sync(visit.form.get("scope", ""), accepted)
         return self._done(visit, _report_notice(report))
@@ -132,7 +132,7 @@ def _grants(visit: Visit) -> Grants:
 
 
 def _report_notice(report: Report) -> Notice:
-    """What became of installed skills, in one line."""
+    """What happened to installed skills, in one line."""
     parts = [
         f"{words}: {', '.join(names)}."
         for words, names in (

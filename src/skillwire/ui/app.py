@@ -155,7 +155,7 @@ class ReviewApp:
             tasks.cancel_scope.cancel()
 
     async def _check_signatures(self) -> None:
-        """Know who signed the skills before somebody looks, again after every change."""
+        """Check signatures before the page is opened, and again after every change."""
         while True:
             checked = self._overview.checked
             with suppress(SkillwireError):

@@ -38,7 +38,7 @@ class PageBeside(StoppableApp):
             await self._page(scope, receive, send)
 
     def _preparing(self, send: Send) -> Send:
-        """`send` that prepares the page when the host of the application is open, before anybody asks."""
+        """`send` that prepares the page once the host is open, before the first request."""
 
         async def prepare_and_send(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "lifespan.startup.complete":

@@ -1,4 +1,4 @@
-"""Text of a skill as it is: every character that shows nothing is named, and code has colors.
+"""The exact text of a skill: every invisible character is named, and code has colors.
 
 Lines are never dropped. A long line is cut where it is shown and says how much is left; a long text is shown
 in parts.
@@ -17,7 +17,7 @@ from skillwire.text import split_hidden
 from skillwire.ui.languages import pattern_for
 
 PART_LINES: Final = 2_000
-"""So many lines are shown at a time."""
+"""At most this many lines are shown at a time."""
 PART_CHARS: Final = 200_000
 LINE_CHARS: Final = 4_000
 _HIGHLIGHT_CHARS: Final = 100_000
@@ -43,7 +43,7 @@ class Part:
     first: int
     total: int
     hidden: int
-    """Characters in the whole text that show nothing."""
+    """Invisible characters in the whole text."""
     is_cut: bool
     """Whether a line is longer than what is shown of it."""
 
@@ -99,14 +99,14 @@ def show_line(line: str, line_from: int = 0) -> Markup:
 
 
 def reveal(text: str) -> Markup:
-    """Escaped text in which every character that shows nothing is a mark with its name."""
+    """Escaped text in which every invisible character is a mark with its name."""
     return Markup("".join(_mark(run) if is_hidden else escape(run) for run, is_hidden in split_hidden(text)))  # noqa: S704 - escaped above
 
 
 def _mark(run: str) -> Markup:
     tags = "".join(chr(ord(char) - 0xE0000) for char in run if ord(char) in _TAGS)
     if tags and len(tags) == len(run):
-        # Letters that nobody sees and a model reads: spelled out.
+        # Letters that are invisible to people but not to a model: spelled out.
         return Markup('<mark class="hidden" title="{}">hidden text “{}”</mark>').format(
             f"{len(run)} Unicode tag characters", tags
         )
@@ -120,7 +120,7 @@ def _mark(run: str) -> Markup:
 
 
 def name_of(char: str) -> str:
-    return _CONTROL_NAMES.get(char) or unicodedata.name(char, "a character that shows nothing")
+    return _CONTROL_NAMES.get(char) or unicodedata.name(char, "an invisible character")
 
 
 def _plain(lines: Iterable[str], line_from: int = 0) -> Iterator[Markup]:

@@ -12,7 +12,7 @@ from skillwire.ui.code import split_lines
 
 _CONTEXT: Final = 3
 _MOST_LINES: Final = 4_000
-"""Of longer texts only what both begin and end with is matched: to match more takes too long."""
+"""Of longer texts only the common start and end are matched: matching more takes too long."""
 MOST_ROWS: Final = 3_000
 
 

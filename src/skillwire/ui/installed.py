@@ -1,4 +1,4 @@
-"""Installed: what the lock files pin, whether folders and sources still agree, and ways forward and back.
+"""Installed: what the lock files pin, whether folders and sources still agree, updates and rollbacks.
 
 Everything goes through `Installer`, as the commands do. It works with files and locks, so it runs in a thread
 with an event loop of its own.
@@ -41,7 +41,7 @@ _FRESH_TONES: Final = {Freshness.CURRENT: "ok", Freshness.OUTDATED: "wait"}
 
 @dataclass(frozen=True, slots=True)
 class InstalledSkill:
-    """One pinned skill, and how it stands on disk and at its source."""
+    """One pinned skill, and its state on disk and at its source."""
 
     skill: LockedSkill
     acts: frozenset[Act]
@@ -52,7 +52,7 @@ class InstalledSkill:
 
     @property
     def act(self) -> Act:
-        """What stands out: anything but being as pinned."""
+        """Everything that differs from what is pinned."""
         return next((act for act in Act if act in self.acts and act is not Act.CURRENT), Act.CURRENT)
 
     @property
@@ -142,7 +142,7 @@ class InstalledSkills:
         )
 
     async def check(self, scope: str) -> int:
-        """Ask every source whether it has something else; how many have."""
+        """Ask every source whether it has another version. Returns how many do."""
         checks = await self._run(scope, lambda tool: tool.check())
         self._checks = {key: value for key, value in self._checks.items() if key[0] != scope}
         self._checks |= {(scope, one.skill.name): (one.freshness, one.detail) for one in checks}
@@ -198,7 +198,7 @@ class InstalledSkills:
         return report
 
     async def sync(self, scope: str, accepted: Iterable[str]) -> Report:
-        """Make the folders equal to the lock; of what was not approved yet, only what these keys name."""
+        """Make the folders match the lock; of what was not approved yet, only what these keys name."""
         keys = frozenset(accepted)
 
         async def action(tool: Installer) -> Report:
@@ -265,7 +265,7 @@ def compare_files(
                 kind=row.kind,
                 old=one,
                 new=other,
-                problem="one side is not at hand" if missing else "",
+                problem="one side is not available" if missing else "",
             )
         )
     return tuple(compared)

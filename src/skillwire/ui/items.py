@@ -44,7 +44,7 @@ class ChangedFile:
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """A file of a skill. `real_path` is for links, `path` for the eyes."""
+    """A file of a skill. `real_path` is for links, `path` for display."""
 
     path: str
     real_path: str

@@ -94,7 +94,7 @@ _NAMES: Final = {"dockerfile": "sh", "makefile": "sh", ".env": "conf", "gemfile"
 
 
 def pattern_for(path: str) -> re.Pattern[str] | None:
-    """The pattern for a file, with a group for each color; `None` for what is no known code."""
+    """The pattern for a file, with a group for each color; `None` for an unknown language."""
     name = path.rpartition("/")[2].lower()
     language = _NAMES.get(name) or _SUFFIXES.get(name.rpartition(".")[2] if "." in name else "")
     return _pattern(language) if language else None

@@ -1,6 +1,6 @@
 """Live: tells open pages that something changed, by server-sent events.
 
-A page is told a number, and fetches itself again. What other processes approve is noticed by a look at the
+A page is told a number, and fetches itself again. What other processes approve is noticed by checking the
 approvals once a second.
 """
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS: Final = 1.0
 _PAUSE_SECONDS: Final = 0.15
-"""So long changes are collected before the pages are told: a listing brings hundreds at once."""
+"""How long changes are collected before the pages are notified: a listing brings hundreds at once."""
 _KEEP_ALIVE_SECONDS: Final = 15.0
 MOST_STREAMS: Final = 32
 
 
 class Live:
-    """The number of the last change, and everybody who waits for the next one."""
+    """The number of the last change, and those waiting for the next one."""
 
     def __init__(self, host: SkillHost) -> None:
         self._host = host

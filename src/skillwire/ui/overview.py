@@ -1,4 +1,4 @@
-"""Overview: all skills of a host with how they stand, searched, filtered and divided into pages."""
+"""Overview: all skills of a host with their status, searched, filtered and divided into pages."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Filter:
     signer: str = ""
 
     def admits(self, review: SkillReview) -> bool:
-        """Whether a skill is of the origin and in the state that is wanted."""
+        """Whether a skill has the requested origin and state."""
         return self.origin in ("", review.skill.origin.label) and self.state in (
             "",
             review.status.state.name.lower(),
@@ -64,7 +64,7 @@ class Filter:
 
 
 class Overview:
-    """Reviews of all skills, made anew when a listing or an approval changed."""
+    """Reviews of all skills, made again when a listing or an approval changed."""
 
     def __init__(self, host: SkillHost) -> None:
         self._host = host
@@ -103,7 +103,7 @@ class Overview:
         return sorted(found, key=lambda one: (not self.asked_by(one), _ORDER[one.status.state]))
 
     def waiting_by_origin(self) -> list[tuple[str, int]]:
-        """How many skills of each origin wait."""
+        """How many skills of each origin need a decision."""
         return sorted(Counter(review.skill.origin.label for review in self.waiting()).items())
 
     def item(self, review: SkillReview) -> SkillItem:

@@ -43,7 +43,7 @@ _FILE_ROWS: Final = 200
 _FIELD_CHARS: Final = 2_000
 _STATE_WORDS: Final = {State.NEW: "new"}
 _GROUPS: Final = (
-    (State.SIGNER, "Signer changed", "another publisher signed them, or nobody"),
+    (State.SIGNER, "Signer changed", "another publisher signed them, or none did"),
     (State.CHANGED, "Changed", "since you approved them"),
     (State.NEW, "New", "not decided yet"),
 )
@@ -97,7 +97,7 @@ class Pages:
         return HTMLResponse(body)
 
     async def inbox(self, visit: Visit) -> Response:
-        """What waits for a decision."""
+        """What needs a decision."""
         chosen = visit.query("from")
         page = paged(self._overview.waiting(chosen), visit.number("page"), _INBOX_ROWS)
         rows = [self._overview.item(review) for review in page.rows]
@@ -265,7 +265,7 @@ class Pages:
         return SkillItem(self._host.admin.review(skill), await self._host.admin.signature(skill))
 
     async def _read(self, item: SkillItem, path: str) -> tuple[VerifiedFile | None, str]:
-        """A file for the person's eyes, verified; or why it cannot be shown."""
+        """A verified file to show, or why it cannot be shown."""
         try:
             return await self._host.admin.preview(item.uri, path, server=item.label), ""
         except SkillNotFound:

@@ -39,5 +39,5 @@ def _environment() -> Environment:
 
 
 def _clean(value: Any) -> Any:
-    """Whatever a template shows: text of others loses what hides in it (SEC-11), then it is escaped."""
+    """Prepares each value for a template: hidden characters are removed (SEC-11), then it is escaped."""
     return safe_text(value) if isinstance(value, str) and not isinstance(value, Markup) else value

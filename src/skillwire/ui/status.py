@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _TONES: Final = {Status.READY: "ok", Status.FAILED: "bad", Status.CONNECTING: "wait"}
 _AUDIT_BYTES: Final = 2 * 1024 * 1024
-"""So much of the end of an audit log is read."""
+"""How much of the end of an audit log is read."""
 _AUDIT_ROWS: Final = 100
 
 
@@ -91,7 +91,7 @@ class StatusPages:
         )
 
     async def installed(self, visit: Visit) -> Response:
-        """What is pinned, how it stands on disk, and what its sources have."""
+        """What is pinned, its state on disk, and what its sources have."""
         scopes = await self._installed.scopes()
         return self._render(
             visit,

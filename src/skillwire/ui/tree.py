@@ -11,14 +11,14 @@ from skillwire.trust.paths import shown_path
 from skillwire.ui.items import ListedFile
 
 _DEEPEST: Final = 8
-"""Folders are nested so deep; the rest of a longer path stays in the name of the file."""
+"""Folders are nested at most this deep; the rest of a longer path stays in the name of the file."""
 _OPEN_FILES: Final = 40
-"""A skill with so many files is shown with all folders open."""
+"""A skill with at most this many files is shown with all folders open."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A file in a folder. `name` is for the eyes, cleaned."""
+    """A file in a folder. `name` is for display, cleaned."""
 
     name: str
     file: ListedFile

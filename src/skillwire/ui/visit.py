@@ -1,4 +1,4 @@
-"""Visit: one request of somebody who was let in."""
+"""Visit: one request of a browser with access."""
 
 from __future__ import annotations
 

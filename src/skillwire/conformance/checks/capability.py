@@ -37,7 +37,7 @@ def check_capability(seen: Observations) -> Iterator[Violation]:
 def _shape(seen: Observations) -> Iterator[Violation]:
     extensions = seen.capabilities.get("extensions")
     if not is_object(extensions) or EXTENSION_ID not in extensions:
-        # CAP-5: lenient hosts understand it, and it is wrong all the same.
+        # CAP-5: lenient hosts understand it, but it is still wrong.
         yield Violation("CAP-1/experimental", "declared under experimental")
         experimental = seen.capabilities.get("experimental")
         declared = experimental[EXTENSION_ID] if is_object(experimental) else None

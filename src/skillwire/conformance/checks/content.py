@@ -69,7 +69,7 @@ def _lint(seen: Observations, entry: EntryView) -> Iterator[Violation]:
     for issue in lint_skill(file.data, directory=skill_name_in(entry.uri), files=files):
         if issue.severity is Severity.ERROR or issue.rule in _REPORTED:
             continue
-        # Without a manifest nobody knows which files there are.
+        # Without a manifest it is unknown which files there are.
         if not entry.has_manifest and issue.rule == "reference-missing":
             continue
         rule = f"LINT/{issue.rule}" if f"LINT/{issue.rule}" in BY_ID else "LINT/other"

@@ -25,7 +25,7 @@ _LINT: Final = {
     "field-misspelled": "fields are spelled as hosts read them",
     "line-endings": "line endings are LF",
     "merge-conflict": "the file has no marks of a merge conflict",
-    "yaml-last-block": "the last field is no block whose end readers read differently",
+    "yaml-last-block": "the last field is not a block whose end readers treat differently",
     "unknown-field": "the frontmatter has the fields of the format",
     "other": "`skillwire lint` reports nothing",
 }

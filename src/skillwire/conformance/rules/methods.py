@@ -370,7 +370,7 @@ METHOD_RULES: Final = (
     must(
         "RD-2/lossy",
         "text is sent only if it keeps every byte",
-        "send text for valid UTF-8 with its BOM and line ends as they are, else blob",
+        "send text for valid UTF-8 with its BOM and line endings unchanged, otherwise blob",
         _RAW,
     ),
     must(
