@@ -26,9 +26,9 @@ demo: $(DEMO_STAMP)
 # What CI runs. Environments first: tests that need one find it ready.
 test: check environments unit coverage package other-python
 
-# Under a minute: what to run while working.
+# Under a minute: what to run while working. Three workers on two cores: some tests wait for a moment.
 quick: $(STAMP)
-	QUICK=1 $(BIN)/pytest -q -n 2 --dist worksteal -m "$(QUICK)" $(ARGS)
+	QUICK=1 $(BIN)/pytest -q -n 3 --dist worksteal -p no:pytest_cov -p no:random_order -m "$(QUICK)" $(ARGS)
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

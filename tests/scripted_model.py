@@ -126,7 +126,7 @@ def serving(model: ScriptedModel) -> Iterator[ScriptedModel]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     model.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield model

@@ -371,6 +371,7 @@ async def test_one_slow_request_does_not_hold_up_or_end_the_others(tmp_path: Pat
 
 
 @each_transport
+@pytest.mark.slow
 async def test_a_server_that_forgot_the_session_is_connected_again(tmp_path: Path) -> None:
     sessions = 0
 
@@ -431,6 +432,7 @@ async def test_a_standing_stream_that_ends_at_once_is_not_opened_for_ever(tmp_pa
 
 
 @each_transport
+@pytest.mark.slow
 async def test_a_standing_stream_outlasts_the_time_of_a_call(tmp_path: Path) -> None:
     listened = anyio.Event()
     skills = [wild_stdio.ENTRY]

@@ -283,6 +283,7 @@ def test_a_service_that_registers_nobody_wants_a_client_id(
     assert skills(run("list", "--json")) == ["refunds"]
 
 
+@pytest.mark.slow
 def test_nobody_who_finishes_the_login_is_waited_for_only_so_long(
     run: Run, server: AuthorizationServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -362,6 +363,7 @@ def test_what_has_no_login_is_refused(
     assert (ended.code, said in ended.err) == (code, True), ended.err
 
 
+@pytest.mark.slow
 def test_verify_by_name_uses_the_login(run: Run, server: AuthorizationServer, browser: list[str]) -> None:
     run("servers", "add", "shop", server.url)
     assert run("verify", "shop").code == 2

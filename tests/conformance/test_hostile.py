@@ -81,6 +81,7 @@ async def test_a_server_that_falls_silent_is_asked_no_more() -> None:
     assert len(asked) < 20
 
 
+@pytest.mark.slow
 async def test_a_server_that_answers_too_slowly_as_a_whole_is_given_up() -> None:
     async def slow(_server: CleanServer, _method: str, _params: Json, answer: Json) -> Json:
         await anyio.sleep(0.2)

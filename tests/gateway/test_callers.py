@@ -83,6 +83,7 @@ async def test_over_http_each_caller_sees_what_their_token_allows(tmp_path: Path
     }
 
 
+@pytest.mark.slow
 async def test_a_token_is_needed_and_can_be_revoked_while_the_gateway_runs(tmp_path: Path) -> None:
     file = tmp_path / "callers.toml"
     tokens = write_callers(file, alice={}, bob={})
@@ -145,6 +146,7 @@ def test_a_mistake_in_the_file_is_named(text: str, said: str) -> None:
         parse_callers(text, "callers.toml")
 
 
+@pytest.mark.slow
 async def test_callers_with_credentials_of_their_own_share_no_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,6 +32,7 @@ def shop() -> Simulator:
     return simulator
 
 
+@pytest.mark.slow
 async def test_a_store_that_another_process_holds_approves_nothing_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -112,6 +112,7 @@ async def pages(client: Any) -> list[list[dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("method", ["skills/get", "resources/read"])
+@pytest.mark.slow
 async def test_a_server_that_never_answers_ends_in_an_error_and_costs_nobody_else(
     tmp_path: Path, method: str
 ) -> None:
@@ -191,6 +192,7 @@ async def test_what_was_approved_and_fetched_is_served_while_its_server_is_away(
             assert (await refusal(client, "resources/read", uri=uri)).code == -32602
 
 
+@pytest.mark.slow
 async def test_ttls_are_passed_on_as_what_remains(tmp_path: Path) -> None:
     docs = Simulator(ttl_ms=30_000)
     docs.skill("intro")

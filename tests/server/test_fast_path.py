@@ -192,6 +192,7 @@ def cases() -> Iterator[tuple[str, Any, dict[str, str | None] | None, str]]:
     yield "accept twice", LIST, None, "Accept: application/json"
 
 
+@pytest.mark.slow
 async def test_with_the_lane_and_without_it_every_answer_is_the_same(folder: Path, aged: None) -> None:
     different: list[str] = []
     async with running(folder, fast=True) as (fast, server), running(folder, fast=False) as (plain, _):

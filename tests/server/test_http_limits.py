@@ -98,6 +98,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for(folder: Path) -> None
         assert (await end_of(talk)).startswith(b"HTTP/1.1 408 ")
 
 
+@pytest.mark.slow
 async def test_a_connection_between_requests_stays_for_its_time_and_no_longer(folder: Path) -> None:
     async with running(folder, http_idle_seconds=1, http_head_seconds=0.1) as (port, _):
         talk = await Talk.open(port)

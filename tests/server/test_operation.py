@@ -131,6 +131,7 @@ async def test_metrics_count_requests_by_method_and_status(folder: Path) -> None
     assert int(lines["skillwire_connections"]) >= 1
 
 
+@pytest.mark.slow
 async def test_a_change_of_a_skill_is_logged(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "skillwire.changes")
 

@@ -59,6 +59,7 @@ def plant(tmp_path: Path) -> tuple[Path, Path]:
     return root / "a/sub", outside
 
 
+@pytest.mark.slow
 def test_no_scan_reads_what_lies_outside(tmp_path: Path) -> None:
     directory, outside = plant(tmp_path)
     secrets = {digest_of(SECRET), digest_of(b"y")}
@@ -126,6 +127,44 @@ def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
     lowest = os.dup(0)
     os.close(lowest)
     scanned([tmp_path])
+    again = os.dup(0)
+    os.close(again)
+    assert again == lowest
+
+
+def test_a_directory_inside_a_skill_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_skill(tmp_path / "a", {"x/1.txt": b"1", "x/2.txt": b"2", "x/y/3.txt": b"3"})
+    opened: list[str] = []
+    real = os.open
+
+    def note(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        opened.append(Path(path).name)
+        return real(path, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", note)
+    scanned([tmp_path])
+    assert sorted(opened) == sorted([tmp_path.name, "a", "SKILL.md", "x", "y", "1.txt", "2.txt", "3.txt"])
+
+
+def test_a_skill_of_many_directories_holds_few_of_them_open(tmp_path: Path) -> None:
+    import resource
+
+    files = {f"d{number:03}/in/file.txt": str(number).encode() for number in range(100)}
+    write_skill(tmp_path / "a", files)
+    write_skill(tmp_path / "a/d000/nested", {"more/file.txt": b"more"})
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.dup(0)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 50, limit[1]))
+    try:
+        entries = {entry.name: entry for entry in scanned([tmp_path]).snapshot.entries}
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+    assert entries.keys() == {"a", "nested"}
+    resources = entries["a"].resources
+    assert resources is not DYNAMIC
+    digests = {file.uri.removeprefix("skill://a/"): file.digest for file in resources}
+    assert {name: digests[name] for name in files} == {name: digest_of(data) for name, data in files.items()}
     again = os.dup(0)
     os.close(again)
     assert again == lowest

@@ -94,6 +94,7 @@ async def test_a_skill_that_became_invalid_leaves_with_a_word_and_comes_back_who
         assert "description" in line
 
 
+@pytest.mark.slow
 async def test_a_root_that_is_taken_away_and_put_back_is_followed_on(tmp_path: Path) -> None:
     root = tmp_path / "skills"
     write_skill(root / "a")
@@ -144,6 +145,7 @@ async def test_a_refusal_of_the_operating_system_ends_in_looking_with_one_warnin
     assert "watch limit reached" in line
 
 
+@pytest.mark.slow
 async def test_what_could_not_be_taken_in_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +198,7 @@ def test_a_system_without_a_list_of_mounts_is_taken_to_have_events(tmp_path: Pat
 
 
 @pytest.mark.parametrize("has_events", [True, False])
+@pytest.mark.slow
 async def test_directories_are_awaited_through_all_that_happens_above_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_events: bool
 ) -> None:

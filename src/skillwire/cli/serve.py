@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from skillwire.server.http.auth import Tokens
     from skillwire.server.http.server import Address
     from skillwire.server.legacy.features import IndexShape, ToolsMode
+    from skillwire.skill.uris import SkillUri
     from skillwire.sources.directory.source import DirectorySource
     from skillwire.sources.remote import RemoteSource
 
@@ -366,17 +367,17 @@ def _token(file: Path | None) -> Tokens | None:
     return None if token is None else Tokens({DEFAULT_NAME: checked_token(token.strip(), TOKEN_VARIABLE)})
 
 
-def _note_large_files(source: DirectorySource) -> None:
+def _note_large_files(sizes: Mapping[SkillUri, int]) -> None:
     """Name the files that clients which read manifests do not take (R6): they are served all the same."""
     from skillwire.skill.files import MANIFEST_FILE_BYTES
 
-    large = [file for file in source.snapshot.files.values() if file.resource.size > MANIFEST_FILE_BYTES]
+    large = {uri: size for uri, size in sizes.items() if size > MANIFEST_FILE_BYTES}
     if large:
-        first = max(large, key=lambda file: file.resource.size).resource
+        first = max(large, key=large.__getitem__)
         limit = human_size(MANIFEST_FILE_BYTES)
         info(
             f"{counted(len(large), 'file')} of over {limit}, which clients that read manifests may refuse; "
-            f"the largest is {printable(first.uri)}, {human_size(first.size)}"
+            f"the largest is {printable(first)}, {human_size(large[first])}"
         )
 
 
@@ -388,9 +389,11 @@ def _summarize(source: DirectorySource, *, strict: bool) -> None:
         return
     problems = source.problems()
     info(f"{'directory':<40} {'skills':>8} {'files':>8} {'bytes':>10} {'left out':>9}")
+    all_sizes: dict[SkillUri, int] = {}
     for root in source.roots:
         skills = source.snapshot.skills_of(root)
         sizes = {file.uri: file.size for skill in skills for file in skill.resources}
+        all_sizes |= sizes
         place = printable(str(root.path))
         shown = place if len(place) <= 40 else f"…{place[-39:]}"
         left_out = sum(problem.is_left_out for problem in problems_of(root, problems))
@@ -400,7 +403,7 @@ def _summarize(source: DirectorySource, *, strict: bool) -> None:
         )
         if not skills:
             info(f"No skills in {place}: a skill is a directory with a SKILL.md")
-    _note_large_files(source)
+    _note_large_files(all_sizes)
     if not problems:
         return
     info(f"{counted(len(problems), 'problem')}:")

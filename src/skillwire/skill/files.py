@@ -93,6 +93,7 @@ LFS_POINTER: Final = b"version https://git-lfs.github.com/spec/"
 
 
 @lru_cache(maxsize=512)
+@lru_cache(maxsize=4096)
 def belongs_to_skill(name: str) -> bool:
     """Whether a file or directory of this name is part of the skill around it.
 

@@ -16,7 +16,7 @@ from skillwire.issues import Issue, Severity
 from skillwire.json_types import JsonValue
 from skillwire.limits import MIB, Limits
 from skillwire.skill.dialects import Draft
-from skillwire.skill.entries import SkillEntry
+from skillwire.skill.entries import SkillEntry, SkillResource
 from skillwire.skill.fields import field_issues, local_fields
 from skillwire.skill.files import LFS_POINTER, holds_private_key, may_hold_private_key
 from skillwire.skill.frontmatter import parse_skill_md
@@ -83,13 +83,15 @@ class Known:
 class FoundFile:
     """A file that the walk came by. All skills that it lies in share the object, so it is read once.
 
-    `path` is its real path, `walked` the one that may lead over links.
+    `path` is its real path, `walked` the one that may lead over links. `parent` is the directory that it was
+    found in, where that stays open until the skill is finished.
     """
 
     uri: SkillUri
     path: str
     walked: str
     status: os.stat_result
+    parent: OpenDirectory | None = None
     record: FileRecord | None = None
     failure: str = ""
     is_gone: bool = False
@@ -111,22 +113,43 @@ class FoundSkill:
     issues: tuple[Issue, ...]
 
 
-@dataclass(slots=True)
 class SkillBuilder:
-    """What has been found of a skill so far. `opened` is its directory, held open while it is built."""
+    """What has been found of a skill so far. `opened` is its directory, held open while it is built; `held`
+    are directories inside it that are held open until it is finished, so that none is opened twice."""
 
-    uri: SkillUri
-    directory: str
-    opened: OpenDirectory
-    is_nested: bool = False
-    files: list[FoundFile] = field(default_factory=list[FoundFile])
-    skill_md: FoundFile | None = None
-    empty: list[SkillUri] = field(default_factory=list[SkillUri])
-    issues: list[Issue] = field(default_factory=list[Issue])
-    warnings: list[Issue] = field(default_factory=list[Issue])
-    credentials: list[str] = field(default_factory=list[str])
-    file_count: int = 0
-    byte_count: int = 0
+    # No dataclass: there are many, and typed factories for so many lists take their time.
+    __slots__ = (
+        "byte_count",
+        "credentials",
+        "directory",
+        "empty",
+        "file_count",
+        "files",
+        "held",
+        "is_nested",
+        "issues",
+        "opened",
+        "skill_md",
+        "uri",
+        "warnings",
+    )
+
+    def __init__(
+        self, uri: SkillUri, directory: str, opened: OpenDirectory, *, is_nested: bool = False
+    ) -> None:
+        self.uri = uri
+        self.directory = directory
+        self.opened = opened
+        self.is_nested = is_nested
+        self.held: list[OpenDirectory] = []
+        self.files: list[FoundFile] = []
+        self.skill_md: FoundFile | None = None
+        self.empty: list[SkillUri] = []
+        self.issues: list[Issue] = []
+        self.warnings: list[Issue] = []
+        self.credentials: list[str] = []
+        self.file_count = 0
+        self.byte_count = 0
 
     def add(self, file: FoundFile) -> None:
         self.file_count += 1
@@ -135,6 +158,12 @@ class SkillBuilder:
         if file.uri == self.uri:
             self.skill_md = file
             self.uri = file.uri  # One object for both: there are many.
+
+    def release(self) -> None:
+        """Close the directories that were held open for the skill."""
+        for directory in self.held:
+            directory.close()
+        self.held.clear()
 
     def in_order(self) -> list[FoundFile]:
         """Its files in the order of their URIs."""
@@ -313,7 +342,8 @@ class Bench:
         for file in builder.files:
             if file is not builder.skill_md:
                 if file.record is None and not (file.failure or file.is_gone or file.is_credential):
-                    file.record = self._known.record(file, before)
+                    if before is not None or self._known.files:
+                        file.record = self._known.record(file, before)
                     if file.record is None:
                         self._hash(builder, file, keep=False)
                     elif before is not None and before.warnings:
@@ -332,7 +362,8 @@ class Bench:
         builder.byte_count = size
 
     def _hash(self, builder: SkillBuilder, file: FoundFile, *, keep: bool) -> bytes | None:
-        is_inspected = file.status.st_size <= _head_bytes(file)
+        size = file.status.st_size
+        is_inspected = size <= _POINTER_BYTES or (size <= MIB and may_hold_private_key(file.path))
         try:
             hashed = hash_file(
                 file.path,
@@ -351,11 +382,14 @@ class Bench:
         if hashed.data is not None and not keep:
             self._inspect(file, hashed.data)
         if not file.is_credential:
-            file.record = hashed.record(file.uri, file.path)
+            resource = SkillResource(file.uri, hashed.digest, hashed.size)
+            file.record = FileRecord(resource, file.path, hashed.stamp)
         return hashed.data
 
     def _base(self, builder: SkillBuilder, file: FoundFile) -> OpenDirectory | str:
         """The directory that the way to a file starts from (S4)."""
+        if file.parent is not None:
+            return file.parent
         if file.path.startswith(builder.opened.inside):
             return builder.opened
         return self._reach.base_of(file.path) or str(self._root.path)

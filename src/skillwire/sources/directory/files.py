@@ -178,7 +178,7 @@ class OpenDirectory:
                 os.close(descriptor)
                 raise
             return descriptor
-        if not parent:
+        if not parent:  # Most files lie in the very directory that is open.
             return os.open(name, _FILE, dir_fd=self._descriptor)
         if self._inner is None or self._inner_name != parent:
             inner = self.below(parent, listed=False)

@@ -29,6 +29,8 @@ __all__ = ["FoundSkill", "Known", "Rules", "Walk"]
 
 _SKILL_FILE_LOWER: Final = SKILL_FILE.lower()
 _name_of: Final = attrgetter("name")
+# So many directories inside a skill stay open until it is finished; any more are opened again to be read.
+_MOST_HELD: Final = 32
 # A directory that is no directory any more when it is opened was deleted or replaced in between.
 _REPLACED: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
@@ -53,7 +55,7 @@ class _Place(NamedTuple):
     """Where the walk is: an open directory, the path that led there, its URI and its depth.
 
     Once a link has been followed, `trail` has the identities of the directories that led here. Without a link
-    there is no cycle.
+    there is no cycle. `is_held` says that the directory stays open until the skill around it is finished.
     """
 
     walked: str
@@ -61,6 +63,7 @@ class _Place(NamedTuple):
     uri: SkillUri | None
     depth: int
     trail: tuple[tuple[int, int], ...] | None
+    is_held: bool = False
 
     def uri_of(self, name: str, limits: Limits) -> SkillUri:
         uri = make_uri((name,)) if self.uri is None else child_uri(self.uri, name)
@@ -174,6 +177,7 @@ class Walk:
         items: list[_Item] = []
         failed: list[tuple[str, OSError]] = []
         is_skill = False
+        status_of = place.opened.status
         path_here = place.opened.inside
         walked_here = path_here if place.walked == place.opened.path else os.path.join(place.walked, "")
         for entry in found:
@@ -189,7 +193,7 @@ class Walk:
                         continue
                     item = _Item(name, walked, *linked)
                 else:
-                    item = _Item(name, walked, path, place.opened.status(name))
+                    item = _Item(name, walked, path, status_of(name))
             except FileNotFoundError:
                 continue  # Deleted since the directory was listed.
             except OSError as error:
@@ -210,24 +214,29 @@ class Walk:
                     place.opened,
                     is_nested=bool(owners),
                 )
+                place = place if owners else place._replace(is_held=True)
                 owners = (*owners, mine)
         elif not owners:
             self._report_misspelt(items)
         if owners and len(found) < len(children):
             self._report_credentials(place, children)
         # 3. Add them (FMT-8). What is empty is known only afterwards: some are skipped.
-        for walked, error in failed:
-            self._unreadable(owners, walked, error)
-        added = [item for item in items if self._add(item, place, owners)]
-        if not added and not failed and place.uri is not None:
+        try:
+            for walked, error in failed:
+                self._unreadable(owners, walked, error)
+            added = [item for item in items if self._add(item, place, owners)]
+            if not added and not failed and place.uri is not None:
+                for owner in owners:
+                    owner.empty.append(place.uri)
             for owner in owners:
-                owner.empty.append(place.uri)
-        for owner in owners:
-            if self._bench.is_oversize(owner):
-                owner.forget_files()  # Still counted for the report; none of it will be read.
-        # 4. All of it is known now.
-        if mine is not None:
-            self._finish(mine)
+                if self._bench.is_oversize(owner):
+                    owner.forget_files()  # Still counted for the report; none of it will be read.
+            # 4. All of it is known now.
+            if mine is not None:
+                self._finish(mine)
+        finally:
+            if mine is not None:
+                mine.release()
         return True
 
     def _named_root(self, place: _Place) -> _Place:
@@ -274,7 +283,7 @@ class Walk:
         """Add one child of a directory; false when it is no part of what is served."""
         status = item.status
         is_directory = status is None or stat.S_ISDIR(status.st_mode)
-        if not is_directory and not (owners and item.is_file):
+        if status is not None and not is_directory and not (owners and stat.S_ISREG(status.st_mode)):
             return False  # a file of no skill, a device, a pipe, a socket
         try:
             uri = place.uri_of(item.name, self._limits)
@@ -284,7 +293,9 @@ class Walk:
             return True
         if status is None or is_directory:
             return self._enter(item, uri, place, owners)
-        file = FoundFile(uri, item.path, item.walked, status)
+        # S4: what lies in the directory is opened from it. Where a link leads is looked up by its own way.
+        is_here = place.is_held and item.path == place.opened.inside + item.name
+        file = FoundFile(uri, item.path, item.walked, status, place.opened if is_here else None)
         for owner in owners:
             owner.add(file)
         return True
@@ -301,7 +312,10 @@ class Walk:
                 return False  # Deleted or replaced since the directory was listed.
             self._unreadable(owners, item.walked, error)
             return True
-        with opened:
+        is_held = bool(owners) and len(owners[0].held) < _MOST_HELD
+        if is_held:
+            owners[0].held.append(opened)
+        try:
             if item.status is not None or trail is not None:
                 try:
                     trail = self._trail(place.walked) if trail is None else trail
@@ -316,7 +330,10 @@ class Walk:
                 trail = (*trail, identity)
             if item.status is not None and not owners:
                 self.has_outer_links = True
-            return self._visit(_Place(item.walked, opened, uri, place.depth + 1, trail), owners)
+            return self._visit(_Place(item.walked, opened, uri, place.depth + 1, trail, is_held), owners)
+        finally:
+            if not is_held:
+                opened.close()
 
     def _finish(self, builder: SkillBuilder) -> None:
         if self._on_skill is not None:
