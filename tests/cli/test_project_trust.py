@@ -182,7 +182,7 @@ def test_trust_shows_all_that_would_be_started_or_sent_but_no_secret(run: Run) -
         "  in     sub",
         "  sets   LD_PRELOAD, KEY",
         "  reads  MY_KEY of your environment",
-        "  web asks",
+        "  web connects to",
         "│ https://w.example/mcp?…",
         "  sends  X-Key",
     ]
@@ -248,7 +248,13 @@ def test_one_word_is_for_servers_directories_and_skills(run: Run) -> None:
     PROJECT.write_text('directories = ["more"]\n[servers.docs]\nurl = "https://docs.example/mcp"\n', "utf-8")
     shown = run("trust")
     assert shown.code == 7
-    for part in ("docs asks", "│ https://docs.example/mcp", "│ more", "notes  not approved", "letters  not"):
+    for part in (
+        "docs connects to",
+        "│ https://docs.example/mcp",
+        "│ more",
+        "notes  not approved",
+        "letters  not",
+    ):
         assert part in shown.err
     document = run("trust", "--yes", "--json").document
     assert [file["trusted"] for file in document["files"]] == [True]

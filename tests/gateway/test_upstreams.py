@@ -31,6 +31,13 @@ def honest(number: int) -> Simulator:
     return simulator
 
 
+async def test_a_gateway_ends_at_once_while_a_server_is_still_being_connected_to(tmp_path: Path) -> None:
+    slow = ServerConfig(instance=mute().server, connect_seconds=600, call_seconds=600)
+    with anyio.fail_after(20):
+        async with make_gateway(tmp_path, slow=slow, shop=honest(1)):
+            await anyio.sleep(0.2)
+
+
 @pytest.mark.slow
 async def test_twenty_servers_of_which_five_lie(tmp_path: Path) -> None:
     servers: dict[str, Any] = {f"good-{number}": honest(number) for number in range(15)}

@@ -204,7 +204,7 @@ def _show_server(screen: Screen, label: str, place: Place) -> None:
 
     from skillwire.issues import shown
 
-    screen.line("  ", label, " starts" if place.command else " asks")
+    screen.line("  ", label, " starts" if place.command else " connects to")
     line = shlex.join(place.command) or redact_url(place.url)
     remark = screen.quoted(shown(line, len(line)))
     variables = _variables(place)

@@ -270,9 +270,12 @@ class Gateway:
     async def _run_host(self, upstream: Upstream, stopping: anyio.Event) -> None:
         """Keep a host open. One that cannot be opened leaves a gateway without its skills, and says why."""
         try:
-            async with upstream.host:
-                upstream.ready.set()
-                await stopping.wait()
+            with anyio.CancelScope() as opening:
+                if self._tasks is not None:
+                    self._tasks.start_soon(_end_opening, upstream, stopping, opening)
+                async with upstream.host:
+                    upstream.ready.set()
+                    await stopping.wait()
         except SkillwireError as error:
             _log.error("the skills cannot be had: %s", error)
         finally:
@@ -298,6 +301,13 @@ class Gateway:
     async def _cancel_when_stopping(self, scope: anyio.CancelScope) -> None:
         await self._stopping.wait()
         scope.cancel()
+
+
+async def _end_opening(upstream: Upstream, stopping: anyio.Event, opening: anyio.CancelScope) -> None:
+    """A server that has not answered yet does not hold up the end of a gateway."""
+    await stopping.wait()
+    if not upstream.ready.is_set():
+        opening.cancel()
 
 
 @dataclass(slots=True)
