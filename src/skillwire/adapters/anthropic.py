@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from skillwire.adapters.calls import call_tool, field, items
+from skillwire.adapters.calls import answered_calls, field, items
 from skillwire.host.host import SkillHost
 
 
@@ -24,18 +24,13 @@ async def answer_tool_calls(host: SkillHost, reply: object) -> list[dict[str, An
 
     `reply` is a `Message` of the client or the same as a dictionary. Calls of other tools are left to you.
     """
-    results: list[dict[str, Any]] = []
-    for block in items(reply, "content"):
-        if field(block, "type") != "tool_use":
-            continue
-        result = await call_tool(host, field(block, "name"), field(block, "input"))
-        if result is not None:
-            results.append(
-                {
-                    "type": "tool_result",
-                    "tool_use_id": field(block, "id"),
-                    "content": result.text,
-                    "is_error": result.is_error,
-                }
-            )
-    return results
+    calls = answered_calls(host, items(reply, "content"), kind="tool_use", arguments="input")
+    return [
+        {
+            "type": "tool_result",
+            "tool_use_id": field(block, "id"),
+            "content": result.text,
+            "is_error": result.is_error,
+        }
+        async for block, result in calls
+    ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -59,6 +59,20 @@ async def call_tool(host: SkillHost, name: object, arguments: object) -> ToolRes
                     return ToolResult(f"{tool.name}: the arguments are not JSON", is_error=True)
             return await tool.handler(cast("Mapping[str, Any]", arguments))
     return None
+
+
+async def answered_calls(
+    host: SkillHost, parts: Iterable[Any], *, kind: str, arguments: str
+) -> AsyncGenerator[tuple[Any, ToolResult]]:
+    """Each call of a skill tool among the parts of this kind, with its result.
+
+    `arguments` is the field that has the arguments of a call. Calls of other tools are left out.
+    """
+    for part in parts:
+        if field(part, "type") == kind:
+            result = await call_tool(host, field(part, "name"), field(part, arguments))
+            if result is not None:
+                yield part, result
 
 
 async def ask_or_call(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from skillwire.adapters.calls import call_tool, field, items
+from skillwire.adapters.calls import answered_calls, call_tool, field, items
 from skillwire.host.host import SkillHost
 
 
@@ -38,13 +38,8 @@ async def answer_chat(host: SkillHost, message: object) -> list[dict[str, Any]]:
 
 async def answer_response(host: SkillHost, response: object) -> list[dict[str, Any]]:
     """A `function_call_output` item for each call of a skill tool in a response, for the next `input`."""
-    answers: list[dict[str, Any]] = []
-    for item in items(response, "output"):
-        if field(item, "type") != "function_call":
-            continue
-        result = await call_tool(host, field(item, "name"), field(item, "arguments"))
-        if result is not None:
-            answers.append(
-                {"type": "function_call_output", "call_id": field(item, "call_id"), "output": result.text}
-            )
-    return answers
+    calls = answered_calls(host, items(response, "output"), kind="function_call", arguments="arguments")
+    return [
+        {"type": "function_call_output", "call_id": field(item, "call_id"), "output": result.text}
+        async for item, result in calls
+    ]

@@ -13,7 +13,7 @@ from skillwire.text import decode_text
 from skillwire.trust.approval import ChangeKind
 from skillwire.trust.paths import shown_path
 from skillwire.ui.code import show_line
-from skillwire.ui.diff import Row, RowKind, diff_texts, unified
+from skillwire.ui.diff import Row, RowKind, common_ends, diff_texts, unified
 
 _MOST_ROWS: Final = 4_000
 """Rows of all files on one page; what is longer is shown one file at a time."""
@@ -83,12 +83,7 @@ def _with_marks(old: str, new: str) -> tuple[Markup, Markup]:
     """Two lines with what differs between what they begin and end with."""
     if max(len(old), len(new)) > _WORD_DIFF_CHARS:
         return show_line(old), show_line(new)
-    start = 0
-    while start < min(len(old), len(new)) and old[start] == new[start]:
-        start += 1
-    end = 0
-    while end < min(len(old), len(new)) - start and old[-1 - end] == new[-1 - end]:
-        end += 1
+    start, end = common_ends(old, new)
 
     def marked(text: str, tag: Markup) -> Markup:
         middle = text[start : len(text) - end]

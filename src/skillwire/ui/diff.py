@@ -109,13 +109,19 @@ def _changed(
             yield Row(RowKind.ADDED, None, None, right + 1, after[right])
 
 
-def _operations(before: list[str], after: list[str]) -> list[tuple[str, int, int, int, int]]:
+def common_ends(before: Sequence[str], after: Sequence[str]) -> tuple[int, int]:
+    """How many characters or lines two texts have in common at the start, and after that at the end."""
     start = 0
     while start < min(len(before), len(after)) and before[start] == after[start]:
         start += 1
     end = 0
     while end < min(len(before), len(after)) - start and before[-1 - end] == after[-1 - end]:
         end += 1
+    return start, end
+
+
+def _operations(before: list[str], after: list[str]) -> list[tuple[str, int, int, int, int]]:
+    start, end = common_ends(before, after)
     old, new = before[start : len(before) - end], after[start : len(after) - end]
     operations = [("equal", 0, start, 0, start)] if start else []
     if len(old) + len(new) > _MOST_LINES:
