@@ -242,6 +242,8 @@ async def _get(http: httpx2.AsyncClient, url: str, most: int, limits: Limits) ->
         raise SourceError(f"{shown_url} did not answer within {limits.call_seconds:g} seconds") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
         reason = str(error) or type(error).__name__
+        if isinstance(error, httpx2.ConnectError) and "attempts failed" in reason:
+            reason = "nothing listens there; check the address"
         raise SourceError(f"{shown_url} cannot be reached", said=reason) from None
     raise SourceError(f"{shown_url} redirects more than {_MOST_REDIRECTS} times")
 
