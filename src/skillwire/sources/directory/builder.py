@@ -1,4 +1,4 @@
-"""SkillBuilder: collects the files of a skill, reads each once, then validates them together.
+"""Bench: reads each file of a skill once, then validates them together.
 
 Nothing is read before the whole skill is known: what is too large is left out by its size alone.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
 from typing import Final, Protocol
 
 from skillwire.errors import FormatError, SourceError
@@ -31,10 +30,10 @@ from skillwire.sources.directory.files import (
     is_passing,
     read_head,
 )
+from skillwire.sources.directory.found import FoundFile, FoundSkill, SkillBuilder
 from skillwire.sources.directory.roots import Reach, Root
-from skillwire.sources.directory.snapshot import NO_LINKS, ScannedSkill
+from skillwire.sources.directory.snapshot import ScannedSkill
 
-_uri_of: Final = attrgetter("uri")
 # A pointer of Git LFS has about 130 bytes.
 _POINTER_BYTES: Final = 1024
 
@@ -77,114 +76,6 @@ class Known:
         if record is None or record.path != file.path or file.path == self.distrusted:
             return None
         return record if record.is_unchanged(file.status) else None
-
-
-@dataclass(slots=True)
-class FoundFile:
-    """A file that the walk came by. All skills that it lies in share the object, so it is read once.
-
-    `path` is its real path, `walked` the one that may lead over links. `parent` is the directory that it was
-    found in, where that stays open until the skill is finished.
-    """
-
-    uri: SkillUri
-    path: str
-    walked: str
-    status: os.stat_result
-    parent: OpenDirectory | None = None
-    record: FileRecord | None = None
-    failure: str = ""
-    is_gone: bool = False
-    is_credential: bool = False
-    is_pointer: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class FoundSkill:
-    """A skill as it lies on disk, good or bad. `issues` are those that the walk itself found in it.
-
-    `files` has the size of every file by its path below the directory, with forward slashes.
-    """
-
-    uri: SkillUri
-    directory: str
-    skill_md: bytes | None
-    files: Mapping[str, int]
-    issues: tuple[Issue, ...]
-
-
-class SkillBuilder:
-    """What has been found of a skill so far. `opened` is its directory, held open while it is built; `held`
-    are directories inside it that are held open until it is finished, so that none is opened twice."""
-
-    # No dataclass: there are many, and typed factories for so many lists take their time.
-    __slots__ = (
-        "byte_count",
-        "credentials",
-        "directory",
-        "empty",
-        "file_count",
-        "files",
-        "held",
-        "is_nested",
-        "issues",
-        "opened",
-        "skill_md",
-        "uri",
-        "warnings",
-    )
-
-    def __init__(
-        self, uri: SkillUri, directory: str, opened: OpenDirectory, *, is_nested: bool = False
-    ) -> None:
-        self.uri = uri
-        self.directory = directory
-        self.opened = opened
-        self.is_nested = is_nested
-        self.held: list[OpenDirectory] = []
-        self.files: list[FoundFile] = []
-        self.skill_md: FoundFile | None = None
-        self.empty: list[SkillUri] = []
-        self.issues: list[Issue] = []
-        self.warnings: list[Issue] = []
-        self.credentials: list[str] = []
-        self.file_count = 0
-        self.byte_count = 0
-
-    def add(self, file: FoundFile) -> None:
-        self.file_count += 1
-        self.byte_count += file.status.st_size
-        self.files.append(file)
-        if file.uri == self.uri:
-            self.skill_md = file
-            self.uri = file.uri  # One object for both: there are many.
-
-    def release(self) -> None:
-        """Close the directories that were held open for the skill."""
-        for directory in self.held:
-            directory.close()
-        self.held.clear()
-
-    def in_order(self) -> list[FoundFile]:
-        """Its files in the order of their URIs."""
-        return sorted(self.files, key=_uri_of)
-
-    def links(self) -> Mapping[SkillUri, str]:
-        """The real path of every file that a link led to, by its URI."""
-        return {file.uri: file.path for file in self.files if file.path != file.walked} or NO_LINKS
-
-    def forget_files(self) -> None:
-        """Hold no file of a skill that will not be read; what it measures is counted on."""
-        self.files.clear()
-        self.skill_md = None
-
-    def blame(self, walked: str, rule: str, message: str, fix: str) -> None:
-        """Note what is wrong with a file or directory of the skill, which costs the skill."""
-        self.issues.append(Issue(rule=rule, message=message, fix=fix, file=self.place_of(walked)))
-
-    def place_of(self, walked: str) -> str:
-        """A path in the skill as messages name it."""
-        return shown_uri(os.path.relpath(walked, self.directory))
 
 
 class Bench:

@@ -20,8 +20,9 @@ from skillwire.limits import Limits
 from skillwire.skill.files import belongs_to_skill, is_credential_name
 from skillwire.skill.uris import SKILL_FILE, SkillUri, child_uri, make_uri, shown_uri
 from skillwire.sources.base import Problem
-from skillwire.sources.directory.builder import Bench, FoundFile, FoundSkill, Known, Rules, SkillBuilder
+from skillwire.sources.directory.builder import Bench, Known, Rules
 from skillwire.sources.directory.files import OpenDirectory, is_passing, relative_path
+from skillwire.sources.directory.found import FoundFile, FoundSkill, SkillBuilder
 from skillwire.sources.directory.roots import Reach, Root
 from skillwire.sources.directory.snapshot import ScannedSkill
 
