@@ -248,4 +248,4 @@ async def test_a_folder_that_is_created_inside_the_cache_is_refused(
         write_skill(project / ".agents/skills/notes")
         await host.refresh()
         assert not host.skills()
-        assert "lie in one another" in host.failures()[0].message
+        assert "overlap; move one" in host.failures()[0].message
