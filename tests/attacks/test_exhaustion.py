@@ -51,7 +51,7 @@ async def test_a_listing_that_loops_is_noticed_at_once(tmp_path: Path) -> None:
         # What came before the loop is there, and the loop is a failure that stays in sight.
         assert [skill.handle for skill in host.skills()] == ["round-and-round", "refunds"]
         assert "the listing stopped after 1 skills" in failures(host)[0]
-        assert "goes in circles" in host.failures()[0].message
+        assert "repeats itself" in host.failures()[0].message
     assert len(evil.asked("skills/list")) == 2
 
 

@@ -104,7 +104,7 @@ def test_a_key_is_never_replaced(run: Run) -> None:
     assert run("keygen", "acme.pem").code == 0
     again = run("keygen", "acme.pem")
     assert again.code == 4
-    assert "is there already" in again.err
+    assert "already exists" in again.err
 
 
 @pytest.mark.process

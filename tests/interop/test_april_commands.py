@@ -43,7 +43,7 @@ def test_servers_show_has_declaration_dialect_and_reason_skills_files_and_proble
         "protocol  2026-07-28",
         "declares  the skills extension, under extensions",
         "dialect   D2, skill index (April 2026 draft)",
-        "because   it declares the extension, but does not know skills/list, as servers of the April draft",
+        "because   it declares the extension but not skills/list, like servers of the April draft",
         "docs/{product}  MCP · april  product    How a product works.",
     ):
         assert line in ended.out
@@ -55,7 +55,7 @@ def test_servers_show_has_declaration_dialect_and_reason_skills_files_and_proble
 @pytest.mark.parametrize(
     ("options", "declared", "dialects", "explanation"),
     [
-        (("--declare", "experimental"), "experimental", ["D2"], "does not know skills/list"),
+        (("--declare", "experimental"), "experimental", ["D2"], "but not skills/list"),
         (("--declare", "none"), None, ["D2"], "it does not declare the extension, but it has resources"),
         (
             ("--declare", "none", "--no-resources"),

@@ -97,8 +97,8 @@ async def test_a_name_beyond_ascii_is_compared_with_its_own_path() -> None:
         ({}, "no SKILL.md"),
         ({"SKILL.md": "nothing"}, "frontmatter"),
         ({"SKILL.md": skill_md("other")}, "is not the name of its directory"),
-        ({"SKILL.md": skill_md("tool"), "n": 5}, "'n' is no path with text or bytes"),
-        ({"SKILL.md": skill_md("tool"), 5: "n"}, "5 is no path with text or bytes"),
+        ({"SKILL.md": skill_md("tool"), "n": 5}, "'n' is not a path with text or bytes"),
+        ({"SKILL.md": skill_md("tool"), 5: "n"}, "5 is not a path with text or bytes"),
         ({"SKILL.md": skill_md("tool"), "../up": "x"}, "plain path segments"),
         ({"SKILL.md": skill_md("tool"), "/abs": "x"}, "plain path segments"),
         ({"SKILL.md": skill_md("tool"), "a": "x", "a/b": "y"}, "skill://tool/a is a file and a directory"),
@@ -152,7 +152,7 @@ async def test_a_function_that_recovers_is_served() -> None:
 def test_two_functions_cannot_share_a_directory(second: str) -> None:
     source = FunctionSource()
     source.static("a/b/c" if second == "a/b/c/d" else "a" if second == "a/b" else second)(lambda: "")
-    with pytest.raises(ValueError, match="directory of its own"):
+    with pytest.raises(ValueError, match="its own directory"):
         source.dynamic(second)(lambda: "")
 
 

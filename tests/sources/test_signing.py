@@ -78,7 +78,7 @@ def test_a_private_key_is_for_its_owner_alone_and_never_replaced(tmp_path: Path)
     public = new_key_pair(tmp_path / "key.pem", b"password")
     assert stat.S_IMODE((tmp_path / "key.pem").stat().st_mode) == 0o600
     before = (tmp_path / "key.pem").read_bytes(), public.read_bytes()
-    with pytest.raises(SourceError, match="is there already"):
+    with pytest.raises(SourceError, match="already exists"):
         new_key_pair(tmp_path / "key.pem")
     assert ((tmp_path / "key.pem").read_bytes(), public.read_bytes()) == before
     assert load_private_key(tmp_path / "key.pem", b"password").curve.name == "secp256r1"

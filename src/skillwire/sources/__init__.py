@@ -1,4 +1,4 @@
-"""Where skills come from. Every place of origin keeps one protocol, `Source`."""
+"""Where skills come from. All sources implement one protocol, `Source`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Archives of one skill: read with caps and without surprises, written so that equal content is equal bytes.
+"""Archives of one skill: safe and bounded reading, reproducible writing.
 
-Reading never touches a file system. A path that leaves the archive, a link, a device, a second file of one
-name or a file below a file refuses the whole archive, and every cap acts before memory is taken.
+Reading never touches the file system. An archive with a path that leaves it, a link, a device, a duplicate
+name or a file below a file is refused, and every limit applies before memory is used.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from skillwire.limits import DEFAULT_LIMITS, Limits
 
 _ZIP: Final = b"PK"
 _GZIP: Final = b"\x1f\x8b"
-# Deflated, no flags, no time, best compression, unknown system.
+# Deflate, no flags, no time, best compression, unknown system.
 _GZIP_HEADER: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff"
 _CHUNK: Final = 64 * 1024
-# A header with nothing behind it is 512 bytes: so many of them fit beside the files themselves.
+# A header without content is 512 bytes; this many may come with the files.
 _TAR_OVERHEAD: Final = 3 * 512
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveFile:
-    """One file: its path with `/`, its bytes, and whether it may be run."""
+    """One file: its path with `/`, its bytes, and whether it is executable."""
 
     path: str
     data: bytes
@@ -40,14 +40,14 @@ class ArchiveFile:
 
 
 def archive_file(path: str, data: bytes) -> ArchiveFile:
-    """A file to archive. Over MCP there are no modes: what begins like a script may be run."""
+    """A file to archive. MCP has no file modes, so a file that begins like a script is executable."""
     return ArchiveFile(path, data, data.startswith(b"#!"))
 
 
 def read_archive(data: bytes, *, limits: Limits = DEFAULT_LIMITS) -> tuple[ArchiveFile, ...]:
     """The files of a `.tar.gz`, `.tar` or `.zip`, in the order of their paths.
 
-    Anything unsafe is a `FormatError`, anything too large is `LimitExceeded`.
+    Raises `FormatError` for anything unsafe, `LimitExceeded` for anything too large.
     """
     if len(data) > limits.archive_bytes:
         raise LimitExceeded(
@@ -76,14 +76,14 @@ def read_archive(data: bytes, *, limits: Limits = DEFAULT_LIMITS) -> tuple[Archi
 
 
 def is_archive(data: bytes) -> bool:
-    """Whether bytes begin as an archive does."""
+    """Whether bytes begin like an archive."""
     return data.startswith((_ZIP, _GZIP)) or data[257:262] == b"ustar"
 
 
 def write_tar_gz(files: Iterable[ArchiveFile]) -> bytes:
-    """A `.tar.gz` that depends on the files alone: sorted, without times and owners.
+    """A reproducible `.tar.gz`: sorted, without times and owners.
 
-    Names go into the plain ustar header where they fit, which every reader knows.
+    Names are in the plain ustar header if they fit, which every reader supports.
     """
     tar = io.BytesIO()
     for file in sorted(files, key=lambda file: file.path):
@@ -99,14 +99,14 @@ def write_tar_gz(files: Iterable[ArchiveFile]) -> bytes:
         tar.write(bytes(-len(file.data) % 512))
     tar.write(bytes(1024))
     plain = tar.getvalue()
-    # The header by hand: what Python and zlib put there differs between versions and systems.
+    # The header is built here, because Python's and zlib's differ between versions and systems.
     deflate = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
     body = deflate.compress(plain) + deflate.flush()
     return _GZIP_HEADER + body + struct.pack("<LL", zlib.crc32(plain), len(plain) & 0xFFFFFFFF)
 
 
 def safe_path(path: str) -> str:
-    """The path in plain segments, or a `FormatError` when it could mean a place outside."""
+    """The path in plain segments, or a `FormatError` if it could leave the archive."""
     while path.startswith("./"):
         path = path[2:]
     segments = path.split("/")
@@ -121,7 +121,7 @@ def safe_path(path: str) -> str:
 
 
 class _Budget:
-    """What may still be unpacked. It is charged before a byte is."""
+    """The remaining budget for unpacking, reduced before each file is unpacked."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -146,7 +146,7 @@ class _Budget:
 
     @property
     def tar_bytes(self) -> int:
-        """The longest tar file that can hold what is allowed."""
+        """The maximum size of a tar file with the allowed content."""
         return self._limits.unpacked_bytes + _TAR_OVERHEAD * (self._limits.archive_files + 2)
 
 
@@ -188,14 +188,14 @@ def _zip_files(data: bytes, budget: _Budget) -> Iterator[ArchiveFile]:
                 raise _refused(f"{shown(info.filename)} is a link or a device")
             if info.flag_bits & 0x1:
                 raise _refused("it is encrypted")
-            # `filename` has backslashes made slashes on Windows: the name as it was written counts.
+            # On Windows, `filename` has backslashes replaced by slashes; the original name counts.
             path = safe_path(info.orig_filename)
             with archive.open(info) as stream:
                 yield ArchiveFile(path, _read(stream, budget), bool(mode & 0o111))
 
 
 def _read(stream: IO[bytes], budget: _Budget) -> bytes:
-    """All of it, charged as it comes: the size in a zip's directory is only what somebody wrote there."""
+    """Read everything, counting bytes as they arrive, because the size in a zip's directory may be wrong."""
     chunks: list[bytes] = []
     while chunk := stream.read(_CHUNK):
         budget.take(len(chunk))

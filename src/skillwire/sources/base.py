@@ -1,4 +1,4 @@
-"""Source: the one protocol through which server and host get skills, wherever they come from."""
+"""Source: the protocol through which server and host get skills, wherever they come from."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from skillwire.skill.uris import SkillUri, child_uri, is_inside, path_below, sho
 if TYPE_CHECKING:
     from skillwire.catalog.tokenize import Query
 
-# Beyond this, listing everything again costs less than asking for each.
+# Beyond this, listing everything again is cheaper than requesting each skill.
 _MOST_CHANGES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that a source left out, or serves with a warning, and the reasons.
-
-    `place` is a path or a URI as it was found; `str` makes it safe to print.
+    """Something that a source left out or serves with a warning, and the reasons. `place` is an untrusted
+    path or URI; `str` makes it safe to print.
     """
 
     place: str
@@ -31,7 +30,7 @@ class Problem:
 
     @property
     def is_left_out(self) -> bool:
-        """Whether it is not served; else it is, although it stretches the format."""
+        """Whether it is left out; otherwise it is served with a warning."""
         return any(issue.severity is Severity.ERROR for issue in self.issues)
 
     def __str__(self) -> str:
@@ -42,7 +41,7 @@ class Problem:
 class DirectoryChild:
     """One direct child of a directory. `size` is known for listed files, `None` for directories.
 
-    `uri` is text as the source gave it: what a remote server says here is checked before it is used (SEC-10).
+    `uri` is unchecked text of the source: for a remote server, it is checked before it is used (SEC-10).
     """
 
     uri: str
@@ -52,7 +51,7 @@ class DirectoryChild:
 
 
 class Validator(Protocol):
-    """Tells whether the bytes of an earlier read are still current."""
+    """Tells whether the bytes of an earlier read are current."""
 
     def is_fresh(self) -> bool:
         """False as soon as there is any doubt. Must not block."""
@@ -61,9 +60,8 @@ class Validator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The bytes of a file, and what can tell later whether they are still current.
-
-    Without a validator, the bytes are good for this one read and are never served from a cache.
+    """The bytes of a file, and a validator that tells later whether they are current. Without a validator,
+    the bytes are never cached.
     """
 
     data: bytes
@@ -72,10 +70,10 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something that a client could see has changed.
+    """A visible change.
 
-    `uri` is that of the `SKILL.md` of the one skill that changed. `None` means that the listing itself
-    changed: skills were added or removed, or any number of them changed at once.
+    `uri` is that of the `SKILL.md` of the skill that changed. `None` means that the listing changed: skills
+    were added or removed, or several changed at once.
     """
 
     uri: SkillUri | None = None
@@ -84,21 +82,20 @@ class Change:
 class Source(Protocol):
     """Skills from one place.
 
-    To serve skills of your own, subclass `Source` and write `list_entries` and `read`; everything else has a
-    default. Add `get_entry` if you serve skills that are not listed, and `changes` if you can tell when
-    something changed. An object that is not a subclass works too if it has all of these methods.
+    For a custom source, subclass `Source` and implement `list_entries` and `read`; all other methods have
+    defaults. Override `get_entry` if you have unlisted skills, and `changes` if you can report changes. An
+    object that is not a subclass works too if it has all of these methods.
 
-    `list_entries` returns the same object for as long as nothing changed, so that callers can cache what they
-    derive from it. The bytes of a read match the entry that is current at that moment.
+    `list_entries` returns the same object while nothing changes, so that callers can cache derived data. The
+    bytes of a read match the entry that is current at that moment.
     """
 
     is_paged: ClassVar[bool] = False
     """Whether the listing is too large to hold; see `PagedSource`."""
 
     async def open(self) -> None:
-        """Prepare for use: scan, connect. Called before anything else, and again after `aclose`.
-
-        Constructors open nothing, so that making a source neither blocks nor fails.
+        """Prepare for use: scan, connect. Called before anything else, and again after `aclose`. Constructors
+        open nothing, so that creating a source neither blocks nor fails.
         """
 
     async def aclose(self) -> None:
@@ -129,7 +126,7 @@ class Source(Protocol):
         return children
 
     async def changes(self) -> AsyncGenerator[Change]:
-        """Each change that a client could see, from now on. The default ends at once: nothing ever changes.
+        """Each visible change from now on. The default ends at once: nothing ever changes.
 
         Iterate it in one task and close it there, with `contextlib.aclosing`.
         """
@@ -144,31 +141,29 @@ class Source(Protocol):
         return None
 
     async def refresh(self) -> None:
-        """Look at the place again, so that the next `list_entries` is current whatever was cached."""
+        """Discard caches, so that the next `list_entries` is current."""
 
     def problems(self) -> Sequence[Problem]:
         """What was left out when the skills were last listed, and why."""
         return ()
 
     def ttl_ms(self, uri: str | None, most: int) -> int:
-        """For how many milliseconds a result about one URI, or about all skills, may be cached."""
+        """How long a result about one URI, or about all skills, may be cached, in milliseconds."""
         return most
 
     def follow(self, uris: Collection[SkillUri]) -> None:
-        """Clients want changes at and below these URIs, in place of those of earlier calls.
-
-        For sources that must subscribe to get them. `changes` reports everything in any case.
+        """Set the URIs at and below which clients want changes, replacing those of earlier calls. For sources
+        that must subscribe to get them. `changes` reports everything in any case.
         """
 
     def local_path(self, uri: SkillUri) -> str | None:
-        """The path of a file on this machine, where it has one."""
+        """The path of a file on this machine, if it has one."""
         return None
 
 
 class PagedSource(Source, Protocol):
-    """Skills that are too many to list whole: a server that has no other source reads them in pages.
-
-    `list_entries` still gives all of them, for a use beside other sources. `current_entries` gives an object
+    """A source with too many skills to list at once: a server without other sources reads it in pages.
+    `list_entries` still returns all of them, for use with other sources. `current_entries` returns an object
     that identifies the state of the source, a different one after each change.
     """
 
@@ -191,7 +186,7 @@ class PagedSource(Source, Protocol):
 
     @abstractmethod
     async def search(self, query: Query, limit: int) -> Sequence[SkillEntry]:
-        """The skills that fit best, best first."""
+        """The skills that match best, best first."""
         ...
 
     @abstractmethod
@@ -210,9 +205,9 @@ class PagedSource(Source, Protocol):
 
 
 def changes_between(before: Sequence[SkillEntry], after: Sequence[SkillEntry]) -> tuple[Change, ...]:
-    """The changes from one listing to the next: one per skill, or one for all where that says as much.
-
-    Skills that came or went, other frontmatter, or nothing that an entry shows: the listing changed.
+    """The changes from one listing to the next: one per skill, or a single one for the listing. It is the
+    listing that changed if skills were added or removed, if frontmatter changed, or if no entry shows a
+    difference.
     """
     if len(before) != len(after):
         return (Change(),)
@@ -227,7 +222,7 @@ def changes_between(before: Sequence[SkillEntry], after: Sequence[SkillEntry]) -
 
 
 def listed_directory(entries: Sequence[SkillEntry], uri: SkillUri) -> tuple[DirectoryChild, ...]:
-    """The direct children of a directory according to the entries; empty where there is no directory."""
+    """The direct children of a directory according to the entries; empty if there is no directory."""
     files: list[tuple[SkillUri, int]] = []
     for entry in entries:
         if entry.resources is DYNAMIC:

@@ -1,4 +1,4 @@
-"""CommandFiles: flat command files, as agents had them before skills, taken as local skills of one file each.
+"""CommandFiles: flat command files, the predecessors of skills, as local skills of one file each.
 
 `commands/db/migrate.md` is the skill `skill://db/migrate/SKILL.md`. Frontmatter is optional; the name is the
 file's. Nothing in such a file is expanded or run.
@@ -39,7 +39,7 @@ class _Command:
 
 
 class CommandFiles(Source):
-    """The `*.md` files of a commands folder."""
+    """The `*.md` files in a commands folder."""
 
     def __init__(self, folder: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> None:
         self._folder = Path(folder)
@@ -72,7 +72,7 @@ class CommandFiles(Source):
         self._is_scanned = True
 
     async def changes(self) -> AsyncGenerator[Change]:
-        """What changes in the folder, from now on."""
+        """The changes in the folder from now on."""
         from skillwire.sources.directory.watch import watch_directories
 
         await self.list_entries()
@@ -82,7 +82,7 @@ class CommandFiles(Source):
             try:
                 await self.refresh()
             except SourceError:
-                return False  # The folder is away: what was found stays until it is back.
+                return False  # The folder is missing: the previous files are kept until it is back.
             await send.send(self._entries)
             return True
 
@@ -99,7 +99,7 @@ class CommandFiles(Source):
                         for change in changes_between(before, entries):
                             yield change
             except GeneratorExit:
-                pass  # Closed by the caller. A task group would wrap it.
+                pass  # Closed by the caller; a task group would wrap the exception.
             finally:
                 tasks.cancel_scope.cancel()
 
@@ -154,7 +154,7 @@ def _entry(path: tuple[str, ...], data: bytes, limits: Limits) -> SkillEntry:
     description = frontmatter.get("description")
     if not isinstance(description, str):
         frontmatter["description"] = _first_line(data)
-    # Whatever the file says of itself is not compared with anything: it is the user's own.
+    # Its frontmatter is not compared with anything, because it is the user's own file.
     draft = Draft(dialect=Dialect.MANIFEST, carried=frozenset())
     resources = (SkillResource(uri, digest_of(data), len(data)),)
     return SkillEntry(uri, {**frontmatter, "name": path[-1]}, resources, {}, draft)
@@ -169,7 +169,7 @@ def _first_line(data: bytes) -> str:
 
 def _read(path: Path, root: Path, limit: int) -> bytes:
     try:
-        # S4: whatever is swapped for a link meanwhile is not followed.
+        # S4: links that were swapped in meanwhile are not followed.
         hashed = hash_file(str(path), keep=True, at_most=limit, base=str(root))
     except OSError as error:
         raise SourceError(f"{path} cannot be read: {error.strerror}") from None

@@ -1,6 +1,5 @@
-"""Command lines as one text: split, joined and resolved by the rules of the system that runs them.
-
-All functions are told the system, so that each system's rules can be tested on every other.
+"""Command lines: split, joined and resolved by the rules of the system that runs them. The system is a
+parameter, so that all rules can be tested everywhere.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _PROXIES: Final = frozenset(
     for upper in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
     for name in (upper, upper.lower())
 )
-# Without these, nothing reaches the network on machines behind a proxy or with certificates of their own.
+# Needed for network access behind a proxy or with custom certificates.
 _NETWORK: Final = (
     *sorted(_PROXIES),
     "NODE_EXTRA_CA_CERTS",
@@ -49,10 +48,10 @@ _NETWORK: Final = (
 
 
 def split_command(text: str, *, windows: bool) -> tuple[str, ...]:
-    """The words of a command line; `ValueError` when a quote is left open.
+    """The words of a command line; `ValueError` if a quote is not closed.
 
-    On Windows a backslash is part of a path, unless it stands before a double quote; single quotes group too,
-    as people write them in a shell.
+    On Windows a backslash is part of a path, unless it precedes a double quote; single quotes group words
+    too.
     """
     if not windows:
         return tuple(shlex.split(text))
@@ -86,17 +85,16 @@ def split_command(text: str, *, windows: bool) -> tuple[str, ...]:
 
 
 def join_command(words: Sequence[str], *, windows: bool) -> str:
-    """A command line that `split_command`, and the system's shell, split into these words."""
+    """A command line that `split_command` and the system's shell split into these words."""
     return list2cmdline(words) if windows else shlex.join(words)
 
 
 def resolve_program(
     words: Sequence[str], which: Callable[[str], str | None], *, windows: bool
 ) -> tuple[str, ...] | str:
-    """The command with its program's full path on Windows, where `npx` is `npx.cmd` and only a shell knows.
-
-    A shim becomes one line for the command interpreter, as Windows starts no batch file by itself. A program
-    that is not found stays. A `ValueError` says that an argument cannot be given to a batch file.
+    """The command with the full path of its program on Windows, where `npx` is `npx.cmd`. A batch file is
+    started through the command interpreter. A program that is not found is unchanged. Raises `ValueError` if
+    an argument cannot be passed to a batch file.
     """
     if not windows or not words:
         return tuple(words)
@@ -109,10 +107,9 @@ def resolve_program(
 
 
 def batch_line(words: Sequence[str]) -> str:
-    """A line by which `cmd.exe` starts a batch file with exactly these words, and does nothing else.
-
-    In quotes `cmd` takes every character as it is, but the quote itself, which is doubled, and the percent
-    sign: behind it stands an expansion to nothing, so that it begins no variable.
+    """A line with which `cmd.exe` starts a batch file with exactly these words, and does nothing else. In
+    quotes, `cmd` leaves every character unchanged except for the quote, which is doubled, and the percent
+    sign, which is followed by an empty expansion so that it does not begin a variable.
     """
     return " ".join(map(_batch_word, words))
 
@@ -127,15 +124,14 @@ def _batch_word(word: str) -> str:
 
 
 def absolute_entries(path: str, *, windows: bool) -> str:
-    """A PATH on which nothing is found that lies where a program is started."""
+    """The PATH without relative entries, so that nothing in the working directory is found."""
     separator, kind = (";", PureWindowsPath) if windows else (":", PurePosixPath)
     return separator.join(entry for entry in path.split(separator) if kind(entry).is_absolute())
 
 
 def anchored_program(word: str, folder: str, *, windows: bool) -> str:
-    """The program of a command in a file: a relative path starts at the folder of the file.
-
-    A bare name is looked up on the PATH, and stays.
+    """The program of a command in a file: a relative path is relative to the folder of the file. A bare name
+    is unchanged, and looked up on the PATH.
     """
     kind = PureWindowsPath if windows else PurePosixPath
     separators = {"/", "\\"} if windows else {"/"}
@@ -145,10 +141,8 @@ def anchored_program(word: str, folder: str, *, windows: bool) -> str:
 
 
 def server_environment(ours: Mapping[str, str], given: Mapping[str, str], *, windows: bool) -> dict[str, str]:
-    """What a server that is started gets to see: what any program needs, and what it is given.
-
-    The rest of our environment may hold secrets that are not the server's. A proxy is passed on, unless its
-    URL has a password in it.
+    """The environment of a started server: basic variables, and those in its configuration. The rest of our
+    environment may contain other secrets. A proxy is passed on unless its URL contains a password.
     """
     names = _INHERITED_ON_WINDOWS if windows else _INHERITED
     found = {name: ours[name] for name in (*names, *_NETWORK) if name in ours}
@@ -162,6 +156,6 @@ def server_environment(ours: Mapping[str, str], given: Mapping[str, str], *, win
 def withheld_variables(
     output: Iterable[str], ours: Mapping[str, str], passed: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """The variables that are set here, were not passed on, and are what a server's last output speaks of."""
+    """The variables that are set here, were not passed on, and are mentioned in a server's last output."""
     words = {word for line in output for word in _VARIABLE.findall(line)}
     return tuple(sorted(word for word in words if word in ours and word not in passed))

@@ -1,8 +1,8 @@
-"""Who serves which skill, when several places of origin want the same part of the tree of URIs.
+"""Resolves conflicts between sources that have skills at the same URIs.
 
-A skill owns everything below its directory: its manifest is complete (ENT-2), and so are the skills nested
-in it (FMT-8). So two origins never share a skill's directory. The outermost skill has it; of two at the
-same place, the first. What loses is reported, never dropped in silence.
+A skill owns everything below its directory, including nested skills, because its manifest is complete (ENT-2,
+FMT-8). So two sources never share a skill's directory. The outermost skill wins; of two at the same place,
+the first. The others are reported.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from skillwire.skill.uris import SkillUri, skill_root
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """A skill of the origin number `owner` that lies where the skill `winner` of another origin is."""
+    """A skill of source number `owner` that is in the place of the skill `winner` of another source."""
 
     uri: SkillUri
     owner: int
@@ -25,21 +25,21 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """The directory of every skill that may be served, with the number of its origin."""
+    """The directory of every skill that may be served, with the number of its source."""
 
     owners: Mapping[SkillUri, int]
     lost: tuple[Conflict, ...]
 
     def owner_of(self, uri: SkillUri) -> int | None:
-        """The origin of the skill that a URI lies in or is the directory of; `None` outside every skill."""
+        """The source of the skill at or around a URI; `None` outside of skills."""
         return next((self.owners[at] for at in directories_down_to(uri) if at in self.owners), None)
 
 
 def resolve_conflicts(claims: Iterable[tuple[SkillUri, int]]) -> Ownership:
-    """Decide about skills, given as the URI of their `SKILL.md` and the number of their origin."""
+    """Resolve the conflicts of skills, given as the URI of their `SKILL.md` and their source's number."""
     owners: dict[SkillUri, int] = {}
     lost: list[Conflict] = []
-    # From the outermost inwards; the sort is stable, so that the first comes first.
+    # Outermost first; the sort is stable, so that the first source comes first.
     for uri, owner in sorted(claims, key=lambda claim: claim[0].count("/")):
         root = skill_root(uri)
         taken = next((at for at in directories_down_to(root) if owners.get(at, owner) != owner), None)
@@ -51,7 +51,7 @@ def resolve_conflicts(claims: Iterable[tuple[SkillUri, int]]) -> Ownership:
 
 
 def directories_down_to(uri: SkillUri) -> Iterator[SkillUri]:
-    """Every directory that a URI lies in, the outermost first, and the URI itself."""
+    """The directories around a URI, outermost first, and the URI itself."""
     at = uri.find("/", uri.index("://") + 3)
     while at >= 0:
         yield SkillUri(uri[:at])

@@ -1,7 +1,7 @@
 """Skills of a git repository at a commit, read from its objects: nothing is checked out.
 
-So no hook, filter, attribute or submodule of the repository has a chance to run. `git` gets a clean
-environment and only the one protocol that was asked for. A password comes from `.netrc`, a key from ssh.
+So no hook, filter, attribute or submodule of the repository can run. `git` gets a clean environment and may
+only use the requested protocol. A password comes from `.netrc`, a key from ssh.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from skillwire.sources.archive import ArchiveFile, safe_path
 from skillwire.sources.reference import Reference, is_commit
 from skillwire.text import redact_url
 
-# What ssh, TLS and proxies need. No variable of git's own gets through.
+# What ssh, TLS and proxies need. Git's own variables are not passed on.
 _PASSED_ON: Final = (
     "HOME",
     "USERPROFILE",
@@ -66,7 +66,7 @@ _REGULAR, _EXECUTABLE, _LINK = "100644", "100755", "120000"
 
 @dataclass(frozen=True, slots=True)
 class GitTree:
-    """The files below a path of a repository at a commit. `skipped` are links, which are not read."""
+    """The files below a path of a repository at a commit. `skipped` has links, which are not read."""
 
     commit: str
     files: tuple[ArchiveFile, ...]
@@ -74,7 +74,7 @@ class GitTree:
 
 
 def resolve_commit(reference: Reference, *, limits: Limits = DEFAULT_LIMITS) -> str:
-    """The commit that a reference means now, or `SourceError`. Asks for the names alone."""
+    """The commit that a reference points to now, or `SourceError`. Only fetches refs."""
     if is_commit(reference.ref):
         return reference.ref
     names = [reference.ref, f"{reference.ref}^{{}}"] if reference.ref else ["HEAD"]
@@ -97,7 +97,7 @@ def resolve_commit(reference: Reference, *, limits: Limits = DEFAULT_LIMITS) -> 
 
 
 def fetch_tree(reference: Reference, *, limits: Limits = DEFAULT_LIMITS) -> GitTree:
-    """The files that a reference means, with the commit that they are of."""
+    """The files that a reference points to, with their commit."""
     commit = resolve_commit(reference, limits=limits)
     with _repository(reference, limits) as repository:
         _fetch(reference, repository, commit, limits)
@@ -110,7 +110,7 @@ def _fetch(reference: Reference, repository: Path, commit: str, limits: Limits) 
         _git(reference, repository, [*options, "--depth=1", "--", reference.place, commit], limits)
         return
     except SourceError:
-        # Some servers give no single commit: take the branches and tags, and look for it there.
+        # Some servers do not send single commits: fetch branches and tags, and look for it there.
         specs = ["+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"]
         _git(reference, repository, [*options, "--", reference.place, *specs], limits)
     try:
@@ -118,7 +118,7 @@ def _fetch(reference: Reference, repository: Path, commit: str, limits: Limits) 
     except SourceError:
         raise SourceError(
             f"{redact_url(reference.place)} no longer has the commit {commit[:12]}: "
-            "ask for another version, or get it from where it is kept"
+            "choose another version, or install from a copy"
         ) from None
 
 
@@ -164,7 +164,7 @@ def _read(reference: Reference, repository: Path, commit: str, limits: Limits) -
 def _of_skills(
     rows: list[tuple[str, str, bool]], total: int, listing: bytes, prefix: str
 ) -> tuple[list[tuple[str, str, bool]], int]:
-    """The files that lie in a skill: a repository may hold much else."""
+    """The files inside skills; a repository may contain much else."""
     roots = {path.removesuffix("SKILL.md") for path, _, _ in rows if f"/{path}".endswith("/SKILL.md")}
     kept = [row for row in rows if any(row[0].startswith(root) for root in roots)]
     if len(kept) == len(rows):
@@ -178,7 +178,7 @@ def _of_skills(
 
 
 def _blobs(reference: Reference, repository: Path, blobs: Sequence[str], limits: Limits) -> Iterator[bytes]:
-    """The content of objects, in order, by one `git cat-file`."""
+    """The content of objects, in order, with one `git cat-file`."""
     said = _git(
         reference, repository, ["cat-file", "--batch"], limits, given="\n".join(blobs).encode() + b"\n"
     )
@@ -215,13 +215,13 @@ def _git(
     if repository is not None:
         command += ["--git-dir", str(repository)]
     try:
-        process = subprocess.Popen(  # noqa: S603 - no shell; every word is ours or stands behind `--`
+        process = subprocess.Popen(  # noqa: S603 - no shell; every word is ours or follows `--`
             [*command, *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=git_environment(os.environ),
-            start_new_session=True,  # Its helpers end with it: they would hold the pipes open.
+            start_new_session=True,  # End its helpers too, because they would keep the pipes open.
         )
     except FileNotFoundError:
         raise SourceError("git is not installed: install it to use skills of a git repository") from None
@@ -237,7 +237,7 @@ def _git(
     if watch.reason:
         raise LimitExceeded(f"{redact_url(reference.place)} {watch.reason}")
     if process.returncode:
-        # What a remote said is not ours; it is shown as the reason, cleaned.
+        # The remote's own words are cleaned and shown as the reason.
         raise SourceError(
             f"git could not read {redact_url(reference.place)}",
             said=_last_words(errors.decode("utf-8", "replace"), reference.place),
@@ -246,7 +246,7 @@ def _git(
 
 
 def git_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """What `git` is started with: nothing that could make it run, ask or read something else."""
+    """The environment of `git`, without anything that could make it run, ask or read something else."""
     return {
         **{name: environment[name] for name in _PASSED_ON if name in environment},
         "GIT_CONFIG_NOSYSTEM": "1",
@@ -262,7 +262,7 @@ def git_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 class _Watch(threading.Thread):
-    """Ends a `git` that takes too long or too much room."""
+    """Ends a `git` that takes too long or too much space."""
 
     def __init__(self, process: subprocess.Popen[bytes], repository: Path | None, limits: Limits) -> None:
         super().__init__(daemon=True)
@@ -284,7 +284,7 @@ class _Watch(threading.Thread):
             elif (
                 self._repository is not None and _size(self._repository) > self._limits.repository_fetch_bytes
             ):
-                self.reason = f"sent more than {self._limits.repository_fetch_bytes:,} bytes: it is given up"
+                self.reason = f"sent more than {self._limits.repository_fetch_bytes:,} bytes: it was stopped"
             if self.reason:
                 _end(self._process)
                 return

@@ -1,9 +1,8 @@
 """Discovery in the dialects before the final extension.
 
-The order is from the most that a dialect says to the least: the index (D4, D3, D2), then resources with
-manifests (D1), then `SKILL.md` resources that nobody describes (D0). What was found in the first that has an
-answer is all, apart from resources that only look like skills: these are taken where the user or the style
-turned the bare scan on, and named otherwise.
+The most informative dialect comes first: the index (D4, D3, D2), then resources with manifests (D1), then
+plain `SKILL.md` resources (D0). The first dialect with a result is used. Other resources that look like
+skills are used only if the user or the style enabled the bare scan, and reported otherwise.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ _NAMED: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """How a server is asked: one page of its resources, and the bytes of one of them by its own spelling."""
+    """The requests that are needed: a page of resources, and the bytes of one by the server's spelling."""
 
     page: Callable[[str | None], Awaitable[object]]
     read: Callable[[str], Awaitable[bytes]]
 
 
 async def list_legacy(asker: Asker, *, bare_scan: bool, limits: Limits) -> LegacyListing:
-    """The skills of a server in the newest dialect that it has an answer in."""
+    """The skills of a server in the newest dialect that it supports."""
     found, issues = await _index(asker, limits)
     has_index = found is not None or bool(issues)
     try:
@@ -60,7 +59,7 @@ async def list_legacy(asker: Asker, *, bare_scan: bool, limits: Limits) -> Legac
     known = {skill_root(entry.uri) for entry in found.entries}
     rest = [resource for resource in bare_resources(resources) if not _is_of(resource.uri, known)]
     if not bare_scan:
-        # R7: a SKILL.md is a skill that nobody confirmed, where nothing else says what the skills are.
+        # R7: without an index or manifests, a SKILL.md is an unconfirmed skill.
         taken = [one for one in rest if one.uri.endswith(f"/{SKILL_FILE}")] if not found.entries else []
         issues = (*issues, *_left_alone([one for one in rest if one not in taken]))
         rest = taken
@@ -85,7 +84,7 @@ def _left_alone(resources: Sequence[ListedResource]) -> Iterable[Issue]:
     if resources:
         names = ", ".join(shown(resource.uri) for resource in resources[:_NAMED])
         more = f" and {len(resources) - _NAMED:,} more" if len(resources) > _NAMED else ""
-        message = f"look like skills, and no index or manifest says that they are: {names}{more}"
+        message = f"look like skills, but no index or manifest says that they are: {names}{more}"
         yield left_out("resources", message, "set bare_scan = true for this server to use them")
 
 
@@ -101,7 +100,7 @@ async def _index(asker: Asker, limits: Limits) -> tuple[LegacyListing | None, tu
 
 
 async def all_resources(asker: Asker, limits: Limits) -> list[ListedResource]:
-    """Everything that `resources/list` has, over all pages."""
+    """All resources of `resources/list`, over all pages."""
     resources: list[ListedResource] = []
     cursor: str | None = None
     paging = PageLimits(limits)
@@ -118,7 +117,7 @@ async def all_resources(asker: Asker, limits: Limits) -> list[ListedResource]:
 
 
 async def _with_manifests(asker: Asker, manifests: dict[str, ListedResource]) -> LegacyListing:
-    """Every skill with its manifest, a few read at a time. A bad one costs itself alone."""
+    """Every skill with its manifest, a few at a time. A bad manifest only affects its own skill."""
     entries: dict[SkillUri, SkillEntry] = {}
     issues: list[Issue] = []
     spellings: dict[SkillUri, str] = {}

@@ -1,4 +1,4 @@
-"""Listing: what an MCP server lists, asked for page by page within limits (LST-1, SEC-9)."""
+"""Listing: the skills that an MCP server lists, page by page, within limits (LST-1, SEC-9)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from skillwire.wire.v1 import METHOD_LIST
 INVALID_PARAMS: Final = -32602
 METHOD_NOT_FOUND: Final = -32601
 INCOMPLETE: Final = "listing-incomplete"
-"""The rule of an issue that says that a listing holds only a part of the skills."""
+"""The rule of the issue that a listing is incomplete."""
 
 _MENTION_SECONDS: Final = 5.0
 _AT_ONCE: Final = 32
@@ -35,7 +35,7 @@ _BETWEEN_WORDS: Final = re.compile(r"[\s<>\"'`()\[\]{},]+")
 
 
 class Peer(Protocol):
-    """The other end of a connection."""
+    """The server at the other end of a connection."""
 
     @property
     def declaration(self) -> Declaration | None:
@@ -44,43 +44,43 @@ class Peer(Protocol):
 
     @property
     def serves_resources(self) -> bool:
-        """Whether the server declared resources; without them nothing is asked of it at all."""
+        """Whether the server declared resources; without them, no requests are sent to it."""
         ...
 
     @property
     def instructions(self) -> str:
-        """What the server told all clients about itself."""
+        """The server's instructions for clients."""
         ...
 
     async def settled(self) -> None:
-        """Wait until the server is connected or has failed: only then is known what it declared."""
+        """Wait until the server is connected or has failed, because its declaration is not known before."""
         ...
 
     async def request(self, method: str, params: Mapping[str, object]) -> object:
-        """The result of a request, within the time and size limits; `SourceError` when there is none."""
+        """The result of a request, within the time and size limits, or `SourceError`."""
         ...
 
     def changes(self) -> AsyncGenerator[Collection[str | None]]:
-        """The URIs that the server says have changed, and `None` for its listing, as they come."""
+        """The URIs that the server reports as changed, and `None` for its listing."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What a server listed, and until when that may be used without asking again."""
+    """What a server listed, and how long that may be cached."""
 
     entries: tuple[SkillEntry, ...]
     problems: tuple[Problem, ...]
     good_until: float
     spellings: Mapping[SkillUri, str] = field(default_factory=dict[SkillUri, str])
-    """URIs that the server writes in another way than we do."""
+    """URIs that the server does not write in canonical form."""
     ttl_seconds: float = 0
-    """How long the server said that the listing may be cached; 0 when it did not say."""
+    """How long the server allows the listing to be cached; 0 if it did not say."""
 
 
 @dataclass(slots=True)
 class ArrivingListing:
-    """A listing while its pages come: what has arrived so far."""
+    """A listing in progress: what has arrived so far."""
 
     entries: dict[SkillUri, SkillEntry] = field(default_factory=dict[SkillUri, SkillEntry])
     issues: list[Issue] = field(default_factory=list[Issue])
@@ -89,7 +89,7 @@ class ArrivingListing:
     pages: int = 0
 
     def cut_short(self, error: SourceError) -> None:
-        """Keep what came before an error: it is as valid as any listing, but not to be cached."""
+        """Keep what arrived before an error. It is valid, but must not be cached."""
         message = f"the listing stopped after {len(self.entries):,} skills: {error}"
         self.issues.append(Issue(rule=INCOMPLETE, message=message))
         self.ttl_ms = None
@@ -151,7 +151,7 @@ async def read_pages(
     accept_drafts: bool,
     limits: Limits,
 ) -> None:
-    """Ask for every page of `skills/list`. An error after the first page cuts the listing short."""
+    """Request every page of `skills/list`. An error after the first page ends the listing early."""
     memory.start()
     room = limits.listing_chars
     cursor: str | None = None
@@ -165,7 +165,7 @@ async def read_pages(
             arriving.cut_short(error)
             return
         arriving.pages += 1
-        # SEC-9: many pages of long entries must not add up either.
+        # SEC-9: the total size of all pages is limited as well.
         chars, digest = measured(answer, room)
         room -= chars
         if room < 0:
@@ -191,14 +191,14 @@ async def read_pages(
 def is_last_page(
     paging: PageLimits, next_cursor: str | None, items: int, *, label: str, limits: Limits
 ) -> bool:
-    """Whether a page ends its listing; raises when the listing loops or exceeds a limit (SEC-9)."""
+    """Whether a page ends its listing; raises if the listing loops or exceeds a limit (SEC-9)."""
     match paging.stop(next_cursor, items):
         case None:
             return False
         case Stop.LAST:
             return True
         case Stop.LOOP:
-            raise SourceError(f"the listing of {label} goes in circles: tell its operator")
+            raise SourceError(f"the listing of {label} repeats itself: tell its operator")
         case Stop.PAGES:
             raise LimitExceeded(f"the listing of {label} has more than {limits.pages} pages: it is cut off")
         case Stop.ITEMS:
@@ -212,7 +212,7 @@ async def confirm_mentioned(
     get_entry: Callable[[SkillUri], Awaitable[SkillEntry]],
     limits: Limits,
 ) -> None:
-    """Add the skills that the server's instructions name, confirmed by that server alone (LST-3, SEC-3)."""
+    """Add the skills that the server's instructions name, if that server has them (LST-3, SEC-3)."""
     found: dict[SkillUri, SkillEntry] = {}
 
     async def look_up(text: str) -> None:
@@ -231,9 +231,8 @@ async def confirm_mentioned(
 
 
 def mentioned_skills(instructions: str, limits: Limits) -> list[str]:
-    """What looks like the URI of a skill, each once; only its server can say whether it is one (FMT-5).
-
-    The text is cut into words and each is looked at once, so that no text takes longer than its length.
+    """Everything that looks like the URI of a skill, each once; only the server knows whether it is one
+    (FMT-5). The text is split into words that are checked once, so that this takes linear time.
     """
     found: dict[str, None] = {}
     for word in _BETWEEN_WORDS.split(instructions[: limits.instructions_chars]):
@@ -246,7 +245,7 @@ def mentioned_skills(instructions: str, limits: Limits) -> list[str]:
 def _listed_twice(uri: SkillUri) -> Issue:
     return Issue(
         rule="listed-twice",
-        message="is listed twice with different content; the first was taken",
+        message="is listed twice with different content; the first is used",
         fix="tell the server's operator",
         file=shown_uri(uri),
     )
@@ -255,7 +254,7 @@ def _listed_twice(uri: SkillUri) -> Issue:
 def _not_served(text: str, error: SkillwireError) -> Issue:
     return Issue(
         rule="mentioned-skill",
-        message=f"is named in the server's instructions and not served: {error}",
+        message=f"is named in the server's instructions, but not served: {error}",
         fix="tell the server's operator",
         file=shown_uri(text),
     )

@@ -1,7 +1,6 @@
-"""McpSource: the skills of one MCP server, within budgets, asked for no more often than they can change.
-
-It uses a `Peer`, one connection; it knows methods and limits, not transports. Nothing is fetched ahead of
-need: a listing holds entries, and a file is read when somebody asks for that file (VER-5).
+"""McpSource: the skills of one MCP server, within limits, and cached for as long as the server allows. It
+uses one connection, a `Peer`, and is independent of transports. Nothing is fetched early: a listing only has
+entries, and a file is read when it is requested (VER-5).
 """
 
 from __future__ import annotations
@@ -46,12 +45,12 @@ from skillwire.wire.v1 import METHOD_GET, METHOD_READ_DIRECTORY
 
 
 class McpSource(Source):
-    """Skills of one server, in whichever dialect it speaks.
+    """The skills of one server, in any dialect.
 
-    `accept_drafts` takes entries that list no files, as a draft had them; `bare_scan` takes resources that
-    only look like skills. Both are the user's to turn on. `peek` says of which skills the frontmatter is read
-    early where VER-5 allows; `ask_everyone` asks for an index though a server declared no resources.
-    `on_remark` is called for answers that are odd but usable.
+    `accept_drafts` accepts entries without files, as in a draft; `bare_scan` accepts resources that only look
+    like skills. Only the user enables them. `peek` selects the skills whose frontmatter is read early, where
+    VER-5 allows it; `ask_everyone` requests an index even if a server declared no resources. `on_remark` is
+    called for unusual but usable responses.
     """
 
     def __init__(
@@ -86,22 +85,21 @@ class McpSource(Source):
         self._files: tuple[SkillUri, ...] = ()
         self._has_index = False
         self._templates: tuple[SkillTemplate, ...] = ()
-        # Whether a server that declares the extension does not know its methods: an earlier draft did not
-        # have them.
+        # Whether a server declares the extension but not its methods, as in an earlier draft.
         self._is_draft = False
         self._asking = anyio.Lock()
         self._retrieved = 0
 
     @property
     def is_legacy(self) -> bool:
-        """Whether the server is asked in the dialects before the final extension."""
+        """Whether the server uses a dialect before the final extension."""
         return self._peer.declaration is None or self._is_draft
 
     @property
     def explanation(self) -> str:
-        """Why the server is asked in the dialect that it is asked in, for a person."""
+        """Why this dialect is used for the server, for people."""
         if self._is_draft:
-            return "it declares the extension, but does not know skills/list, as servers of the April draft"
+            return "it declares the extension but not skills/list, like servers of the April draft"
         if self._peer.declaration is not None:
             return "it declares the extension and answers skills/list"
         if self._peer.serves_resources:
@@ -110,11 +108,11 @@ class McpSource(Source):
 
     @property
     def followed(self) -> tuple[str, ...]:
-        """What to subscribe to for changes to the listing: the index, where there is one."""
+        """The URIs to subscribe to for changes of the listing: the index, if there is one."""
         return (INDEX_URI,) if self._has_index else ()
 
     async def list_resources(self) -> tuple[ListedResource, ...]:
-        """Every resource of the server, skills or not; asked for again when something has changed."""
+        """All resources of the server; requested again after a change."""
         await self._peer.settled()
         if not self._peer.serves_resources:
             return ()
@@ -123,17 +121,17 @@ class McpSource(Source):
         return self._resources or ()
 
     def listed_files(self, uri: SkillUri) -> tuple[SkillUri, ...]:
-        """The supporting files of the skill at a URI, as far as `resources/list` is known to have them."""
+        """The known supporting files of the skill at a URI, from `resources/list`."""
         root = skill_root(uri)
         return tuple(file for file in self._files if file != uri and is_inside(file, root))
 
     @property
     def templates(self) -> tuple[SkillTemplate, ...]:
-        """Entries of its index that stand for many skills."""
+        """The templates of its index."""
         return self._templates
 
     async def complete(self, template: SkillTemplate, argument: str, prefix: str = "") -> tuple[str, ...]:
-        """The values of an argument that the server suggests; none when it does not complete."""
+        """The values that the server suggests for an argument; none without completion."""
         ref = {"type": "ref/resource", "uri": template.template}
         params = {"ref": ref, "argument": {"name": argument, "value": prefix}}
         try:
@@ -144,27 +142,27 @@ class McpSource(Source):
 
     @property
     def listing(self) -> Listing | None:
-        """The last whole listing, if it was not told to be outdated since."""
+        """The last complete listing, unless a change was reported since."""
         return self._listing
 
     def preset(self, listing: Listing) -> None:
-        """Use a listing from earlier for as long as it is good."""
+        """Use an earlier listing until it expires."""
         self._listing = listing
         self._spellings = listing.spellings
 
     def arrived(self) -> Sequence[SkillEntry]:
-        """What has arrived so far of a listing that is still being asked for."""
+        """The part of a listing in progress that has arrived."""
         entries = self._arriving.entries
         return tuple(entries[uri] for uri in sorted(entries))
 
     @property
     def pages(self) -> int:
-        """How many pages of listings have arrived so far: it tells a slow server from a silent one."""
+        """How many pages of listings have arrived, to distinguish a slow server from a silent one."""
         return self._pages_before + self._arriving.pages
 
     async def list_entries(self) -> Sequence[SkillEntry]:
-        """Every listed skill; asked for again only when the last answer has expired."""
-        # Whoever comes while the request is open waits for the one answer.
+        """Every listed skill; requested again only after the last response has expired."""
+        # Concurrent callers wait for the same request.
         async with self._asking:
             if self._listing is None or self._clock() >= self._listing.good_until:
                 self._listing = await self._ask_for_all()
@@ -174,14 +172,14 @@ class McpSource(Source):
         return self._listing.entries if self._listing else None
 
     async def refresh(self) -> None:
-        """Ask again next time, whatever the server said about caching its listing."""
+        """Request the listing again next time, even if it has not expired."""
         self._listing = self._resources = None
 
     def problems(self) -> Sequence[Problem]:
         return self._listing.problems if self._listing else ()
 
     async def changes(self) -> AsyncGenerator[Change]:
-        """What the server says has changed: one skill where it names one, else its listing."""
+        """The changes that the server reports: one skill if it names one, otherwise the listing."""
         async with aclosing(self._peer.changes()) as batches:
             async for batch in batches:
                 skills = {uri: self._skill_at(uri) for uri in batch if uri is not None}
@@ -196,7 +194,7 @@ class McpSource(Source):
                     yield Change(uri)
 
     async def get_entry(self, uri: SkillUri) -> SkillEntry:
-        """The entry of one skill, listed or not, as it is now (GET-1)."""
+        """The current entry of one skill, listed or not (GET-1)."""
         await self._peer.settled()
         if self.is_legacy:
             return await self._listed_again(uri)
@@ -229,23 +227,25 @@ class McpSource(Source):
             self._on_remark(
                 f"{self._label} answered with {count} contents for {shown_uri(uri)}: the first is used"
             )
-        # SEC-9: a skill of many small reads must not become endless either.
+        # SEC-9: many small reads are limited as well.
         self._retrieved += len(data)
         if self._retrieved > self._limits.bytes_per_server:
             raise LimitExceeded(
                 f"{self._label} has sent more than {self._limits.bytes_per_server:,} bytes: it is cut off; "
-                "raise bytes_per_server if that is meant"
+                "raise bytes_per_server to allow more"
             )
         return data
 
     async def read_directory(self, uri: SkillUri) -> Sequence[DirectoryChild]:
-        """What the server says lies in a directory. The held entry decides what may be shown (VER-4)."""
+        """The content of a directory according to the server. The held entry decides what may be shown
+        (VER-4).
+        """
         await self._peer.settled()
         if self.is_legacy:
             return self._listed_below(uri)
         declaration = self._require_declaration()
         if not declaration.directory_read:
-            # CAP-3: never asked of a server that did not offer it.
+            # CAP-3: never requested from a server that does not offer it.
             raise SourceError(f"{self._label} does not offer directory reads")
         children: list[DirectoryChild] = []
         cursor: str | None = None
@@ -287,7 +287,7 @@ class McpSource(Source):
         except RequestRefused:
             if self._peer.serves_resources or self._is_draft:
                 raise
-            return self._made({}, [], None, {})  # It never said that it would answer.
+            return self._made({}, [], None, {})  # It never declared this method.
         found = await with_peeks(found, asker.read, wanted=self._peek or _none, limits=self._limits)
         entries = {entry.uri: entry for entry in found.entries}
         self._templates, self._has_index = found.templates, found.has_index
@@ -346,10 +346,9 @@ class McpSource(Source):
         return await self._peer.request("resources/list", {} if cursor is None else {"cursor": cursor})
 
     async def _listed_again(self, uri: SkillUri) -> SkillEntry:
-        """Earlier dialects cannot ask for one skill: the whole listing is read again.
-
-        A skill that is in no listing is one when its `SKILL.md` can be read and has frontmatter (LST-3). What
-        it says is unconfirmed, and approved as it was seen.
+        """Earlier dialects cannot request one skill, so the whole listing is read again. An unlisted skill
+        exists if its `SKILL.md` can be read and has frontmatter (LST-3). It is unconfirmed, and approved as
+        shown.
         """
         await self.refresh()
         for entry in await self.list_entries():
@@ -363,14 +362,14 @@ class McpSource(Source):
         return entry
 
     def _listed_below(self, uri: SkillUri) -> Sequence[DirectoryChild]:
-        """What `resources/list` has below a directory: the supporting files of an index skill."""
+        """The resources below a directory: the supporting files of an index skill."""
         children = children_among([(file, NO_SIZE) for file in self._files], uri)
         if not children:
             raise SkillNotFound(f"{self._label} lists nothing below {shown_uri(uri)}", uri=uri)
         return children
 
     def _spelling(self, uri: SkillUri) -> str:
-        """A URI as the server writes it, which is the only way that it is sure to know it by."""
+        """A URI as the server writes it, because it may not know any other spelling."""
         if not self._spellings or uri in self._spellings:
             return self._spellings.get(uri, uri)
         for root, written in self._spellings.items():
@@ -379,7 +378,7 @@ class McpSource(Source):
         return uri
 
     def _skill_at(self, text: str) -> SkillUri | None:
-        """The innermost known skill that a URI is, is a file of, or is the directory of."""
+        """The innermost known skill at or around a URI."""
         try:
             uri = parse_uri(text)
         except FormatError:

@@ -1,4 +1,4 @@
-"""Skills that installed Python packages carry, at `PACKAGE/.agents/skills/NAME/SKILL.md`."""
+"""Skills in installed Python packages, at `PACKAGE/.agents/skills/NAME/SKILL.md`."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ class PackageSkills:
 
 
 def packages_with_skills(found: Iterable[Distribution] | None = None) -> tuple[PackageSkills, ...]:
-    """Every installed package that carries skills, in the order of their names.
-
-    No package is imported: the list of files that each was installed with says what is there.
+    """Every installed package with skills, sorted by name. No package is imported: skills are found by its
+    list of installed files.
     """
     packages: dict[Path, PackageSkills] = {}
     for distribution in distributions() if found is None else found:

@@ -1,8 +1,8 @@
-"""Peeks: frontmatter read early, where a dialect has no metadata of its own (VER-5).
+"""Reads frontmatter early for dialects without metadata (VER-5).
 
-Only the scans (D0, D1) are like that. A peek reads `SKILL.md` alone, keeps its parsed frontmatter and drops
-the bytes. It is no load: nothing is held, cached or approved by it. What was peeked at is what a load must
-find again, field by field (VER-2).
+These are the scans (D0, D1). A peek only reads `SKILL.md`, keeps its frontmatter and discards the bytes. It
+is not a load: nothing is held, cached or approved. A later load must find the same frontmatter, field by
+field (VER-2).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _INDEX: Final = frozenset({Dialect.INDEX, Dialect.INDEX_WITH_DIGESTS, Dialect.IN
 
 
 def is_scanned(entry: SkillEntry) -> bool:
-    """Whether an entry came without metadata, from a scan of resources (D0, D1)."""
+    """Whether an entry has no metadata, because it comes from a scan of resources (D0, D1)."""
     return entry.dialect in (Dialect.MANIFEST, Dialect.BARE_SCAN)
 
 
@@ -38,10 +38,10 @@ async def with_peeks(
     wanted: Callable[[SkillEntry], bool] = is_scanned,
     limits: Limits,
 ) -> LegacyListing:
-    """The listing with the frontmatter of the wanted skills. One that cannot be read costs itself alone."""
+    """The listing with the frontmatter of the wanted skills. Unreadable skills do not affect others."""
     entries: dict[SkillUri, SkillEntry] = {entry.uri: entry for entry in listing.entries}
     issues: list[Issue] = [*listing.issues]
-    # VER-5: an entry with metadata of its own is read early only where `wanted` says so.
+    # VER-5: an entry with metadata is read early only if `wanted` says so.
     scanned = [entry for entry in listing.entries if entry.draft is not None and wanted(entry)]
     turns = anyio.Semaphore(_SIDE_BY_SIDE)
 
@@ -55,7 +55,7 @@ async def with_peeks(
                 issues.append(left_out(shown_uri(entry.uri), reason(error), error.issues[0].fix))
             except SkillwireError as error:
                 if entry.dialect in _INDEX and entry.description:
-                    return  # What the index says is enough to list it.
+                    return  # The index has enough to list it.
                 del entries[entry.uri]
                 issues.append(left_out(shown_uri(entry.uri), shown(str(error), 300), "ask again later"))
 
@@ -75,12 +75,12 @@ async def with_peeks(
 
 
 def peeked(entry: SkillEntry, data: bytes, *, limits: Limits) -> SkillEntry:
-    """The entry with what its `SKILL.md` says of itself.
+    """The entry with the frontmatter of its `SKILL.md`.
 
-    A scanned skill keeps the name of its directory. For an index skill the file is authoritative.
+    A scanned skill keeps the name of its directory. For an index skill, the file takes precedence.
     """
     if len(data) > limits.peek_bytes or not data.removeprefix(b"\xef\xbb\xbf").startswith(b"---"):
-        return entry  # Too long to look at, or without frontmatter, which these dialects allow.
+        return entry  # Too long to read early, or without frontmatter, which these dialects allow.
     found = parse_skill_md(data, file=shown_uri(entry.uri), limits=limits).frontmatter
     if entry.dialect in _INDEX:
         draft = replace(entry.draft, carried=None) if entry.draft else None
@@ -95,7 +95,7 @@ def peeked(entry: SkillEntry, data: bytes, *, limits: Limits) -> SkillEntry:
 
 
 def unlisted_entry(uri: SkillUri, data: bytes, *, limits: Limits) -> SkillEntry:
-    """An entry for a skill that no index names, from its own frontmatter, or a `FormatError`."""
+    """An entry for a skill that is in no index, from its own frontmatter, or a `FormatError`."""
     found = parse_skill_md(data, file=shown_uri(uri), limits=limits).frontmatter
     draft = Draft(dialect=Dialect.BARE_SCAN, confirmed=False, spelling=uri)
     return SkillEntry(uri, found, DYNAMIC, {}, draft)

@@ -1,7 +1,6 @@
-"""ServerProcess: an MCP server that we started, spoken to in lines over its standard input and output.
-
-Ours rather than the SDK's for two reasons: a line has a limit while it arrives (SEC-9), and what the server
-writes to standard error never reaches our terminal. The last of it is kept, as the reason when it fails.
+"""ServerProcess: a started MCP server, with lines over its standard input and output. It replaces the SDK's
+for two reasons: lines are limited while they arrive (SEC-9), and the server's standard error never reaches
+our terminal. Its last lines are the reason if the server fails.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _STRAY_CHARS: Final = 100
 
 
 class ServerProcess:
-    """A running server. `lines` gives what it says; `send` says something to it."""
+    """A running server. `lines` yields its output; `send` writes to its input."""
 
     def __init__(
         self, process: anyio.abc.Process, *, line_bytes: int, environment: Mapping[str, str]
@@ -50,38 +49,38 @@ class ServerProcess:
 
     @property
     def withheld(self) -> tuple[str, ...]:
-        """The variables of ours that it was not given and that it complains about."""
+        """The variables that were not passed on and that its output mentions."""
         return withheld_variables(self._error_lines, os.environ, self._environment)
 
     async def exit_code(self) -> int | None:
-        """The exit code of a server that has ended, once its standard error is read; otherwise `None`."""
+        """The exit code of a server that has ended, after its standard error was read; otherwise `None`."""
         with anyio.move_on_after(_GRACE_SECONDS):
             await self._errors_ended.wait()
             return await self._process.wait()
         return None
 
     def note_stray(self, line: bytes) -> None:
-        """Remember the first line on standard output that is no message: the commonest mistake of all."""
+        """Remember the first line on standard output that is not a message, which is a common mistake."""
         self.stray_line = self.stray_line or shown(line.decode("utf-8", "replace").strip(), _STRAY_CHARS)
 
     @property
     def last_words(self) -> str:
-        """The last line that the server wrote to standard error, fit for a message."""
+        """The last line that the server wrote to standard error, safe for a message."""
         return next((line for line in reversed(self._error_lines) if line), "")
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """Whole lines as they arrive. A line beyond the limit ends the conversation."""
+        """Complete lines as they arrive. A line beyond the limit ends the connection."""
         output = self._process.stdout
         if output is None:
             raise AssertionError("the process was started with pipes")
         held = bytearray()
         async for chunk in output:
-            # Only what is new is searched, so that a long line costs no more than its length.
+            # Only new bytes are searched, so that a long line takes linear time.
             first, *rest = chunk.split(b"\n")
             held += first
             for part in rest:
                 self._check_length(held)
-                # One copy of a long line, not two, and none while the next one arrives.
+                # Keep at most one copy of a long line, and none while the next one arrives.
                 line, held = [bytes(held)], bytearray(part)
                 yield line.pop()
             self._check_length(held)
@@ -96,7 +95,7 @@ class ServerProcess:
         await self._process.stdin.send(line + b"\n")
 
     async def collect_error_lines(self) -> None:
-        """Keep the last lines of standard error. Runs beside the conversation."""
+        """Keep the last lines of standard error. Runs concurrently."""
         errors = self._process.stderr
         if errors is None:
             raise AssertionError("the process was started with pipes")
@@ -110,7 +109,7 @@ class ServerProcess:
         self._errors_ended.set()
 
     async def stop(self) -> None:
-        """Close its input, wait a little, then end it and whatever it started."""
+        """Close its input, wait a moment, then end it and its children."""
         if self._process.stdin is not None:
             with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
                 await self._process.stdin.aclose()
@@ -120,7 +119,7 @@ class ServerProcess:
             self._signal(signal.SIGTERM)
             with anyio.move_on_after(_GRACE_SECONDS) as waiting:
                 await self._process.wait()
-        # Children may have outlived their parent; they share its group.
+        # Children may outlive their parent; they are in its process group.
         self._signal(getattr(signal, "SIGKILL", signal.SIGTERM))
         with anyio.move_on_after(_GRACE_SECONDS):
             await self._process.wait()
@@ -135,10 +134,8 @@ class ServerProcess:
 
 
 def safe_directory() -> str:
-    """Where a server is started that has no directory of its own: the user's home.
-
-    Not the working directory: that may be a repository of somebody else, whose packages, modules and settings
-    the server would take up.
+    """The working directory of a server without a configured one: the user's home. Our own working directory
+    may be somebody else's repository, whose packages, modules and settings the server would use.
     """
     home = Path.home()
     return str(home) if home.is_dir() else home.anchor or os.sep
@@ -148,7 +145,7 @@ def safe_directory() -> str:
 async def running(
     command: Sequence[str], *, env: Mapping[str, str], directory: str, line_bytes: int
 ) -> AsyncGenerator[ServerProcess]:
-    """Start a server, and stop it on the way out, whatever happened."""
+    """Start a server, and stop it when the block ends."""
     windows = os.name == "nt"
     environment = server_environment(os.environ, env, windows=windows)
     try:

@@ -1,4 +1,4 @@
-"""Reference: what a user names as a place that skills come from, taken apart. It opens nothing.
+"""Reference: a source of skills as a user names it, parsed. Opens nothing.
 
 docs/release-notes               a skill of a configured MCP server, by its handle; `docs` alone is all
 https://example.org              the skills that a site lists under /.well-known/agent-skills/
@@ -47,11 +47,11 @@ class Reference:
     ref: str = ""
     """Of a git repository: a tag, a branch or a commit; empty for its default branch."""
     path: str = field(default="")
-    """Below that place: a folder of a repository, or the name of one skill of a server."""
+    """A folder of a repository, or the name of one skill of a server."""
 
 
 def parse_reference(text: str) -> Reference:
-    """The place that a text names, or a `FormatError` that says how to write it."""
+    """The source that a text names, or a `FormatError` that says how to write it."""
     given = text.strip()
     if not given or any(char < " " or char == "\x7f" for char in given):
         raise _refused(text, "it is empty or has control characters")
@@ -74,7 +74,7 @@ def parse_reference(text: str) -> Reference:
 
 
 def is_commit(ref: str) -> bool:
-    """Whether a ref is a full commit id, which names the same content for ever."""
+    """Whether a ref is a full commit id, whose content never changes."""
     return _COMMIT.fullmatch(ref) is not None
 
 
@@ -124,7 +124,7 @@ def _has_secret(netloc: str, *, is_web: bool) -> bool:
 def _refused(text: str, message: str) -> FormatError:
     return FormatError.of(
         rule="source",
-        message=f"{shown(text, 200)!r} is no place of skills: {message}",
+        message=f"{shown(text, 200)!r} is not a source of skills: {message}",
         fix="name a server's skill (docs/release-notes), a site (https://example.org), a repository "
         "(git+https://host/repo#v1.2:skills/pdf) or a folder (./team-skills)",
     )

@@ -1,7 +1,6 @@
-"""RemoteSource: skills of a place that is fetched as a whole, such as a repository or a site.
-
-It is fetched when the source is opened, then on an interval or when `request_refresh` is called. What was
-fetched last is served while the place is away, also after a restart: a copy of it is kept in the cache.
+"""RemoteSource: skills that are fetched together, such as those of a repository or a site. They are fetched
+when the source is opened, then periodically or after `request_refresh`. While the place is down, the last
+fetched copy is served, even after a restart, because it is kept in the cache.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """What was fetched: entries in the order of their URIs, and the bytes of every file."""
+    """What was fetched: entries sorted by URI, and the bytes of every file."""
 
     entries: tuple[SkillEntry, ...]
     files: Mapping[SkillUri, bytes]
@@ -50,7 +49,7 @@ _EMPTY: Final = _Snapshot((), {}, ())
 
 @dataclass(frozen=True, slots=True)
 class _Validator:
-    """Bytes are current as long as their snapshot is."""
+    """Fresh while the snapshot is current."""
 
     source: RemoteSource
     snapshot: _Snapshot
@@ -60,9 +59,8 @@ class _Validator:
 
 
 class RemoteSource(Source):
-    """Skills that `fetch` gives as files, each path beginning with the folders that the skill lies in.
-
-    `place` names it in messages, and in the cache if `keep` is on.
+    """Skills that `fetch` returns as files, with paths that start with the folder of the skill. `place` names
+    the source in messages, and in the cache if `keep` is set.
     """
 
     def __init__(
@@ -115,7 +113,7 @@ class RemoteSource(Source):
         return cls(reference.text, fetch, prefix=prefix, interval=interval, limits=limits)
 
     async def open(self) -> None:
-        """Fetch; where that fails, take what was fetched last, or raise when there is nothing."""
+        """Fetch; if that fails, use the last fetched copy, or raise if there is none."""
         async with self._opening:
             if self._is_open:
                 return
@@ -152,14 +150,14 @@ class RemoteSource(Source):
         return self.snapshot.problems
 
     async def refresh(self) -> None:
-        """Fetch again. What is away leaves everything as it is, and is logged."""
+        """Fetch again. If that fails, nothing changes, and it is logged."""
         try:
             await self._refetch()
         except SkillwireError as error:
             _log.warning("%s; what was fetched last is served", error)
 
     def request_refresh(self) -> None:
-        """Let `changes` fetch again now, and not only when the interval is over."""
+        """Make `changes` fetch again now."""
         self._wanted.set()
 
     async def changes(self) -> AsyncGenerator[Change]:
@@ -177,7 +175,7 @@ class RemoteSource(Source):
         files = tuple(await self._fetch())
         fresh = await anyio.to_thread.run_sync(self._parse, files)
         if fresh.entries == self.snapshot.entries and self.snapshot is not _EMPTY:
-            return  # The same object is given again while nothing changed.
+            return  # Returns the same object while nothing changes.
         self.snapshot = fresh
         if self._keep:
             await anyio.to_thread.run_sync(self._write_kept, files)
@@ -203,7 +201,7 @@ class RemoteSource(Source):
         by_path = {file.path: file.data for file in files}
         document = parse_skill_md(by_path[SKILL_FILE], file=f"{folder}/{SKILL_FILE}", limits=self._limits)
         name = document.frontmatter.get("name")
-        # A skill at the root of its place has no folder to be named by.
+        # A skill at the root has no folder that names it.
         segments = folder.split("/") if folder else [name if isinstance(name, str) else ""]
         path = (*self._prefix, *segments)
         content = {make_uri([*path, *one.split("/")]): data for one, data in by_path.items()}
@@ -242,7 +240,7 @@ class RemoteSource(Source):
 
 
 def remote_reference(text: str) -> tuple[tuple[str, ...], Reference] | None:
-    """A place that has to be fetched, from `git+URL`, `https://SITE` or `PREFIX=` and one of them."""
+    """A remote source from `git+URL` or `https://SITE`, optionally with `PREFIX=`."""
     prefix: tuple[str, ...] = ()
     before, equals, after = text.partition("=")
     if equals and "://" not in before and not before.startswith("git+"):
@@ -255,7 +253,7 @@ def remote_reference(text: str) -> tuple[tuple[str, ...], Reference] | None:
 
 
 def _by_folder(files: Iterable[ArchiveFile]) -> dict[str, list[ArchiveFile]]:
-    """The files of each skill by its folder; one inside another belongs to both (FMT-8)."""
+    """The files of each skill by its folder; files of a nested skill belong to both (FMT-8)."""
     listed = sorted(files, key=lambda file: file.path)
     roots = [
         file.path.removesuffix(SKILL_FILE) for file in listed if f"/{file.path}".endswith(f"/{SKILL_FILE}")

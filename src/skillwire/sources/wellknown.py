@@ -1,7 +1,7 @@
 """Skills that a site lists under `/.well-known/agent-skills/` (Agent Skills Discovery 0.2.0 and 0.1.0).
 
-`parse_site_index` reads an index and does no I/O. `fetch_site` gets an index and what it lists, within the
-caps, and takes nothing whose digest is not the listed one.
+`parse_site_index` parses an index and does no I/O. `fetch_site` fetches an index and what it lists, within
+limits, and refuses everything whose digest does not match.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import httpx2
 
 SCHEMA: Final = "https://schemas.agentskills.io/discovery/0.2.0/schema.json"
-"""What an index of version 0.2.0 calls itself. It is compared as a string and never fetched."""
+"""The schema of version 0.2.0. It is compared as a string and never fetched."""
 INDEX_PATH: Final = "/.well-known/agent-skills/index.json"
 _OLDER_PATH: Final = "/.well-known/skills/index.json"
 _MOST_REDIRECTS: Final = 5
@@ -43,7 +43,7 @@ class SiteEntry:
     name: str
     description: str
     url: str
-    """The artifact; of version 0.1.0 the folder of the files."""
+    """The artifact; in version 0.1.0, the folder of the files."""
     kind: str
     digest: Digest | None = None
     files: tuple[str, ...] = ()
@@ -64,13 +64,13 @@ class SiteSkill:
 
     entry: SiteEntry
     digest: Digest
-    """Of the artifact; of version 0.1.0, of the set of files."""
+    """The digest of the artifact; in version 0.1.0, of the set of files."""
     files: tuple[ArchiveFile, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What was fetched from a site, and why the rest was not."""
+    """What was fetched from a site, and why other skills were not."""
 
     index_url: str
     skills: tuple[SiteSkill, ...]
@@ -79,7 +79,7 @@ class Site:
 
 
 def parse_site_index(data: bytes, url: str) -> SiteIndex:
-    """Read an index that came from `url`, or raise a `FormatError`. A bad entry costs itself alone."""
+    """Parse an index from `url`, or raise a `FormatError`. A bad entry does not affect the others."""
     try:
         document: object = json.loads(data)
     except (ValueError, RecursionError):
@@ -88,7 +88,7 @@ def parse_site_index(data: bytes, url: str) -> SiteIndex:
         raise _no_index(url, "it has no list of skills")
     schema = document.get("$schema")
     if schema is not None and schema != SCHEMA:
-        # The rule of the format: a version that is not known is not guessed at.
+        # The format requires that unknown versions are refused.
         raise _no_index(url, f"its version {shown(str(schema), 120)} is not known here")
     entries: dict[str, SiteEntry] = {}
     issues: list[Issue] = []
@@ -125,7 +125,7 @@ async def fetch_site(
     limits: Limits = DEFAULT_LIMITS,
     client: httpx2.AsyncClient | None = None,
 ) -> Site:
-    """What a site lists, or only some of it by name, fetched side by side and verified."""
+    """The skills of a site, or some of them by name, fetched concurrently and verified."""
     async with _opened(client, limits) as http:
         url, index = await _find_index(http, reference, limits)
         wanted = {reference.path} if reference.path else None if names is None else set(names)
@@ -137,7 +137,7 @@ async def fetch_site(
 async def fetch_entries(
     entries: Iterable[SiteEntry], *, limits: Limits = DEFAULT_LIMITS, client: httpx2.AsyncClient | None = None
 ) -> tuple[tuple[SiteSkill, ...], tuple[tuple[str, SkillwireError], ...]]:
-    """What entries of an index name, fetched side by side and verified; and why some could not be had."""
+    """The skills of these entries, fetched concurrently and verified, and why others failed."""
     skills: dict[str, SiteSkill] = {}
     failures: dict[str, SkillwireError] = {}
     limiter = anyio.CapacityLimiter(_TOGETHER)
@@ -162,7 +162,7 @@ async def fetch_entries(
 async def fetch_artifact(
     url: str, digest: str, *, limits: Limits = DEFAULT_LIMITS, client: httpx2.AsyncClient | None = None
 ) -> tuple[ArchiveFile, ...]:
-    """The files of one artifact, by its URL, if it still has that digest."""
+    """The files of one artifact by its URL, if it still has this digest."""
     entry = SiteEntry(name="", description="", url=url, kind="artifact", digest=parse_digest(digest))
     async with _opened(client, limits) as http:
         return (await _fetch_skill(http, entry, limits)).files
@@ -178,7 +178,7 @@ async def _find_index(
         try:
             index = parse_site_index(await _get(http, url, limits.archive_bytes, limits), url)
         except (SourceError, FormatError) as error:
-            # What the newer path says counts, unless there is nothing.
+            # The newer path takes precedence, if it has an index.
             refusal = refusal if isinstance(refusal, FormatError) else error
             continue
         if len(index.entries) > limits.site_skills:
@@ -197,7 +197,7 @@ async def _fetch_skill(http: httpx2.AsyncClient, entry: SiteEntry, limits: Limit
     actual = digest_of(data)
     if actual != entry.digest:
         raise DigestMismatch(uri=redact_url(entry.url), expected=entry.digest, actual=actual)
-    # A pinned artifact does not say what it is: only an archive begins like one.
+    # A pinned artifact has no type, so archives are recognized by their first bytes.
     is_text = entry.kind == "skill-md" or (entry.kind == "artifact" and not is_archive(data))
     files = (ArchiveFile("SKILL.md", data),) if is_text else read_archive(data, limits=limits)
     if all(file.path != "SKILL.md" for file in files):
@@ -219,7 +219,7 @@ async def _fetch_files(http: httpx2.AsyncClient, entry: SiteEntry, limits: Limit
 
 
 async def _get(http: httpx2.AsyncClient, url: str, most: int, limits: Limits) -> bytes:
-    """The body of an answer, cut off when it is longer than it may be."""
+    """The body of a response, cut off at the limit."""
     import httpx2
 
     shown_url = redact_url(url)
@@ -256,7 +256,7 @@ def _redirected(url: str, location: str) -> str:
 
 
 def _is_as_safe(url: str, target: str) -> bool:
-    """Whether a URL is one of the web, and no less secure than the one that named it."""
+    """Whether a URL is http or https, and no less secure than the one that referred to it."""
     before, after = urlsplit(url), urlsplit(target)
     return bool(after.hostname) and after.scheme in ("https", before.scheme) and "@" not in after.netloc
 
@@ -322,7 +322,7 @@ def _named(row: object) -> tuple[str, str]:
 def _no_index(url: str, message: str) -> FormatError:
     return FormatError.of(
         rule="site-index",
-        message=f"{redact_url(url)} is no index of skills: {message}",
+        message=f"{redact_url(url)} is not an index of skills: {message}",
         fix="tell the site's operator, or use a newer Skillwire",
     )
 

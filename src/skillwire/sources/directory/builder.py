@@ -1,6 +1,6 @@
 """Bench: reads each file of a skill once, then validates them together.
 
-Nothing is read before the whole skill is known: what is too large is left out by its size alone.
+Nothing is read before all files are known, so that a skill that is too large is not read at all.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from skillwire.sources.directory.found import FoundFile, FoundSkill, SkillBuilde
 from skillwire.sources.directory.roots import Reach, Root
 from skillwire.sources.directory.snapshot import ScannedSkill
 
-# A pointer of Git LFS has about 130 bytes.
+# A Git LFS pointer has about 130 bytes.
 _POINTER_BYTES: Final = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """How skills are validated: which sizes are allowed, and how far the format may be stretched.
+    """How skills are validated: allowed sizes, and how strict the format is checked.
 
-    `strict` refuses what would be served with a warning. `local` is for a user's own folders, which no server
-    passes on: a name or a description that is missing is filled in, as agents that read folders do.
+    `strict` refuses what would otherwise be served with a warning. `local` is for a user's own folders, which
+    are not served to others: a missing name or description is filled in, as agents that read folders do.
     """
 
     allow_oversize: bool = False
@@ -52,16 +52,15 @@ class Rules:
 
 
 class KnownSkills(Protocol):
-    """Skills as they were when they were last seen, by the URI of their `SKILL.md`."""
+    """Previously scanned skills, by the URI of their `SKILL.md`."""
 
     def get(self, uri: SkillUri, /) -> ScannedSkill | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What an earlier walk read, so that an unchanged file is not read again.
-
-    The file at `distrusted` is read whatever its times say.
+    """Results of an earlier walk, so that unchanged files are not read again. The file at `distrusted` is
+    always read.
     """
 
     skills: KnownSkills = field(default_factory=dict[SkillUri, ScannedSkill])
@@ -69,7 +68,7 @@ class Known:
     distrusted: str = ""
 
     def record(self, file: FoundFile, skill: ScannedSkill | None) -> FileRecord | None:
-        """The record of a file that has not changed since; `skill` is what is known of its skill."""
+        """The record of an unchanged file; `skill` is the known state of its skill."""
         record = None if skill is None else skill.file(file.uri)
         if record is None:
             record = self.files.get(file.uri)
@@ -89,7 +88,7 @@ class Bench:
         self._known = known
 
     def is_oversize(self, builder: SkillBuilder) -> bool:
-        """ENT-6: whether a host may decline the skill."""
+        """ENT-6: whether a host may refuse the skill."""
         if self._rules.allow_oversize:
             return False
         limits = self._limits
@@ -127,9 +126,8 @@ class Bench:
         return FoundSkill(builder.uri, builder.directory, skill_md, files, tuple(builder.issues))
 
     def finish(self, builder: SkillBuilder) -> ScannedSkill | Problem:
-        """The skill, or the reasons why it is none. What will not be served is not read.
-
-        A skill that is as it was known is the very object that was known.
+        """The skill, or the reasons why it is invalid. Skills that will not be served are not read. An
+        unchanged skill is returned as the same object.
         """
         frontmatter: Mapping[str, JsonValue] = {}
         draft: Draft | None = None
@@ -141,14 +139,14 @@ class Bench:
             frontmatter, draft = self._frontmatter(builder, before)
             if not builder.issues:
                 self._read_others(builder, before)
-        # Asked again: a file may have grown while it was read.
+        # Checked again, because a file may have grown while it was read.
         if self.is_oversize(builder):
             builder.issues.append(self._oversize(builder))
         if self._rules.strict:
             builder.issues += [replace(issue, severity=Severity.ERROR) for issue in builder.warnings]
         if builder.issues:
             return Problem(builder.directory, tuple(builder.issues))
-        # ENT-2: complete, each file once; the order is that of the URIs, whatever the file system gave.
+        # ENT-2: complete, each file once, sorted by URI.
         records = [file.record for file in builder.in_order() if file.record is not None]
         resources = tuple([record.resource for record in records])
         entry = SkillEntry(builder.uri, frontmatter, resources, draft=draft)
@@ -166,10 +164,10 @@ class Bench:
         return skill if before is None or before != skill else before
 
     def _is_as_before(self, builder: SkillBuilder, before: ScannedSkill) -> bool:
-        """Whether nothing has happened to any file of a skill, so that none needs a look of its own."""
+        """Whether no file of a skill has changed, so that none has to be checked separately."""
         files, resources, stamps = builder.in_order(), before.resources, before.stamps
         if (
-            # What nests in another skill has files that the other one asks for, too.
+            # Files of a nested skill are also needed by the outer skill.
             builder.is_nested
             or builder.issues
             or len(files) != len(resources)
@@ -193,7 +191,7 @@ class Bench:
     def _frontmatter(
         self, builder: SkillBuilder, before: ScannedSkill | None
     ) -> tuple[Mapping[str, JsonValue], Draft | None]:
-        """The frontmatter, from last time if `SKILL.md` has not changed, and how it was completed."""
+        """The frontmatter, reused if `SKILL.md` has not changed, and how it was completed."""
         file = builder.skill_md
         if file is not None and before is not None and (record := self._known.record(file, before)):
             file.record = record
@@ -228,7 +226,7 @@ class Bench:
         return skill_md
 
     def _read_others(self, builder: SkillBuilder, before: ScannedSkill | None) -> None:
-        """Hash what has no record yet, neither from another skill it lies in nor from last time."""
+        """Hash the files without a record from an outer skill or from an earlier walk."""
         size = 0
         for file in builder.files:
             if file is not builder.skill_md:
@@ -263,7 +261,7 @@ class Bench:
                 base=self._base(builder, file),
             )
         except FileNotFoundError:
-            file.is_gone = True  # Deleted since the walk came by: then it is no part of the skill.
+            file.is_gone = True  # Deleted since the walk, so it is not part of the skill.
             return None
         except OSError as error:
             if is_passing(error):
@@ -278,7 +276,7 @@ class Bench:
         return hashed.data
 
     def _base(self, builder: SkillBuilder, file: FoundFile) -> OpenDirectory | str:
-        """The directory that the way to a file starts from (S4)."""
+        """The open directory that a file is opened from (S4)."""
         if file.parent is not None:
             return file.parent
         if file.path.startswith(builder.opened.inside):
@@ -286,7 +284,7 @@ class Bench:
         return self._reach.base_of(file.path) or str(self._root.path)
 
     def _inspect(self, file: FoundFile, data: bytes) -> None:
-        """Recognize files that are not what their name says: private keys (C1), pointers of Git LFS."""
+        """Recognize private keys (C1) and Git LFS pointers by their content."""
         if may_hold_private_key(file.path) and holds_private_key(data):
             file.is_credential = True
         elif data.startswith(LFS_POINTER):

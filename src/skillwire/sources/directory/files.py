@@ -1,7 +1,7 @@
 """Files on disk: opened without following links, read once, hashed, and remembered as a `FileRecord`.
 
-Whatever is opened is opened relative to a directory that is held open, one path component at a time, and no
-component may be a link. So a directory that somebody swaps for a link, at any moment, leads nowhere (S4).
+Everything is opened relative to an open directory, one path component at a time, and no component may be a
+link. So replacing a directory with a link, at any moment, has no effect (S4).
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from skillwire.skill.uris import SkillUri
 _CHUNK: Final = 1 << 20
 _EXACT: Final = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0) | _EXACT
-# A link or a pipe put in a file's place must neither lead the reader elsewhere nor block it.
+# A link or pipe in the place of a file must neither redirect nor block the reader.
 _FILE: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _NO_LINK
 _DIRECTORY: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
-# On the way to a file a directory is only passed through, which needs no right to list it.
+# Passing through a directory does not need permission to list it.
 _PASSED: Final = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0)
 _HAS_DESCRIPTORS: Final = os.open in os.supports_dir_fd and os.scandir in os.supports_fd
-# Kernels stamp files by a clock that ticks: a second change within one tick leaves the same times.
+# File times have a limited resolution: a second change within one tick leaves the same times.
 _TICK_NS: Final = 50_000_000
-# The coarsest clock by which file systems stamp files ticks every two seconds. A file that changed within
-# that time may change once more and show the same times.
+# The coarsest file system clock ticks every two seconds. A file that changed within that time may change
+# again and keep the same times.
 _COARSEST_NS: Final = 2_000_000_000
-# Shortages of the machine say nothing about the file.
+# Resource shortages are not problems of the file.
 _PASSING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR})
 
 
 _STAMP: Final = struct.Struct("<qqQ")
 
 Stamp = NewType("Stamp", bytes)
-"""When a file was modified and changed, and its inode, packed: tens of thousands of them are held."""
+"""The times and inode of a file, packed, because tens of thousands are kept."""
 STAMP_BYTES: Final = _STAMP.size
 UNSETTLED: Final = Stamp(bytes(STAMP_BYTES))
-"""In place of a stamp: the file was hashed right after a change, and its times prove nothing."""
+"""Replaces a stamp if the file was hashed right after a change, so that its times prove nothing."""
 
 
 class FileRecord(NamedTuple):
-    """A file that was hashed. The stamp tells whether it may be another one by now."""
+    """A hashed file. The stamp tells whether it may have changed."""
 
     resource: SkillResource
     path: str
@@ -66,7 +66,7 @@ class FileRecord(NamedTuple):
 
 
 class HashedFile(NamedTuple):
-    """The digest of the bytes that were read, their number, and the bytes themselves where they were kept."""
+    """The digest and number of the bytes that were read, and the bytes themselves if requested."""
 
     digest: Digest
     size: int
@@ -74,12 +74,12 @@ class HashedFile(NamedTuple):
     data: bytes | None
 
     def record(self, uri: SkillUri, path: str) -> FileRecord:
-        """What to remember of it."""
+        """The record of this file."""
         return FileRecord(SkillResource(uri, self.digest, self.size), path, self.stamp)
 
 
 def stamp_of(status: os.stat_result) -> Stamp:
-    """What the status of a file says about its times and its identity."""
+    """The times and identity of a file, from its status."""
     try:
         return Stamp(_STAMP.pack(status.st_mtime_ns, status.st_ctime_ns, status.st_ino))
     except struct.error:  # A time beyond the year 2262, or an inode of 128 bits.
@@ -87,15 +87,14 @@ def stamp_of(status: os.stat_result) -> Stamp:
 
 
 def is_as_stamped(size: int, stamp: bytes, status: os.stat_result) -> bool:
-    """Whether a file that had this size and stamp has them still."""
+    """Whether a file still has this size and stamp."""
     return size == status.st_size and stamp != UNSETTLED and stamp == stamp_of(status)
 
 
 class OpenDirectory:
-    """A directory that is held open, and the way to what lies in it.
-
-    `path` is its real path. What is reached through it lies in the directory that was opened, wherever the
-    path leads by now. Where the system has no relative opening (Windows), paths are checked before and after.
+    """An open directory, and access to its content. `path` is its real path. Everything opened through it is
+    in the directory that was opened, wherever the path leads by now. On systems without relative opening
+    (Windows), paths are checked before and after.
     """
 
     __slots__ = ("_descriptor", "_inner", "_inner_name", "inside", "path")
@@ -103,15 +102,15 @@ class OpenDirectory:
     def __init__(self, path: str, descriptor: int) -> None:
         self.path = path
         self.inside = path if path.endswith(os.sep) else path + os.sep
-        """What the path of everything below it starts with."""
+        """The prefix of all paths below it."""
         self._descriptor = descriptor
-        # The directory below that was used last: files are mostly read directory by directory.
+        # The last used subdirectory, because files are mostly read directory by directory.
         self._inner: OpenDirectory | None = None
         self._inner_name = ""
 
     @classmethod
     def open(cls, path: str, *, listed: bool = False) -> OpenDirectory:
-        """Open a directory that the operator named; `listed` when its children are wanted."""
+        """Open a directory that the operator named; with `listed`, to list its children."""
         if not _HAS_DESCRIPTORS:
             return cls(path, -1)
         return cls(path, os.open(path, (_DIRECTORY if listed else _PASSED) | _EXACT))
@@ -131,7 +130,7 @@ class OpenDirectory:
             self._descriptor = -1
 
     def child(self, name: str, *, listed: bool = True) -> OpenDirectory:
-        """Open a directory in this one; an `OSError` when it is none, or is a link."""
+        """Open a direct subdirectory; `OSError` if it is not a directory, or is a link."""
         path = self.inside + name
         if not _HAS_DESCRIPTORS:
             _refuse_links(path)
@@ -140,7 +139,7 @@ class OpenDirectory:
         return OpenDirectory(path, os.open(name, flags, dir_fd=self._descriptor))
 
     def below(self, relative: str, *, listed: bool = True) -> OpenDirectory:
-        """Open a directory at any depth below this one, where no part of the way is a link."""
+        """Open a directory at any depth below this one; no part of the path may be a link."""
         at = self
         names = relative.split(os.sep)
         for number, name in enumerate(names, 1):
@@ -153,12 +152,12 @@ class OpenDirectory:
         return at
 
     def children(self) -> list[os.DirEntry[str]]:
-        """What lies in it. Ask the entries only while the directory is open."""
+        """Its entries, which can only be used while the directory is open."""
         with os.scandir(self._descriptor if self._descriptor >= 0 else self.path) as entries:
             return list(entries)
 
     def status(self, name: str = "") -> os.stat_result:
-        """The status of a child, links not followed; without a name, of the directory itself."""
+        """The status of a child, without following links; without a name, of the directory itself."""
         if self._descriptor < 0:
             return os.stat(os.path.join(self.path, name) if name else self.path, follow_symlinks=False)
         if not name:
@@ -166,7 +165,7 @@ class OpenDirectory:
         return os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
 
     def open_file(self, relative: str) -> int:
-        """The descriptor of a file below the directory; an `OSError` when any part of the way is a link."""
+        """The descriptor of a file below the directory; `OSError` if any part of the path is a link."""
         parent, _, name = relative.rpartition(os.sep)
         if self._descriptor < 0:
             path = os.path.join(self.path, relative)
@@ -194,11 +193,10 @@ def _refuse_links(path: str) -> None:
 
 
 def hash_file(path: str, *, keep: bool, base: OpenDirectory | str, at_most: int | None = None) -> HashedFile:
-    """Read a regular file once and hash what was read; with `keep`, give the bytes too.
+    """Read a regular file once and hash it; with `keep`, also return the bytes.
 
-    `path` lies below `base`, the directory that its way starts from; no part of it may be a link. A file
-    longer than `at_most` is not read to its end: its `size` is then larger than that, and its digest that of
-    no whole file.
+    `path` is below the open directory `base`; no part of it may be a link. A file longer than `at_most` is
+    not read to its end: its `size` is then larger than that, and its digest is meaningless.
     """
     descriptor = _open(path, base)
     try:
@@ -206,13 +204,13 @@ def hash_file(path: str, *, keep: bool, base: OpenDirectory | str, at_most: int 
         if not stat.S_ISREG(status.st_mode):
             raise OSError(None, "not a regular file", path)
         is_settled = max(status.st_mtime_ns, status.st_ctime_ns) < time.time_ns() - _TICK_NS
-        # One byte more than there should be: a file that did not grow is read in one go.
+        # One byte more than expected, so that a file that did not grow takes one read.
         wanted = min(status.st_size + 1, _CHUNK)
         chunk = os.read(descriptor, wanted)
         hasher = hashlib.sha256(chunk)
         size = len(chunk)
         kept = [chunk]
-        # Of a regular file, a short read is the last.
+        # A short read of a regular file is the last.
         while len(chunk) == wanted and (at_most is None or size <= at_most):
             wanted = _CHUNK
             chunk = os.read(descriptor, wanted)
@@ -249,7 +247,7 @@ def _open(path: str, base: OpenDirectory | str) -> int:
 
 
 def relative_path(path: str, base: str) -> str:
-    """The way from a directory down to a path below it; both real paths."""
+    """The relative path from a directory to a path below it; both real paths."""
     start = os.path.join(base, "")
     if not path.startswith(start):
         raise OSError(errno.EXDEV, "outside the directory", path)
@@ -257,13 +255,13 @@ def relative_path(path: str, base: str) -> str:
 
 
 def is_passing(error: OSError) -> bool:
-    """Whether an error is about the state of the machine, and not about the file."""
+    """Whether an error is a resource shortage rather than a problem of the file."""
     return error.errno in _PASSING
 
 
 @dataclass(frozen=True, slots=True)
 class FileValidator:
-    """Fresh while the file has the size, the times and the identity that it had when it was hashed."""
+    """Fresh while the file has the same size, times and identity as when it was hashed."""
 
     record: FileRecord
 
@@ -276,8 +274,8 @@ class FileValidator:
 
 
 def validator_for(record: FileRecord) -> FileValidator | None:
-    """A validator for a file just read and hashed to its record; `None` if it was written a moment ago."""
-    # Elsewhere no time tells of a change that somebody hides by setting the other one back.
+    """A validator for a file that was just hashed; `None` if it was modified a moment before."""
+    # On other systems, a change can be hidden by resetting the modification time.
     if os.name != "posix" or max(record.modified, record.changed) > time.time_ns() - _COARSEST_NS:
         return None
     return FileValidator(record)

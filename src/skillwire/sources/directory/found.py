@@ -18,7 +18,7 @@ _uri_of: Final = attrgetter("uri")
 
 @dataclass(slots=True)
 class FoundFile:
-    """A file that the walk came by. All skills that it lies in share the object, so it is read once.
+    """A file found by the walk. All skills around it share the object, so it is read once.
 
     `path` is its real path, `walked` the one that may lead over links. `parent` is the directory that it was
     found in, where that stays open until the skill is finished.
@@ -38,9 +38,8 @@ class FoundFile:
 
 @dataclass(frozen=True, slots=True)
 class FoundSkill:
-    """A skill as it lies on disk, good or bad. `issues` are those that the walk itself found in it.
-
-    `files` has the size of every file by its path below the directory, with forward slashes.
+    """A skill on disk, valid or not. `issues` are those found by the walk. `files` has the size of every file
+    by its path below the directory, with forward slashes.
     """
 
     uri: SkillUri
@@ -107,18 +106,18 @@ class SkillBuilder:
         return sorted(self.files, key=_uri_of)
 
     def links(self) -> Mapping[SkillUri, str]:
-        """The real path of every file that a link led to, by its URI."""
+        """The real path of every file reached through a link, by its URI."""
         return {file.uri: file.path for file in self.files if file.path != file.walked} or NO_LINKS
 
     def forget_files(self) -> None:
-        """Hold no file of a skill that will not be read; what it measures is counted on."""
+        """Drop the files of a skill that will not be read, but keep counting."""
         self.files.clear()
         self.skill_md = None
 
     def blame(self, walked: str, rule: str, message: str, fix: str) -> None:
-        """Note what is wrong with a file or directory of the skill, which costs the skill."""
+        """Record a problem with a file or directory, for which the skill is left out."""
         self.issues.append(Issue(rule=rule, message=message, fix=fix, file=self.place_of(walked)))
 
     def place_of(self, walked: str) -> str:
-        """A path in the skill as messages name it."""
+        """A path in the skill, as shown in messages."""
         return shown_uri(os.path.relpath(walked, self.directory))

@@ -1,4 +1,4 @@
-"""Linting of what lies on disk, by the rules that a server serves by, and the writing of repairs."""
+"""Linting of skills on disk, by the rules of the server, and writing of repairs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from skillwire.sources.directory.walk import FoundSkill, Rules, Walk
 from skillwire.trust.oms import SIGNATURE_FILE
 
 _Place: TypeAlias = tuple[str, tuple[str, ...]]
-"""A skill's directory; or a path between skills, with the rules that it broke."""
+"""A skill's directory, or a path outside of skills, with its issues."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileFix:
-    """A `SKILL.md` that `--fix` repairs: its path as the user wrote it, its bytes, and those after it."""
+    """A `SKILL.md` that `--fix` repairs: its path as the user wrote it, its bytes, and the repaired bytes."""
 
     path: Path
     before: bytes
@@ -36,7 +36,7 @@ class FileFix:
         return unified_diff(self.before, self.fixed.data, file=self.path.as_posix())
 
     def write(self) -> None:
-        """Replace the file in one step; its mode stays. A `SourceError` when that cannot be done."""
+        """Replace the file atomically and keep its mode. Raises `SourceError` if that fails."""
         try:
             mode = self.path.stat().st_mode & 0o777
             write_atomic(self.path, self.fixed.data, mode=mode)
@@ -45,7 +45,7 @@ class FileFix:
 
 
 def lint_paths(paths: Iterable[Path]) -> list[Linted]:
-    """Lint what the paths hold, each place once, however often it was named."""
+    """Lint the skills below the paths, each once."""
     places: dict[_Place, Linted] = {}
     for path in paths:
         given = path.parent if _is_skill_md(path) else path
@@ -62,7 +62,7 @@ def lint_paths(paths: Iterable[Path]) -> list[Linted]:
 
 
 def find_fixes(paths: Iterable[Path]) -> list[FileFix]:
-    """The repairs of every skill that the paths hold; nothing is written yet."""
+    """The repairs of all skills below the paths; nothing is written yet."""
     fixes: dict[Path, FileFix] = {}
     for path in paths:
         given = path.parent if _is_skill_md(path) else path
@@ -79,17 +79,17 @@ def _is_skill_md(path: Path) -> bool:
     try:
         return path.name.lower() == SKILL_FILE.lower() and path.is_file()
     except OSError:
-        return False  # Whoever opens it as a directory says what is wrong.
+        return False  # Opening it as a directory reports what is wrong.
 
 
 def _skills(root: Root, given: Path) -> tuple[Walk, list[tuple[FoundSkill, Path]]]:
-    """Walk by the server's own rules, so that both agree on what a skill is and what belongs to it."""
+    """Walk by the server's rules, so that both agree on what a skill is and what belongs to it."""
     found: list[tuple[FoundSkill, Path]] = []
 
     def take(skill: FoundSkill) -> None:
         found.append((skill, given / Path(skill.directory).relative_to(root.path)))
 
-    # However large a skill is, all of its files must be known before a reference can be called missing.
+    # All files of a skill must be known, whatever its size, before a reference is reported as missing.
     walk = Walk(
         root,
         limits=DEFAULT_LIMITS,

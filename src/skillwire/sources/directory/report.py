@@ -1,4 +1,4 @@
-"""Problems of a scan in few lines: every directory and every rule has its share, however many there are."""
+"""Problems of a scan in a few lines, with a share for every directory and every rule."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from skillwire.sources.base import Problem
 from skillwire.sources.directory.roots import Root
 
-# So many problems of one rule are listed one by one.
+# The number of problems of one rule that are listed separately.
 _LISTED: Final = 3
 
 
@@ -21,10 +21,9 @@ def problems_of(root: Root, problems: Iterable[Problem]) -> list[Problem]:
 
 
 def problem_lines(problems: Sequence[Problem], roots: Sequence[Root], *, limit: int) -> list[str]:
-    """At most `limit` lines about the problems, and one that counts the rest.
-
-    What was left out comes before what is served with a warning. Many problems of one rule share a line. The
-    directories take turns, so that none hides the others.
+    """At most `limit` lines about the problems, and one that counts the rest. Skills that were left out come
+    before warnings. Many problems of one rule share a line. The directories take turns, so that none hides
+    the others.
     """
     lines: list[tuple[str, int]] = []
     for is_left_out in (True, False):
@@ -41,7 +40,7 @@ def problem_lines(problems: Sequence[Problem], roots: Sequence[Root], *, limit: 
 
 
 def _lines(word: str, problems: Iterable[Problem]) -> Iterator[tuple[str, int]]:
-    """Lines about the problems of one directory, each with the number of problems it stands for."""
+    """Lines about the problems of one directory, each with the number of problems that it covers."""
     groups: dict[str, list[Problem]] = {}
     for one in problems:
         groups.setdefault(one.issues[0].rule, []).append(one)
@@ -53,7 +52,7 @@ def _lines(word: str, problems: Iterable[Problem]) -> Iterator[tuple[str, int]]:
 
 
 def _outermost(roots: Iterable[Root]) -> list[Root]:
-    """The roots that lie in no other one, so that no problem is told twice."""
+    """The roots that are not inside another one, so that no problem is reported twice."""
     found: list[Root] = []
     for root in sorted(dict.fromkeys(roots), key=lambda root: len(root.path.parts)):
         if not any(root.path.is_relative_to(other.path) for other in found):

@@ -1,7 +1,6 @@
-"""Where to walk again after a change: the outermost directories that it can concern, and no others.
-
-A skill's manifest holds what nests in it (FMT-8), so a walk starts at the outermost skill around a
-change. A skill here is what was one at the last scan, and what has a `SKILL.md` now.
+"""Where to walk again after a change: only the outermost directories that it can affect. A skill's manifest
+includes nested skills (FMT-8), so a walk starts at the outermost skill around a change. Here, a skill is a
+directory that was one at the last scan or has a `SKILL.md` now.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from skillwire.sources.directory.snapshot import ScannedSkill, Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A directory to walk again, which no skill encloses. It need not exist any more."""
+    """A directory outside of skills to walk again. It may no longer exist."""
 
     root: Root
     directory: str
@@ -32,11 +31,11 @@ class Start:
 
 
 class _Everything(Exception):
-    """A change that only a walk over everything can follow."""
+    """A change that requires a full walk."""
 
 
 def starts_for(paths: Iterable[str], snapshot: Snapshot, roots: Sequence[Root]) -> tuple[Start, ...] | None:
-    """Where to walk after something changed at these paths; `None` means everywhere."""
+    """Where to walk after a change at these paths; `None` means everywhere."""
     if snapshot.has_outer_links:
         return None
     found: dict[tuple[Root, str], Start] = {}
@@ -52,19 +51,19 @@ def starts_for(paths: Iterable[str], snapshot: Snapshot, roots: Sequence[Root]) 
 
 
 def start_of(skill: ScannedSkill) -> Start:
-    """The start of a walk over one skill that no other encloses."""
+    """The start of a walk over one outermost skill."""
     return Start(skill.root, skill.directory, skill_root(skill.walked.entry.uri))
 
 
 def concerns_skills(path: str, roots: Iterable[Root]) -> bool:
-    """Whether a change at this path can be of any interest, by the rules of what belongs to a skill."""
+    """Whether a change at this path is relevant, by the rules of what belongs to a skill."""
     return any(
         (names := _names(path, root)) is not None and all(map(belongs_to_skill, names)) for root in roots
     )
 
 
 def is_below(path: str, places: Iterable[str]) -> bool:
-    """Whether a change at this path, outside the roots, can concern what links lead to."""
+    """Whether a change at this path outside the roots can affect the targets of links."""
     for place in places:
         inside = os.path.join(place, "")
         if path == place or (
@@ -75,7 +74,7 @@ def is_below(path: str, places: Iterable[str]) -> bool:
 
 
 def _watched_from_afar(snapshot: Snapshot) -> Iterator[str]:
-    """What can change without a change at its own place: whatever a link leads to."""
+    """The skills that can change without a change in their own directory, because they contain links."""
     for uri in snapshot.linked:
         yield snapshot.skills_around(uri)[0].directory
     for problem in snapshot.problems:
@@ -88,7 +87,7 @@ def _start(path: str, root: Root, snapshot: Snapshot) -> Start | None:
     if names is None or not all(map(belongs_to_skill, names)):
         return None
     at, uri = str(root.path), make_uri(root.prefix) if root.prefix else None
-    # A root that is itself a skill has a URI of its own kind: its last segment is not part of any path in it.
+    # The URI of a root that is itself a skill ends with its name, which is not part of any path in it.
     if not names or os.path.lexists(os.path.join(at, SKILL_FILE)) or names == [SKILL_FILE]:
         raise _Everything
     if any(skill.directory == at for skill in _skill_named(root, snapshot)):
@@ -100,7 +99,7 @@ def _start(path: str, root: Root, snapshot: Snapshot) -> Start | None:
         at = os.path.join(at, name)
         uri = make_uri((name,)) if uri is None else child_uri(uri, name)
         if name.lower() == SKILL_FILE.lower():
-            # It may have gone from a skill that was left out, or be misspelt: its directory tells.
+            # It may belong to a skill that was left out, or be misspelled, so its directory is walked.
             if parent_uri is None:
                 raise _Everything
             return Start(root, parent, parent_uri)
@@ -108,7 +107,7 @@ def _start(path: str, root: Root, snapshot: Snapshot) -> Start | None:
         raise AssertionError("a path below a root has at least one name")
     if os.path.islink(at):
         raise _Everything
-    # A file outside every skill is nobody's. What is gone may have been a directory of skills.
+    # A file outside of skills is irrelevant. A removed path may have been a directory of skills.
     return None if os.path.isfile(at) else Start(root, at, uri)
 
 
@@ -130,7 +129,7 @@ def _is_skill(directory: str, uri: SkillUri, root: Root, snapshot: Snapshot) -> 
 
 
 def _names(path: str, root: Root) -> list[str] | None:
-    """The names from a root down to a path; `None` outside of it."""
+    """The path segments from a root to a path; `None` outside of it."""
     at = str(root.path)
     if path == at:
         return []

@@ -1,4 +1,4 @@
-"""Root: a directory to serve, with the prefix of its skills. Reach: where links in it may lead."""
+"""Root: a directory to serve, with the prefix of its skills. Reach: where its links may lead."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from skillwire.issues import shown
 from skillwire.skill.files import is_linkable
 from skillwire.skill.uris import make_uri, shown_uri
 
-# Where agents keep the skills of a user, below the home directory.
+# The directories below the home in which agents keep a user's skills.
 _HOME_FOLDERS: Final = (
     ".agents/skills",
     ".claude/skills",
@@ -31,7 +31,7 @@ _HOME_FOLDERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A directory, resolved, and the path segments put before the skills found in it."""
+    """A resolved directory, and the path segments that precede its skills."""
 
     path: Path
     prefix: tuple[str, ...] = ()
@@ -39,16 +39,16 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The directories that a link may lead into; what a link names elsewhere is never opened.
+    """The directories that links may lead into; all other targets are never opened.
 
-    `bases` are real paths. With `everywhere`, a link may lead to any place that holds no credentials.
+    `bases` are real paths. With `everywhere`, a link may lead anywhere except to credentials.
     """
 
     bases: tuple[str, ...]
     everywhere: bool = False
 
     def base_of(self, path: str) -> str | None:
-        """The directory that a real path is opened from; `None` when it is out of reach."""
+        """The base directory from which a real path is opened; `None` if it is out of reach."""
         best = None
         for base in self.bases:
             if (path == base or path.startswith(os.path.join(base, ""))) and len(base) > len(best or ""):
@@ -64,8 +64,9 @@ class Reach:
 
 
 def find_reach(roots: Iterable[Root], *, everywhere: bool = False, home: Path | None = None) -> Reach:
-    """Where the links of these roots may lead: into any of them, the user's own skill folders, or the
-    repository or project that a root lies in."""
+    """Where the links of these roots may lead: into any of them, the user's skill folders, or the repository
+    or project around a root.
+    """
     home = Path.home() if home is None else home
     bases = {str(root.path): None for root in roots}
     for root in list(bases):
@@ -88,7 +89,7 @@ def _project_of(path: Path, home: Path) -> Path | None:
             break
         if os.path.lexists(at / ".git"):
             return at
-    # `.claude/skills` and its like lie directly in a project.
+    # `.claude/skills` and similar folders are directly in a project.
     if path.name == "skills" and path.parent.name.startswith("."):
         project = path.parent.parent
         return None if project in (home, *home.parents) else project
@@ -102,7 +103,7 @@ def parse_root(text: str | Path | Root) -> Root:
     given = str(text)
     prefix: tuple[str, ...] = ()
     before, equals, after = given.partition("=")
-    # A directory whose name holds an equals sign is still a directory.
+    # The name of a directory may contain an equals sign.
     if equals and isinstance(text, str) and not _exists(given):
         given = after
         prefix = tuple(before.split("/"))
@@ -114,17 +115,17 @@ def parse_root(text: str | Path | Root) -> Root:
                 f"{shown(before)!r} is not a prefix: {reason}; write PREFIX=PATH, or PATH alone"
             ) from None
     if not given:
-        # An unset variable must not serve whatever directory this happens to be.
-        raise SourceError("the path is empty; name a directory that holds skills")
+        # An unset variable must not serve the current directory.
+        raise SourceError("the path is empty; name a directory with skills")
     try:
         path = Path(given).expanduser().resolve(strict=True)
         is_directory = path.is_dir()
     except FileNotFoundError:
-        raise SourceError(f"{shown_uri(given)} does not exist; name a directory that holds skills") from None
+        raise SourceError(f"{shown_uri(given)} does not exist; name a directory with skills") from None
     except (OSError, RuntimeError, ValueError) as error:
         raise SourceError(f"{shown_uri(given)} cannot be opened: {_reason(error)}") from None
     if not is_directory:
-        raise SourceError(f"{shown_uri(given)} is not a directory; name the directory that holds SKILL.md")
+        raise SourceError(f"{shown_uri(given)} is not a directory; name the directory that contains SKILL.md")
     return Root(path, prefix)
 
 

@@ -1,13 +1,13 @@
-"""The scan of all roots together: who is served under which URI.
+"""The scan of all roots together, which decides the URI of each skill.
 
 1. Walk every root.
-2. Where several roots claim the same part of the tree of URIs, the outermost skill has it; of two at the same
-   place, the first root.
+2. If several roots have skills at the same URIs, the outermost skill wins; of two at the same place, that of
+   the first root.
 3. A skill whose name is not its directory's is served under its name, at PARENT/NAME, since the last segment
-   of the path must be the name (FMT-3). Where that place is taken, at PARENT/DIRECTORY/NAME. It never takes a
-   place from a skill that is named like its directory.
-4. A skill inside another one whose name is not its directory's is served as files of the outer skill alone:
-   the outer skill lists those files under their real path (FMT-8).
+   of the path must be the name (FMT-3). If that is taken, at PARENT/DIRECTORY/NAME. It never displaces a
+   skill that is named like its directory.
+4. A nested skill whose name is not its directory's is only served as files of the outer skill, which lists
+   those files under their real path (FMT-8).
 """
 
 from __future__ import annotations
@@ -51,9 +51,8 @@ def scan(
     known: Known | None = None,
     before: Snapshot | None = None,
 ) -> Snapshot:
-    """Walk every root and publish what they hold together.
-
-    A root that was there `before` and is gone holds nothing until it is back.
+    """Walk every root and build the combined snapshot. A root that existed `before` and is missing now is
+    treated as empty until it is back.
     """
     with _collector_paused():
         walks: list[Walk] = []
@@ -78,7 +77,7 @@ def scan(
 
 
 def is_misnamed(skill: ScannedSkill) -> bool:
-    """Whether the name is not that of the directory: then the URI of the directory is not the skill's."""
+    """Whether the name is not that of the directory, so that the skill has another URI."""
     uri = skill.entry.uri
     return not uri.endswith(f"/{skill.entry.name}/{SKILL_FILE}") and skill_name_in(uri) != skill.entry.name
 
@@ -105,7 +104,7 @@ def _settle(walks: Sequence[Walk], problems: list[Problem], before: Snapshot | N
         for lost in resolve_conflicts(claims).lost:
             skill = claims.pop((lost.uri, lost.owner))
             winner = claims[lost.winner, lost.winning_owner]
-            # One skill that two roots reach, one of them by a link, is no conflict.
+            # One skill that two roots reach, one of them through a link, is not a conflict.
             if os.path.realpath(skill.directory) != os.path.realpath(winner.directory):
                 problems.append(_collision(skill, winner, lost))
     served = list(claims.values())
@@ -115,7 +114,7 @@ def _settle(walks: Sequence[Walk], problems: list[Problem], before: Snapshot | N
 def _separate(
     skills: Sequence[ScannedSkill], problems: list[Problem]
 ) -> tuple[list[ScannedSkill], list[_Tree]]:
-    """The skills that keep the URI of their directory, and the trees that cannot."""
+    """The skills that keep the URI of their directory, and the trees of those that cannot."""
     by_root = {skill_root(skill.entry.uri): skill for skill in skills}
     plain: list[ScannedSkill] = []
     inner: dict[SkillUri, list[ScannedSkill]] = {}
@@ -141,9 +140,9 @@ def _rename(
     problems: list[Problem],
     before: Snapshot | None,
 ) -> Iterator[ScannedSkill]:
-    """The trees under the names of their skills, where those places are free."""
+    """The trees under the names of their skills, if those places are free."""
     taken = {skill_root(skill.entry.uri) for skill in served}
-    # A skill's directory holds no other origin's files, so its parents are no place for a skill either.
+    # A skill's directory cannot contain files of other sources, so its parents are not available either.
     parents = {at for root in taken for at in directories_down_to(root)}
     for tree in trees:
         place = skill_root(tree.outer.entry.uri)
@@ -160,7 +159,7 @@ def _rename(
 
 
 def _places_for(place: SkillUri, name: str) -> Iterator[SkillUri]:
-    """Where a skill may be served whose directory has this URI: PARENT/NAME, else PARENT/DIRECTORY/NAME."""
+    """Where a misnamed skill may be served: PARENT/NAME, otherwise PARENT/DIRECTORY/NAME."""
     parent = place.rpartition("/")[0]
     with suppress(FormatError):
         yield make_uri((name,)) if parent.endswith("/") else child_uri(SkillUri(parent), name)
@@ -168,7 +167,7 @@ def _places_for(place: SkillUri, name: str) -> Iterator[SkillUri]:
 
 
 def _moved(skill: ScannedSkill, uri: SkillUri, before: Snapshot | None) -> ScannedSkill:
-    """The skill under another URI. The same object as before, when nothing about it changed."""
+    """The skill under another URI. Returns the same object as before if nothing changed."""
     known = None if before is None else before.skills.get(uri)
     if known is not None and known.origin is skill:
         return known
@@ -206,7 +205,7 @@ def _renamed(skill: ScannedSkill, root: SkillUri) -> Issue:
 
 
 def _only_files(skill: ScannedSkill) -> Problem:
-    consequence = "the skill lies in another one: its files are served as files of that skill only"
+    consequence = "it is inside another skill, so its files are only served as files of that skill"
     return _misnamed(skill, _NOT_DIRECTORY, consequence)
 
 
@@ -241,7 +240,7 @@ def _collision(skill: ScannedSkill, winner: ScannedSkill, lost: Conflict) -> Pro
 
 @contextmanager
 def _collector_paused() -> Generator[None]:
-    """Collect no garbage meanwhile: a walk makes objects by the hundred thousand, and all of them stay."""
+    """Pause garbage collection: a walk creates hundreds of thousands of objects that all stay alive."""
     if not gc.isenabled():
         yield
         return

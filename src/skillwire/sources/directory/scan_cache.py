@@ -1,13 +1,12 @@
-"""ScanCache: what the last scan of some directories read, kept on disk for the next start.
+"""ScanCache: the results of the last scan of some directories, on disk, for the next start.
 
-It is a hint and no more. A skill is taken from it when each of its files still has the path, the size, the
-times and the inode that it had. Everything else is read again; a cache that cannot be read or written is
-ignored.
+It is only a hint. A skill is taken from it if each of its files still has the same path, size, times and
+inode. Everything else is read again; a cache that cannot be read or written is ignored.
 
 The first line names the format, the version of Skillwire, the directories and their devices. One line for
-each skill follows, in about the order in which a walk asks for them, so the file is read once from front to
-back and only one line is held in memory. A line is the skill's URI, a checksum and a JSON array, with tabs
-between them. Digests and frontmatter rest on the checksum; every read hashes what it returns anyway.
+each skill follows, roughly in the order of a walk, so the file is read once from front to back, one line at a
+time. A line is the skill's URI, a checksum and a JSON array, with tabs between them. The checksum protects
+digests and frontmatter; every read hashes what it returns anyway.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ _STAMP_DIGITS: Final = 2 * STAMP_BYTES
 _TYPES: Final = [int, str, list, list, str, str, list, dict, dict, list]
 _WARNING_TYPES: Final = [str, str, str, str, int]
 _DIGITS: Final = re.compile(r"[0-9a-f]*+")
-# Without spaces, in ASCII, and with nothing that JSON itself does not know.
+# Compact ASCII, without values that are not JSON.
 _decode: Final = json.JSONDecoder().raw_decode
 _encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
 
@@ -63,9 +62,9 @@ _log = logging.getLogger(__name__)
 
 
 def scan_cache_directory() -> Path | None:
-    """The folder of all indexes; `None` when the system names no place for such things."""
+    """The folder of all scan caches; `None` if the system has no cache directory."""
     if sys.platform == "linux":
-        # As platformdirs has it, which takes longer to import than a hundred skills take to scan.
+        # The same as platformdirs, whose import takes longer than scanning a hundred skills.
         cache = os.environ.get("XDG_CACHE_HOME", "").strip() or str(Path("~/.cache").expanduser())
         folder = Path(cache) / _APP
     else:
@@ -76,7 +75,7 @@ def scan_cache_directory() -> Path | None:
 
 
 class ScanCache:
-    """The index of one set of directories. It gives skills to one scan, then takes what that scan found."""
+    """The scan cache of one set of directories, for one scan, which then replaces it."""
 
     def __init__(self, folder: Path, roots: Sequence[Root], *, limits: Limits = DEFAULT_LIMITS) -> None:
         self.path = folder / f"{_name(roots)}{_FINISHED}"
@@ -86,7 +85,7 @@ class ScanCache:
         self._passed: dict[bytes, tuple[int, int]] = {}
         self._position = 0
         self._size = 0
-        # Among the files that are served, a cache would change what it describes.
+        # A cache among the served files would change what it describes.
         self._is_apart = not any(self.path.resolve().is_relative_to(root.path) for root in roots)
         self._file = self._open() if self._is_apart else None
 
@@ -97,7 +96,7 @@ class ScanCache:
         try:
             line = self._line(self._file, uri.encode())
         except OSError as error:
-            _log.debug("the index cannot be read on: %s", error)
+            _log.debug("the scan cache cannot be read further: %s", error)
             self.close()
             return None
         skill = None if line is None else skill_of(uri, line, self._roots)
@@ -106,20 +105,20 @@ class ScanCache:
         return skill
 
     def close(self) -> None:
-        """Let go of the file: the scan is done."""
+        """Close the file after the scan."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def is_current(self, snapshot: Snapshot) -> bool:
-        """Whether the index that a scan was given says what the scan has found, and no more."""
+        """Whether the cache contains exactly the results of the scan."""
         kept = sum(is_keepable(skill.walked) for skill in snapshot.skills.values())
         same = sum(snapshot.get(skill.entry.uri) is skill for skill in self._given)
         self._given = []
         return kept == same and not self._passed and 0 < self._position == self._size
 
     def save(self, snapshot: Snapshot) -> None:
-        """Write the index anew, in one step. Where that cannot be done, there is none."""
+        """Replace the cache atomically. If that fails, there is none."""
         if not self._is_apart:
             return
         try:
@@ -127,7 +126,7 @@ class ScanCache:
             self._write(snapshot)
             remove_old_scan_caches(self.path.parent, limits=self._limits)
         except (OSError, ValueError) as error:
-            _log.debug("no index of what was scanned is kept: %s", error)
+            _log.debug("the scan cache cannot be written: %s", error)
 
     def _write(self, snapshot: Snapshot) -> None:
         with atomic_writer(self.path) as file:
@@ -137,7 +136,7 @@ class ScanCache:
                     file.write(line_of(skill, self._roots))
 
     def _claim(self) -> list[object]:
-        """What makes an index that of these directories, on these devices, and of this program."""
+        """The header that identifies these directories, their devices and this version."""
         places: list[object] = []
         for root in self._roots:
             status = root.path.stat()
@@ -145,7 +144,7 @@ class ScanCache:
         return [_FORMAT, VERSION, places]
 
     def _open(self) -> BinaryIO | None:
-        """The file behind its first line, when it is ours in every respect."""
+        """The open file after its first line, if it is a valid cache of ours."""
         try:
             descriptor = os.open(self.path, _OLD)
         except (OSError, ValueError):
@@ -162,7 +161,7 @@ class ScanCache:
                         os.utime(self.path)  # It is in use.
                     return file
         except OSError as error:
-            _log.debug("the index cannot be read: %s", error)
+            _log.debug("the scan cache cannot be read: %s", error)
         if file is None:
             os.close(descriptor)
         else:
@@ -170,7 +169,7 @@ class ScanCache:
         return None
 
     def _line(self, file: BinaryIO, key: bytes) -> bytes | None:
-        """The line about a key. Those that are passed on the way are remembered by their place."""
+        """The line of a key. The positions of skipped lines are remembered."""
         place = self._passed.pop(key, None)
         if place is not None:
             start, length = place
@@ -189,7 +188,7 @@ class ScanCache:
 
 
 def scan_caches_in(folder: Path) -> Iterator[Path]:
-    """The indexes of a folder, and what is left of those that were never finished."""
+    """The caches in a folder, including unfinished ones."""
     with suppress(OSError):
         for path in folder.iterdir():
             if path.suffix in (_FINISHED, UNFINISHED):
@@ -197,7 +196,7 @@ def scan_caches_in(folder: Path) -> Iterator[Path]:
 
 
 def remove_old_scan_caches(folder: Path, *, limits: Limits = DEFAULT_LIMITS) -> None:
-    """Remove the indexes that nobody has used for long, and the oldest when there are too many."""
+    """Remove the caches that were not used for long, and the oldest if there are too many."""
     now = time.time()
     finished: list[tuple[float, Path]] = []
     for path in scan_caches_in(folder):
@@ -213,7 +212,7 @@ def remove_old_scan_caches(folder: Path, *, limits: Limits = DEFAULT_LIMITS) -> 
 
 
 def _is_trusted(status: os.stat_result) -> bool:
-    """Whether a file is one that nobody but its owner, us, can have written."""
+    """Whether only we, its owner, can have written a file."""
     if not stat.S_ISREG(status.st_mode):
         return False
     if not hasattr(os, "geteuid"):
@@ -227,13 +226,13 @@ def _name(roots: Sequence[Root]) -> str:
 
 
 def encode_line(key: str, values: Sequence[object]) -> bytes:
-    """A line with its sum; a `ValueError` when JSON cannot hold the values exactly."""
+    """A line with its checksum; `ValueError` if JSON cannot represent the values exactly."""
     head, body = key.encode(), _encode(values).encode()
     return b"%b\t%08x\t%b\n" % (head, _sum(head, body), body)
 
 
 def decode_line(key: str, line: bytes) -> list[Any] | None:
-    """The values of a line about this key that is as it was written, else `None`."""
+    """The values of an undamaged line of this key, otherwise `None`."""
     head, _, rest = line.removesuffix(b"\n").partition(b"\t")
     total, _, body = rest.partition(b"\t")
     if head != key.encode() or total != b"%08x" % _sum(head, body):
@@ -247,17 +246,17 @@ def decode_line(key: str, line: bytes) -> list[Any] | None:
 
 
 def key_of(line: bytes) -> bytes:
-    """What a line is about, by its own word."""
+    """The key of a line."""
     return line[: line.find(b"\t")]
 
 
 def is_keepable(skill: ScannedSkill) -> bool:
-    """Whether the times of all its files can be trusted next time."""
+    """Whether the times of all its files will be reliable."""
     return UNSETTLED not in skill.stamps and skill.entry.draft is None
 
 
 def line_of(skill: ScannedSkill, roots: Sequence[Root]) -> bytes:
-    """A keepable skill as a line; a `ValueError` when JSON cannot hold it exactly."""
+    """A skill as a line; `ValueError` if JSON cannot represent it exactly."""
     start = len(skill.entry.uri) - len(SKILL_FILE)
     resources = skill.resources
     return encode_line(
@@ -278,7 +277,7 @@ def line_of(skill: ScannedSkill, roots: Sequence[Root]) -> bytes:
 
 
 def skill_of(uri: SkillUri, line: bytes, roots: Sequence[Root]) -> ScannedSkill | None:
-    """The skill at this URI that a line is, or `None`."""
+    """The skill at this URI in a line, or `None`."""
     values = decode_line(uri, line)
     if values is None or [*map(type, values)] != _TYPES:
         return None
@@ -325,11 +324,11 @@ def _sum(head: bytes, body: bytes) -> int:
 
 
 def _all_are(kind: type, values: list[Any]) -> bool:
-    return {*map(type, values)} <= {kind}  # no subclass: a boolean is no number here
+    return {*map(type, values)} <= {kind}  # exact type: a boolean is not a number here
 
 
 def _with_shared_keys(mapping: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """The same, where a key that occurs in ten thousand skills is one object."""
+    """The same with interned keys, because they occur in thousands of skills."""
     return {
         intern(key): _with_shared_keys(value) if isinstance(value, dict) else value
         for key, value in mapping.items()

@@ -1,4 +1,4 @@
-"""Signing of a skill's folder: writes `skill.oms.sig`, and checks the one that is there."""
+"""Signing of a skill's folder: writes and checks `skill.oms.sig`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MAX_KEY_BYTES: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class SkillFolder:
-    """A folder that holds one skill: its name and its files, as a server would list them."""
+    """A folder with one skill: its name and files, as a server would list them."""
 
     path: Path
     name: str
@@ -46,7 +46,7 @@ class SkillFolder:
 
 
 def read_folder(path: Path) -> SkillFolder:
-    """The skill in a folder, or a `FormatError` with everything that `lint` refuses about it."""
+    """The skill in a folder, or a `FormatError` with all lint errors."""
     directory = path.parent if path.name == SKILL_FILE else path
     skill, issues = _scanned(directory, Rules(strict=True))
     if skill is None:
@@ -67,11 +67,11 @@ def read_folder(path: Path) -> SkillFolder:
 
 
 def signature_issues(directory: Path) -> list[Issue]:
-    """What is wrong with the signature file in a skill's folder, for its author. No key is needed."""
+    """The problems of the signature file in a skill's folder, for its author. Needs no key."""
     skill, _ = _scanned(directory, Rules())
     bundle = read_signature(directory) if skill is not None else None
     if skill is None or bundle is None:
-        return []  # Whatever keeps it from being served is reported already.
+        return []  # Problems that keep it from being served are already reported.
     fix = "sign the skill again with `skillwire sign`"
     try:
         differing = claimed_differences(skill_files(skill.entry) or {}, bundle)
@@ -99,7 +99,7 @@ def signature_issues(directory: Path) -> list[Issue]:
 
 
 def _scanned(directory: Path, rules: Rules) -> tuple[ScannedSkill | None, list[Issue]]:
-    """The skill of a directory as a server would list it, or what keeps it from being served."""
+    """The skill in a directory as a server would list it, or the problems that keep it from being served."""
     root = parse_root(directory)
     snapshot = scan([root], limits=DEFAULT_LIMITS, reach=find_reach([root]), rules=rules)
     real = str(directory.resolve())
@@ -110,14 +110,14 @@ def _scanned(directory: Path, rules: Rules) -> tuple[ScannedSkill | None, list[I
 def sign_folder(
     folder: SkillFolder, key: EllipticCurvePrivateKey, chain: Sequence[x509.Certificate] = ()
 ) -> Path:
-    """Write the signature over a folder's files, and give its path."""
+    """Write the signature of a folder's files, and return its path."""
     target = folder.path / SIGNATURE_FILE
     write_atomic(target, sign_files(folder.files, name=folder.name, key=key, chain=chain), mode=0o644)
     return target
 
 
 def sign_keyless(folder: SkillFolder) -> Path:
-    """Sign with Sigstore, by the identity that the environment or a browser proves. Uses the network."""
+    """Sign with Sigstore, with an identity from the environment or a browser. Uses the network."""
     try:
         from sigstore.dsse import Statement
         from sigstore.models import ClientTrustConfig
@@ -144,7 +144,7 @@ def check_folder(folder: SkillFolder, publishers: Sequence[Publisher], *, now: d
 
 
 def read_signature(directory: Path) -> bytes | None:
-    """The content of a folder's signature file, read no further than it may be long; `None` without one."""
+    """The content of a folder's signature file, up to the size limit; `None` without one."""
     try:
         with (directory / SIGNATURE_FILE).open("rb") as file:
             return file.read(MAX_BUNDLE_BYTES + 1)
@@ -178,11 +178,11 @@ def load_chain(path: Path) -> list[x509.Certificate]:
     try:
         return x509.load_pem_x509_certificates(read_pem(path))
     except ValueError:
-        raise _bad_key(f"{path} holds no certificates in PEM", "put the signer's certificate first") from None
+        raise _bad_key(f"{path} has no certificates in PEM", "put the signer's certificate first") from None
 
 
 def new_key_pair(private: Path, password: bytes | None = None) -> Path:
-    """Make a key on P-256: the private part for its owner alone, the public part beside it as `.pub`."""
+    """Create a P-256 key: the private part, readable only by its owner, and the public part as `.pub`."""
     import os
 
     from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
@@ -199,14 +199,14 @@ def new_key_pair(private: Path, password: bytes | None = None) -> Path:
     protection = BestAvailableEncryption(password) if password else NoEncryption()
     data = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, protection)
     try:
-        # Never over another key, and never readable by others, not even for a moment.
+        # Never overwrites a file, and is never readable by others, not even for a moment.
         descriptor = os.open(private, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
         with public.open("xb") as file:
             file.write(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
     except FileExistsError as error:
-        raise SourceError(f"{error.filename} is there already: choose another name") from None
+        raise SourceError(f"{error.filename} already exists: choose another name") from None
     return public
 
 

@@ -1,4 +1,4 @@
-"""Snapshot: an immutable set of skills with the way to the bytes behind every digest."""
+"""Snapshot: an immutable set of skills, with the paths of all files."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ NO_LINKS: Final[Mapping[SkillUri, str]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class ScannedSkill:
-    """A skill with the root and the directory it came from, its files and its empty directories.
-
-    What is known of a file beyond its resource is packed: `stamps` has one stamp for each resource, in their
-    order, and `links` the real path of every file that does not lie where its URI says: a link led there.
+    """A skill with its root, directory, files and empty directories. Further data of files is packed:
+    `stamps` has one stamp for each resource, in order, and `links` the real path of every file that was
+    reached through a link.
     """
 
     entry: SkillEntry
@@ -36,7 +35,7 @@ class ScannedSkill:
     links: Mapping[SkillUri, str]
     warnings: tuple[Issue, ...] = ()
     origin: ScannedSkill | None = None
-    """The skill as it lies on disk, when it is served under another URI: its name is not its directory's."""
+    """The skill under the URI of its directory, if it is served under another one because of its name."""
 
     @property
     def walked(self) -> ScannedSkill:
@@ -45,7 +44,7 @@ class ScannedSkill:
 
     @property
     def resources(self) -> tuple[SkillResource, ...]:
-        """Its files: what is scanned is never dynamic."""
+        """Its files. A scanned skill is never dynamic."""
         return self.entry.resources  # type: ignore[return-value]
 
     @property
@@ -60,12 +59,12 @@ class ScannedSkill:
 
     @property
     def tree(self) -> set[str]:
-        """The URIs below it. A trailing slash marks a directory with nothing in it: no file would name it."""
+        """The URIs below it. A trailing slash marks an empty directory."""
         return {*(file.uri for file in self.resources), *(f"{uri}/" for uri in self.empty_directories)}
 
     @property
     def has_links(self) -> bool:
-        """Whether a link leads to any of it, so that it can change without a change in its directory."""
+        """Whether it contains links, so that it can change without a change in its directory."""
         inside = os.path.join(self.directory, "")
         return any(not path.startswith(inside) for path in self.links.values())
 
@@ -81,13 +80,13 @@ class ScannedSkill:
 
 
 def plain_path(skill: SkillUri, directory: str, uri: SkillUri) -> str:
-    """Where a file of a skill lies when no link leads there."""
+    """The path of a file of a skill without links."""
     below = unquote(uri[len(skill) - len(SKILL_FILE) :])
     return os.path.join(directory, below if os.sep == "/" else below.replace("/", os.sep))
 
 
 class Files(Mapping[SkillUri, FileRecord]):
-    """Every file of a snapshot by its URI. A record is made when it is asked for."""
+    """Every file of a snapshot by its URI. Records are created on access."""
 
     __slots__ = ("_holders",)
 
@@ -110,7 +109,7 @@ class Files(Mapping[SkillUri, FileRecord]):
         return len(self._holders)
 
     def replacing(self, gone: Iterable[ScannedSkill], come: Iterable[ScannedSkill]) -> Files:
-        """The files after some skills went and others came."""
+        """The files after some skills were removed and others added."""
         holders = dict(self._holders)
         for skill in gone:
             for file in skill.resources:
@@ -121,9 +120,8 @@ class Files(Mapping[SkillUri, FileRecord]):
 
 
 class Snapshot:
-    """What a directory held at one moment. Nothing in it changes; the next moment is another snapshot.
-
-    When the entries are those of the snapshot `before`, they are the very same object.
+    """The content of the directories at one moment; immutable. If the entries equal those of the snapshot
+    `before`, they are the same object.
     """
 
     __slots__ = (
@@ -153,7 +151,7 @@ class Snapshot:
         self.has_outer_links = has_outer_links
         self.skills = {skill.entry.uri: skill for skill in sorted(skills, key=lambda skill: skill.entry.uri)}
         if before is not None and _are_the_same(self.skills, before.skills):
-            # Nothing is held twice: at most a few problems came or went.
+            # Reuse everything: only a few problems changed.
             self.skills, self.entries, self.files = before.skills, before.entries, before.files
             self.linked, self.empty, self._paths = before.linked, before.empty, before._paths
             self.renamed = before.renamed
@@ -174,13 +172,12 @@ class Snapshot:
         *,
         has_outer_links: bool,
     ) -> Snapshot:
-        """The next snapshot, where some skills went and others came. It costs little more than those.
-
-        What goes and comes are whole trees of skills: no other skill shares a file with them.
+        """The next snapshot, with some skills removed and others added. The cost depends on those only. Whole
+        trees of skills are removed and added, so that no other skill shares a file with them.
         """
         after = object.__new__(Snapshot)
         kept = {uri: self.skills[uri] for uri in gone}
-        # An entry that says the same stays the same object, so that others see at a glance what changed.
+        # An equal entry stays the same object, so that changes are found by identity.
         fresh = {
             skill.entry.uri: replace(skill, entry=old.entry)
             if (old := kept.get(skill.entry.uri)) is not None and old.entry == skill.entry
@@ -215,18 +212,18 @@ class Snapshot:
         return after
 
     def get(self, uri: SkillUri, /) -> ScannedSkill | None:
-        """The skill whose directory has this URI, as it was walked; it may be served under another one."""
+        """The skill whose directory has this URI; it may be served under another one."""
         skill = self.renamed.get(uri) or self.skills.get(uri)
         return None if skill is None or skill.walked.entry.uri != uri else skill.walked
 
     def says_the_same(self, other: Snapshot) -> bool:
-        """Whether a client could tell this snapshot from another one."""
+        """Whether a client could see a difference to another snapshot."""
         # Files are listed in their entries; empty directories are not.
         return (self.entries, self.problems, self.empty) == (other.entries, other.problems, other.empty)
 
     @property
     def _tree(self) -> list[str]:
-        """Every path below the skills, in order. Made when a directory is first asked for."""
+        """Every path below the skills, sorted. Built on first use."""
         if self._paths is None:
             self._paths = sorted([*self.files, *self.empty])
         return self._paths
@@ -236,13 +233,13 @@ class Snapshot:
         return [skill for skill in self.skills.values() if skill.root == root]
 
     def skills_around(self, uri: SkillUri) -> list[ScannedSkill]:
-        """The skills that a URI lies in, the outermost first."""
+        """The skills around a URI, outermost first."""
         steps = [at for at, char in enumerate(uri) if char == "/"][2:]
         found = (self.skills.get(SkillUri(f"{uri[:at]}/{SKILL_FILE}")) for at in steps)
         return [skill for skill in found if skill is not None]
 
     def skills_below(self, directory: SkillUri) -> list[ScannedSkill]:
-        """The skills whose directory is this one or lies below it."""
+        """The skills in this directory or below it."""
         prefix = f"{directory}/"
         found: list[ScannedSkill] = []
         for at in range(bisect_left(self.entries, prefix, key=lambda entry: entry.uri), len(self.entries)):
@@ -253,7 +250,7 @@ class Snapshot:
         return found
 
     def children(self, directory: SkillUri) -> tuple[DirectoryChild, ...] | None:
-        """The direct children of a directory at any level, prefix levels too; `None` when there is none."""
+        """The direct children of a directory at any level, including prefixes; `None` if there is none."""
         prefix = f"{directory}/"
         tree = self._tree
         found: list[DirectoryChild] = []
@@ -264,13 +261,13 @@ class Snapshot:
                 uri = SkillUri(prefix + raw)
                 size = None if slash else self.files[uri].resource.size
                 found.append(DirectoryChild(uri, unquote(raw), bool(slash), size))
-            # Jump over everything below this child: "0" is the character after "/".
+            # Skip everything below this child: "0" is the character after "/".
             at = bisect_left(tree, f"{prefix}{raw}0", at + 1) if slash else at + 1
         return tuple(found) if at > start else None
 
 
 def _are_the_same(skills: Mapping[SkillUri, ScannedSkill], before: Mapping[SkillUri, ScannedSkill]) -> bool:
-    """Whether these are the very objects, in the same places."""
+    """Whether both contain the same objects in the same order."""
     return len(skills) == len(before) and all(before.get(uri) is skill for uri, skill in skills.items())
 
 
@@ -284,5 +281,5 @@ def _uri_of(resource: SkillResource) -> SkillUri:
 
 
 def _empty_in(skills: Iterable[ScannedSkill]) -> frozenset[str]:
-    """The directories with nothing in them, each with a trailing slash."""
+    """The empty directories, each with a trailing slash."""
     return frozenset(f"{uri}/" for skill in skills for uri in skill.empty_directories)

@@ -1,7 +1,6 @@
-"""DirectorySource: skills from directories, each read giving bytes that match the entry served.
-
-Bytes stay on disk. What the entries say comes from one walk; what a read returns is hashed again, and when
-it differs from the entry, the skill is walked anew and published before the answer goes out.
+"""DirectorySource: skills from directories. File contents stay on disk. Entries come from a walk; every read
+is hashed, and if it differs from the entry, the skill is walked again and published before the response is
+sent.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ if TYPE_CHECKING:
     from skillwire.sources.directory.watch import Take
 
 _READ_INLINE: Final = 256 * 1024
-# A file that changes on every read is reported, not chased for ever.
+# A file that changes during every read is reported as an error.
 _READ_ATTEMPTS: Final = 3
-# A checkout that breaks a thousand skills need not say so a thousand times.
+# A checkout that breaks a thousand skills is not logged a thousand times.
 _PROBLEMS_LOGGED: Final = 20
-# Beyond this, one walk over everything costs less than many small ones.
+# Beyond this, one full walk is cheaper than many small ones.
 _MANY_STARTS: Final = 1000
-# Long enough for a client's first questions, short enough that hardly any server ends before.
+# After a client's first requests, but before most servers end.
 _SAVE_AFTER_SECONDS: Final = 2
 
 _EMPTY: Final = Snapshot((), ())
@@ -54,10 +53,10 @@ _log = logging.getLogger(__name__)
 class DirectorySource(Source):
     """Skills found at any depth below one or more directories.
 
-    A skill that stretches the format is served with a warning; `strict` leaves it out. `local` is for a
-    user's own folders, where a missing name or description is filled in: such entries are not for a server.
-    Links lead no further than the given directories, the user's skill folders and the repository or project
-    around a directory, unless `follow_links` is set.
+    A skill with a format problem is served with a warning; `strict` leaves it out. `local` is for a user's
+    own folders, where a missing name or description is filled in; do not serve such entries. Links are
+    followed into the given directories, the user's skill folders and the repository or project around a
+    directory; with `follow_links`, everywhere.
 
     With `cache_directory`, what the scan finds is kept there for the next start, which then reads only what
     has changed since. Without the cache, or with a damaged one, the result is the same.
@@ -95,11 +94,13 @@ class DirectorySource(Source):
 
     @property
     def snapshot(self) -> Snapshot:
-        """What the last scan found; empty before the first."""
+        """The result of the last scan; empty before the first."""
         return _EMPTY if self._snapshot is None else self._snapshot
 
     async def open(self) -> None:
-        """Scan the directories in a thread. Opened again after `aclose`, it reads only what changed."""
+        """Scan the directories in a thread. When it is opened again after `aclose`, it only reads what
+        changed.
+        """
         if self._is_open:
             return
         async with self._scanning:
@@ -116,7 +117,7 @@ class DirectorySource(Source):
             await anyio.to_thread.run_sync(self.save_cache)
 
     def scan(self) -> None:
-        """Open the source from code that runs in no event loop."""
+        """Open the source outside of an event loop."""
         self._roots = tuple(parse_root(root) for root in self._given)
         self._reach = find_reach(self._roots, everywhere=self._follow_links)
         if self._cache_directory is None:
@@ -128,7 +129,7 @@ class DirectorySource(Source):
         self._is_open = True
 
     def save_cache(self) -> None:
-        """Write what the scan found for the next start, unless the cache has it already. It never fails."""
+        """Write the scan cache, unless it is up to date. Never fails."""
         with self._saving:
             cache, self._unsaved = self._unsaved, None
             if cache is not None:
@@ -136,7 +137,7 @@ class DirectorySource(Source):
 
     @contextmanager
     def saving_cache(self, *, after: float = _SAVE_AFTER_SECONDS) -> Generator[None]:
-        """Write the scan cache in a while, after the first answers, or at the end of the block."""
+        """Write the scan cache after the first responses, or at the end of the block."""
         timer = threading.Timer(after, self.save_cache)
         timer.daemon = True
         if self._unsaved is not None:
@@ -196,7 +197,7 @@ class DirectorySource(Source):
         await self.rescan()
 
     def _validator(self, record: FileRecord) -> FileValidator | None:
-        # Where files change without an event, their times come from another machine's clock.
+        # Without change events, file times come from another machine's clock.
         return None if self._is_remote else validator_for(record)
 
     @cached_property
@@ -206,20 +207,19 @@ class DirectorySource(Source):
         return any(is_without_events(root.path) for root in self._roots)
 
     async def rescan(self, paths: Iterable[str] | None = None) -> bool:
-        """Walk again what a change at these paths can concern, or everything, reading only what changed.
-
-        True when a client could see a difference. Until the walk is done, the snapshot before is served.
+        """Walk again what a change at these paths can affect, or everything, and only read what changed.
+        Returns whether a client could see a difference. Meanwhile, the previous snapshot is served.
         """
         async with self._scanning:
             before = self.snapshot
             changed = None if paths is None else frozenset(paths)
             self._snapshot = await anyio.to_thread.run_sync(self._scan_again, before, changed)
-            # This walk has seen what came back.
+            # This walk includes what came back.
             self._missing.clear()
             return not self.snapshot.says_the_same(before)
 
     async def changes(self) -> AsyncGenerator[Change]:
-        """Follow what happens on disk. What has to be left out from now on is logged as a warning."""
+        """Watch the directories. Skills that have to be left out from now on are logged as warnings."""
         await self.list_entries()
         reported = self.snapshot
         send, receive = anyio.create_memory_object_stream[Snapshot](math.inf)
@@ -228,7 +228,7 @@ class DirectorySource(Source):
             try:
                 await self.rescan(paths)
             except (SourceError, LimitExceeded) as error:
-                _log.warning("still serving what was found before: %s", error)
+                _log.warning("still serving the previous skills: %s", error)
                 return False
             await send.send(self.snapshot)
             return True
@@ -241,7 +241,7 @@ class DirectorySource(Source):
             tasks.start_soon(watch)
             try:
                 async for found in receive:
-                    # A read may have seen the change first, so this scan need not be the one that found it.
+                    # A read may have found the change first.
                     before, reported = reported, found
                     if found.says_the_same(before):
                         continue
@@ -249,12 +249,12 @@ class DirectorySource(Source):
                     for change in changes_between(before.entries, found.entries):
                         yield change
             except GeneratorExit:
-                pass  # Closed by the caller. A task group would wrap it.
+                pass  # Closed by the caller; a task group would wrap the exception.
             finally:
                 tasks.cancel_scope.cancel()
 
     async def _watch_until_links_change(self, take: Take) -> None:
-        """Watch the roots, and what links lead to outside of them, until a link leads to another place."""
+        """Watch the roots and the targets of links outside of them, until a link has a new target."""
         from skillwire.sources.directory.watch import watch_directories
 
         outside = self.snapshot.outside
@@ -273,14 +273,14 @@ class DirectorySource(Source):
             await watch_directories(directories, take_here, cares=concerns)
 
     async def _read_if_unchanged(self, record: FileRecord) -> bytes | None:
-        """The bytes of a file when they are still those of its record, else `None`."""
+        """The bytes of a file if they match its record, otherwise `None`."""
         expected = record.resource
         base = self._reach.base_of(record.path)
         if base is None:
             return None
         read = partial(hash_file, record.path, keep=True, at_most=expected.size, base=base)
         try:
-            # A thread costs more than reading a small file does.
+            # A thread costs more than reading a small file.
             hashed = read() if expected.size <= _READ_INLINE else await anyio.to_thread.run_sync(read)
         except OSError as error:
             if is_passing(error):
@@ -289,17 +289,15 @@ class DirectorySource(Source):
         return hashed.data if hashed.digest == expected.digest else None
 
     async def _rescan_around(self, stale: FileRecord) -> None:
-        """Walk again what holds this file, unless somebody else has done so since it was read."""
+        """Walk the skill around this file again, unless that was done since it was read."""
         async with self._scanning:
             uri = stale.resource.uri
             if self.snapshot.files.get(uri) == stale:
                 await self._walk_again(self.snapshot.skills_around(uri)[0], distrusted=stale.path)
 
     async def _look_for(self, uri: SkillUri) -> None:
-        """Walk a skill again in which there is a file on disk that no entry lists yet.
-
-        It may be new, or back: a file that is just being saved is missing for a moment, and a skill that was
-        invalid is whole again.
+        """Walk a skill again if it has a file on disk that no entry lists yet. The file may be new, or may
+        have been missing for a moment while it was saved, or its skill may have been invalid.
         """
         skill = self._skill_for(uri)
         if skill is None or not _lies_in(skill, uri):
@@ -331,7 +329,7 @@ class DirectorySource(Source):
         return self._scan_from(before, starts)
 
     def _scan_with(self, index: ScanCache) -> Snapshot:
-        """The first snapshot, where nothing is read that the index knows."""
+        """The first snapshot, without reading what the scan cache has."""
         try:
             found = self._scan_all(None, Known(index))
         finally:
@@ -353,7 +351,7 @@ class DirectorySource(Source):
         )
 
     def _scan_from(self, before: Snapshot, starts: Sequence[Start], distrusted: str = "") -> Snapshot:
-        """The next snapshot after walking directories that no skill encloses, and nothing else."""
+        """The next snapshot after walking only these directories, which are outside of skills."""
         known = Known(before, before.files, distrusted)
         gone: dict[SkillUri, ScannedSkill] = {}
         come: list[ScannedSkill] = []
@@ -384,7 +382,7 @@ class DirectorySource(Source):
         come: Sequence[ScannedSkill],
         problems: Sequence[Problem],
     ) -> bool:
-        """Whether the places of other skills, too, have to be decided again."""
+        """Whether the URIs of other skills have to be decided again as well."""
         if any(map(is_misnamed, come)) or any(skill.origin is not None for skill in gone.values()):
             return True
         has_conflict = any(issue.rule == URI_TAKEN for problem in problems for issue in problem.issues)
@@ -403,7 +401,7 @@ def _report(problems: Sequence[Problem], before: Sequence[Problem]) -> None:
 
 
 def _lies_in(skill: ScannedSkill, uri: SkillUri) -> bool:
-    """Whether there is something on disk where a URI points to, by the rules of what belongs to a skill."""
+    """Whether there is something on disk at a URI, by the rules of what belongs to a skill."""
     segments = path_below(uri, skill_root(skill.entry.uri))
     if not all(belongs_to_skill(segment) for segment in segments):
         return False

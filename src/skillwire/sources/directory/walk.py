@@ -1,8 +1,6 @@
-"""One walk over a directory of skills: what is there, hashed as it is read.
-
-A link is followed when it leads to a place within reach (`Reach`), and cycles are cut; any other link is
-reported with its target. Devices and pipes are skipped. Credentials are never part of a skill. A file that
-cannot be read costs its skill alone.
+"""One walk over a directory of skills, which hashes files as they are read. A link is followed if its target
+is allowed (`Reach`) and not a cycle; any other link is reported with its target. Devices and pipes are
+skipped. Credentials are never part of a skill. An unreadable file only affects its own skill.
 """
 
 from __future__ import annotations
@@ -30,16 +28,15 @@ __all__ = ["FoundSkill", "Known", "Rules", "Walk"]
 
 _SKILL_FILE_LOWER: Final = SKILL_FILE.lower()
 _name_of: Final = attrgetter("name")
-# So many directories inside a skill stay open until it is finished; any more are opened again to be read.
+# The number of directories of a skill that stay open until it is finished; others are opened again.
 _MOST_HELD: Final = 32
 # A directory that is no directory any more when it is opened was deleted or replaced in between.
 _REPLACED: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
 
 class _Item(NamedTuple):
-    """A child of a directory. `walked` is its path as the walk came, `path` the real one.
-
-    Of a directory that no link leads to, nothing needs to be asked, and it has no status.
+    """A child of a directory. `walked` is its path in the walk, `path` the real one. A directory without
+    links has no status, because none is needed.
     """
 
     name: str
@@ -75,11 +72,10 @@ class _Place(NamedTuple):
 
 
 class Walk:
-    """Walks one root, or one directory of it, and keeps what it finds in `skills` and `problems`.
-
-    `has_outer_links` says that a link outside every skill was followed: then a skill has more than one place.
-    `outside` has the real paths outside the root that links led to. With `on_skill` no skill is validated:
-    each one is handed over, and only problems outside of skills are kept.
+    """Walks one root, or one directory of it, and collects `skills` and `problems`. `has_outer_links` means
+    that a link outside of skills was followed, so that a skill can have several places. `outside` has the
+    real paths outside the root that links led to. With `on_skill`, no skill is validated: each one is passed
+    to it, and only problems outside of skills are collected.
     """
 
     def __init__(
@@ -105,7 +101,7 @@ class Walk:
         self._directories = 0
 
     def run(self) -> Walk:
-        """Walk the whole root; a `SourceError` when it cannot be read."""
+        """Walk the whole root. Raises `SourceError` if it cannot be read."""
         directory, prefix = str(self._root.path), self._root.prefix
         try:
             opened = OpenDirectory.open(directory, listed=True)
@@ -118,11 +114,11 @@ class Walk:
         return self
 
     def run_below(self, directory: str, uri: SkillUri) -> Walk:
-        """Walk one directory of the root, which no skill encloses. When it is gone, nothing is found."""
+        """Walk one directory outside of skills. If it is gone, nothing is found."""
         try:
             path = os.path.realpath(directory, strict=True)
             trail = self._trail(directory)
-            # A link that was good when it was last seen may lead elsewhere now.
+            # A link that was allowed before may have another target now.
             if not (self._is_inside(path) or self._reach.allows(path)):
                 return self
             opened = self._open(path)
@@ -148,7 +144,7 @@ class Walk:
             return opened.below(relative_path(path, base))
 
     def _trail(self, directory: str) -> tuple[tuple[int, int], ...]:
-        """The identities of the directories from the root down to this one."""
+        """The identities of the directories from the root to this one."""
         at = str(self._root.path)
         trail = [_identity(os.stat(at))]
         for name in os.path.relpath(directory, at).split(os.sep):
@@ -163,7 +159,7 @@ class Walk:
         if self._directories > self._limits.directories_per_root:
             raise LimitExceeded(
                 f"{self._root.path} holds more than {self._limits.directories_per_root} directories; "
-                "serve a directory that holds skills and little else"
+                "serve a directory with little else than skills"
             )
         try:
             children = place.opened.children()
@@ -249,7 +245,7 @@ class Walk:
             return place._replace(uri=None)
 
     def _follow(self, path: str, walked: str) -> tuple[str, os.stat_result] | None:
-        """What a link leads to; `None`, and a problem that names the target, when it is not followed."""
+        """The target of a link; `None`, and a problem that names the target, if it is not followed."""
         try:
             real = os.path.realpath(path, strict=True)
         except OSError:
@@ -261,13 +257,13 @@ class Walk:
                 message = f"is a link to {shown_uri(real)}, outside the directories served"
                 fix = "serve that directory too, copy it in, or add --follow-links"
             else:
-                message = f"is a link to {shown_uri(real)}, which may hold credentials"
+                message = f"is a link to {shown_uri(real)}, which may contain credentials"
                 fix = "remove the link"
             self._report(walked, "link-leaves-root", message, fix)
             return None
         if not self._is_inside(real):
             self.outside.add(real)
-        # S4: whatever has happened since, the way to the target is free of links.
+        # S4: the path to the target contains no links, whatever has happened since.
         if real in self._reach.bases:
             with OpenDirectory.open(real) as opened:
                 return real, opened.status()
@@ -281,7 +277,7 @@ class Walk:
         return path == str(self._root.path) or path.startswith(self._inside)
 
     def _add(self, item: _Item, place: _Place, owners: tuple[SkillBuilder, ...]) -> bool:
-        """Add one child of a directory; false when it is no part of what is served."""
+        """Add one child of a directory; false if it is not served."""
         status = item.status
         is_directory = status is None or stat.S_ISDIR(status.st_mode)
         if status is not None and not is_directory and not (owners and stat.S_ISREG(status.st_mode)):
@@ -303,7 +299,7 @@ class Walk:
 
     def _enter(self, item: _Item, uri: SkillUri, place: _Place, owners: tuple[SkillBuilder, ...]) -> bool:
         if place.depth > self._limits.directory_depth:
-            self._blame(owners, item.walked, "too-deep", "lies too deep", "move it nearer to the top")
+            self._blame(owners, item.walked, "too-deep", "is nested too deep", "move it up")
             return False
         trail = place.trail
         try:
@@ -365,13 +361,13 @@ class Walk:
         self._blame(owners, walked, "unreadable", f"cannot be read: {error.strerror}", "grant read access")
 
     def _report(self, walked: str, rule: str, message: str, fix: str) -> None:
-        """A problem that costs nothing but the thing itself."""
+        """A problem that only affects the file or directory itself."""
         self.problems.append(Problem(walked, (Issue(rule=rule, message=message, fix=fix),)))
 
     def _blame(
         self, owners: tuple[SkillBuilder, ...], walked: str, rule: str, message: str, fix: str
     ) -> None:
-        """A problem that costs every skill it lies in."""
+        """A problem for which every skill around it is left out."""
         if not owners:
             self._report(walked, rule, message, fix)
         for owner in owners:
@@ -379,7 +375,7 @@ class Walk:
 
 
 def credential_problem(walked: str) -> Problem:
-    """A file that is left out of its skill because it holds credentials (C1)."""
+    """A file that is left out because it contains credentials (C1)."""
     issue = Issue(
         rule="credential-file",
         message="looks like credentials and is never served",

@@ -1,7 +1,7 @@
-"""Watching directories: what changed is told in batches, each after a short quiet spell.
+"""Watches directories, and reports changes in batches after a short quiet period.
 
-Events come from the operating system, through `watchfiles`, in a thread of their own. Where there are none,
-on network file systems above all, the directories are polled instead.
+Events come from the operating system, through `watchfiles`, in a thread. Where there are none, mainly on
+network file systems, the directories are polled.
 """
 
 from __future__ import annotations
@@ -20,42 +20,39 @@ import anyio.from_thread
 import anyio.to_thread
 
 QUIET_MS: Final = 100
-"""The longest that one change waits for others: whoever saves a file in steps is done by then."""
+"""How long a change waits for others, because programs save files in several steps."""
 LONGEST_MS: Final = 400
-"""A batch ends after so long, however busy it is."""
-# `watchfiles` looks every so often, at times of its own. A change waits for the next look, and a batch ends
-# at the first look after it that finds nothing new: between one step and two.
+"""The maximum duration of a batch."""
+# `watchfiles` polls once per step. A batch ends at the first poll that finds nothing new, so a change waits
+# for one to two steps.
 _STEP_MS: Final = QUIET_MS // 2
 _TICK_MS: Final = 250
 _RETRY_SECONDS: Final = 1.0
-# In a burst of this size events get lost: the kernel's queue is finite.
+# In a burst of this size, events may be lost, because the kernel's queue is finite.
 _BURST: Final = 2000
-# Polling takes at most a tenth of one processor.
+# Polling uses at most a tenth of one CPU.
 _POLL_SECONDS: Final = 0.5
 _POLL_SHARE: Final = 10
-# A directory that is not there yet is looked for this often where no event can tell of it.
+# How often to look for a directory that does not exist yet, if there are no events.
 _LOOK_SECONDS: Final = 3.0
-# File systems whose changes, made elsewhere, cause no event here.
+# File systems without events for changes that other machines make.
 _WITHOUT_EVENTS: Final = frozenset(
     {"9p", "afs", "ceph", "cifs", "drvfs", "glusterfs", "nfs", "nfs4", "prl_fs", "smb3", "smbfs", "vboxsf"}
 )
-# A process that uses less than this share of a processor for this long is idle.
+# A process that uses less than this share of a CPU for this long is idle.
 _IDLE_SECONDS: Final = 0.1
 _IDLE_SHARE: Final = 0.2
 _IDLE_WAITS: Final = 30
 _MOUNTS: Final = Path("/proc/self/mounts")
 
 Take: TypeAlias = Callable[[frozenset[str] | None], Awaitable[bool]]
-"""Takes in changed paths, or `None` when anything may have changed; false asks to be called again soon."""
+"""Handles changed paths, or `None` if anything may have changed; returns false to be called again soon."""
 
 _log = logging.getLogger(__name__)
 
 
 async def wait_until_idle(sleep: Callable[[float], Awaitable[object]]) -> None:
-    """Wait until this process uses next to no processor time, for a few seconds at most.
-
-    `sleep` is that of the event loop in use.
-    """
+    """Wait until this process is idle, for a few seconds at most. `sleep` is that of the event loop."""
     for _ in range(_IDLE_WAITS):
         before = time.process_time()
         await sleep(_IDLE_SECONDS)
@@ -68,10 +65,10 @@ async def watch_directories(
 ) -> None:
     """Call `take` after every change below the directories that `cares` about, until cancelled.
 
-    It begins when the process has a moment, and calls once then, for what changed before anybody watched.
-    `poll` looks again and again instead of waiting for events; by default only where there are none.
+    It starts when the process is idle, with one call for earlier changes. `poll` selects polling instead of
+    events; by default it is used only where there are no events.
     """
-    # To begin takes a second where there are thousands of directories, and nothing else runs meanwhile.
+    # Starting takes a second with thousands of directories, and blocks everything else.
     await wait_until_idle(anyio.sleep)
     if poll is None:
         poll = any(map(is_without_events, directories))
@@ -82,9 +79,8 @@ async def watch_directories(
 
 
 async def await_directories(directories: Iterable[Path], take: Callable[[Path], Awaitable[bool]]) -> None:
-    """Call `take` with each directory once it is there; ends when all were taken.
-
-    Events of the nearest directories above them tell of it. False asks to be called at the next event.
+    """Call `take` with each directory once it exists; ends after all were accepted. Watches the nearest
+    existing parents. If `take` returns false, it is called again at the next event.
     """
     await wait_until_idle(anyio.sleep)
     missing = list(directories)
@@ -98,7 +94,7 @@ async def await_directories(directories: Iterable[Path], take: Callable[[Path], 
         signs = _signs_of(missing)
         above = sorted({Path(sign).parent for sign in signs})
         identities = _identities(above)
-        # Also that a directory above was moved or removed.
+        # This includes moved or removed parents.
         telling = signs.union(map(str, above))
         feed = _Feed(above, telling.__contains__, recursive=False)
         if any(map(is_without_events, above)):
@@ -126,10 +122,10 @@ def _present(directories: Iterable[Path]) -> list[Path]:
 
 
 def _signs_of(missing: Iterable[Path]) -> frozenset[str]:
-    """The paths whose appearance may bring a directory: each lies in a directory that is there."""
+    """The paths to wait for, each in an existing directory."""
     signs: set[str] = set()
     for directory in missing:
-        # Of a link that leads nowhere yet, also the place that it leads to.
+        # For a dangling link, also its target.
         for path in {os.path.abspath(directory), os.path.realpath(directory)}:
             sign, above = path, os.path.dirname(path)
             while not os.path.isdir(above) and above != os.path.dirname(above):
@@ -163,13 +159,12 @@ async def _poll(take: Take) -> None:
 
 
 async def _follow_events(directories: Sequence[Path], take: Take, cares: Callable[[str], bool]) -> str:
-    """Follow events, and start anew whenever a directory was replaced by another.
-
-    It ends only when the operating system gives no events, and says why.
+    """Follow events, and restart if a directory was replaced. Returns only if the operating system provides
+    no events, with the reason.
     """
     while True:
         identities = _identities(directories)
-        # A directory that is not there cannot be watched. Its return can be waited for.
+        # A missing directory cannot be watched, so wait for it.
         present = [directory for directory, found in zip(directories, identities, strict=True) if found]
         feed = _Feed(present, cares)
         async with anyio.create_task_group() as tasks:
@@ -185,14 +180,14 @@ async def _follow_events(directories: Sequence[Path], take: Take, cares: Callabl
 
 
 async def _take_batch(feed: _Feed, take: Take) -> bool:
-    """Hand on what changed, when anything did; false when there will be no more."""
+    """Pass on changes, if any; false if there will be no more."""
     batch = await feed.next_batch()
     if feed.failure is not None:
         return False
     if batch or feed.is_owed:
         is_burst = len(batch) > _BURST
         is_taken = await take(None if feed.is_owed or is_burst else batch)
-        # After a burst once more, when it is quiet: something may have been missed.
+        # Once more after a burst, because events may have been lost.
         feed.is_owed = is_burst or not is_taken
         if not is_taken:
             await anyio.sleep(_RETRY_SECONDS)
@@ -200,9 +195,8 @@ async def _take_batch(feed: _Feed, take: Take) -> bool:
 
 
 class _Feed:
-    """Batches of changed paths, gathered by a thread. An empty batch says that all is quiet.
-
-    `is_owed` says that anything may have changed unseen, as it may have before the first batch.
+    """Batches of changed paths, collected by a thread. An empty batch means that nothing changed. `is_owed`
+    means that changes may have been missed, as before the first batch.
     """
 
     def __init__(
@@ -218,7 +212,7 @@ class _Feed:
         self._arrived = anyio.Event()
 
     async def run(self) -> None:
-        """Gather until stopped. A thread of its own, which does not count among those of the pool."""
+        """Collect until stopped, in a dedicated thread outside of the pool."""
         limiter = anyio.CapacityLimiter(1)
         await anyio.to_thread.run_sync(self._gather, abandon_on_cancel=True, limiter=limiter)
 
@@ -226,14 +220,14 @@ class _Feed:
         self._stopping.set()
 
     async def next_batch(self) -> frozenset[str]:
-        """What changed since the last batch, as soon as there is any; empty after a quiet while."""
+        """The changes since the last batch, as soon as there are any; empty after a quiet period."""
         await self._arrived.wait()
         self._arrived = anyio.Event()
         batch, self._waiting = frozenset(self._waiting), set()
         return batch
 
     def _gather(self) -> None:
-        # Imported late: it costs as much as all the rest, and a server that does not watch need not pay.
+        # Imported on demand, because it is slow and not every server watches.
         import watchfiles
 
         def is_wanted(_change: watchfiles.Change, path: str) -> bool:
@@ -255,7 +249,7 @@ class _Feed:
                     ignore_permission_denied=True,
                 ):
                     self._tell({path for _, path in changes})
-            except Exception as error:  # Whatever it is: without events there is still another way.
+            except Exception as error:  # Whatever the error is, polling still works.
                 self._tell((), failure=str(error) or type(error).__name__)
 
     def _tell(self, paths: Iterable[str], *, failure: str | None = None) -> None:
