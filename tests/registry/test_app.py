@@ -460,6 +460,26 @@ async def test_no_path_answers_under_a_foreign_host_name(store: Store, path: str
             assert (await client.get(place, headers={"host": host})).status_code != 421, host
 
 
+async def test_nobody_is_told_where_a_lost_database_was(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    store = Store(f"sqlite:///{tmp_path / 'registry.db'}")
+    store.create()
+    secret = token(store, "mine", "*", Role.READ)
+    headers = {"authorization": f"Bearer {secret}"}
+    async with running(store) as url, httpx.AsyncClient() as client:
+        base = url.removesuffix("/mcp")
+        assert (await client.get(f"{base}/v2/", headers=headers)).status_code == 200
+        with store.writing() as connection:
+            for table in ("channels", "tokens", "grants", "changes"):
+                connection.exec_driver_sql(f"DROP TABLE {table}")
+        known = await client.get(f"{base}/.well-known/agent-skills/index.json", headers=headers)
+        stranger = await client.get(f"{base}/v2/", headers={"authorization": "Bearer another"})
+        health = await client.get(f"{base}/healthz")
+        for answer in (known, stranger, health):
+            assert answer.status_code == 503
+            assert "sqlite" not in answer.text
+    assert str(tmp_path) in caplog.text
+
+
 async def test_health_is_told_to_everybody_and_metrics_to_callers(store: Store, publish: Publish):
     publish("pdf")
     secret = token(store, "mine", "*", Role.READ)
@@ -467,7 +487,8 @@ async def test_health_is_told_to_everybody_and_metrics_to_callers(store: Store, 
     async with running(store) as url, reader(url, secret) as session, httpx.AsyncClient() as client:
         await names(session)
         base = url.removesuffix("/mcp")
-        assert (await client.get(f"{base}/healthz")).json()["status"] == "ok"
+        assert (await client.get(f"{base}/healthz")).json() == {"status": "ok"}
+        assert (await client.post(f"{base}/healthz")).status_code == 405
         assert (await client.get(f"{base}/metrics")).status_code == 401
         assert (await client.post(f"{base}/metrics", headers=headers)).status_code == 405
         metrics = await client.get(f"{base}/metrics", headers={**headers, "host": "10.0.0.7:8000"})

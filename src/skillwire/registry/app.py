@@ -51,7 +51,6 @@ from skillwire.server.http.telemetry import METRICS_TYPE, ObservedApp, Request
 from skillwire.server.legacy.features import LegacyFeatures
 from skillwire.server.options import DEFAULT_OPTIONS, ServerOptions
 from skillwire.skill.digests import digest_of
-from skillwire.version import VERSION
 
 PUBLISH_PATH: Final = "/registry/v1/publish"
 METADATA_PATH: Final = "/.well-known/oauth-protected-resource"
@@ -64,8 +63,8 @@ _STATUS: Final[tuple[tuple[type[SkillwireError], int], ...]] = (
     (LimitExceeded, 413),
     (RefusedByPolicy, 422),
     (FormatError, 422),
-    (SourceError, 503),
 )
+_AWAY: Final = "the registry's database cannot be used right now: try again later"
 
 _log = logging.getLogger(__name__)
 
@@ -143,12 +142,14 @@ class RegistryApp(ObservedApp):
             await self._report_health(scope, send)
             return
         if path.startswith(METADATA_PATH) and self._login.oauth is not None:
-            await _send_json(scope, send, 200, resource_metadata(self._login.oauth))
+            if not await refuse_method(scope, send):
+                await _send_json(scope, send, 200, resource_metadata(self._login.oauth))
             return
         try:
             caller = await self._login.caller(scope["headers"])
         except SourceError as error:
-            await respond(scope, send, 503, f"{error}\n")
+            self._log_outage(error)
+            await respond(scope, send, 503, f"{_AWAY}\n")
             return
         if caller is None or not caller.roles:
             await self._refuse(scope, send, is_given=caller is None)
@@ -162,6 +163,9 @@ class RegistryApp(ObservedApp):
         else:
             try:
                 await self._answer(caller, scope, receive, send)
+            except SourceError as error:
+                self._log_outage(error)
+                await _send_json(scope, send, 503, {"error": _AWAY})
             except SkillwireError as error:
                 status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
                 await _send_json(scope, send, status, {"error": str(error)})
@@ -295,13 +299,19 @@ class RegistryApp(ObservedApp):
         await respond(scope, send, 200, self.telemetry.render(gauges), media=METRICS_TYPE)
 
     async def _report_health(self, scope: Scope, send: Send) -> None:
+        if await refuse_method(scope, send):
+            return
         try:
             await anyio.to_thread.run_sync(StoreCatalog(self._store, View()).last_change)
         except SourceError as error:
-            _log.error("%s", error)
-            await _send_json(scope, send, 503, {"status": "error", "database": "away"})
+            self._log_outage(error)
+            await _send_json(scope, send, 503, {"status": "error"})
             return
-        await _send_json(scope, send, 200, {"status": "ok", "version": VERSION, "change": self._feed.number})
+        await _send_json(scope, send, 200, {"status": "ok"})
+
+    def _log_outage(self, error: SourceError) -> None:
+        """For the operator alone: the message names the database."""
+        self.telemetry.warn(_log, "database", str(error))
 
 
 class _Running:

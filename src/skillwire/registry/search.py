@@ -111,10 +111,8 @@ class StoreSearch:
             .limit(_MATCHES)
             .subquery()
         )
-        named = [
-            sa.or_(*(having.c.name.contains(term, autoescape=True) for term in group.terms))
-            for group in groups
-        ]
+        # One term stands for its group: with all of them, hardly two queries would have the same statement.
+        named = [having.c.name.contains(min(group.terms, key=len), autoescape=True) for group in groups]
         hits = sum((sa.case((is_named, 1), else_=0) for is_named in named), sa.literal(0))
         query = sa.select(having.c.path, having.c.terms).order_by(hits.desc(), having.c.path)
         rows = connection.execute(query.limit(_CANDIDATES), {"match": match})
