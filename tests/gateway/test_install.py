@@ -90,6 +90,24 @@ BEFORE = {
 }
 
 
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_change_is_shown_without_the_secrets_of_other_entries(
+    indent: int | None, home: Path, run: Callable[..., tuple[int, str, str]]
+) -> None:
+    file = home / FILES["cursor"]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    other = {"env": {"TOKEN": "hunter2"}, "command": "a"}
+    file.write_text(json.dumps({"mcpServers": {"other": other}}, indent=indent))
+    code, out, said = run("install", "cursor")
+    assert code == 0, said
+    assert "skillwire" in out
+    assert "hunter2" not in out + said
+    code, out, said = run("install", "cursor", "--url", "http://127.0.0.1:8100/mcp", "--json")
+    assert code == 0, said
+    assert "8100" in out
+    assert "hunter2" not in out + said
+
+
 @pytest.mark.parametrize("client", CLIENTS)
 def test_all_else_in_a_file_stays_and_a_backup_is_kept(
     client: str, home: Path, run: Callable[..., tuple[int, str, str]]

@@ -59,11 +59,15 @@ class ConfigChange:
         return None if self.before is None else self.path.with_name(f"{self.path.name}.before-skillwire")
 
     def diff(self) -> str:
-        """The change as a unified diff."""
-        before = (self.before or "").splitlines()
-        lines = difflib.unified_diff(
-            before, self.after.splitlines(), str(self.path), str(self.path), lineterm=""
-        )
+        """The lines that change, without those around them: other entries may have secrets."""
+        before, after = self.before or "", self.after
+        if "\n" not in before.strip():
+            # The whole file is one line: show what is put into it.
+            start = _shared_start(before, after)
+            end = _shared_start(before[start:][::-1], after[start:][::-1])
+            before, after = before[start : len(before) - end], after[start : len(after) - end]
+        name = str(self.path)
+        lines = difflib.unified_diff(before.splitlines(), after.splitlines(), name, name, n=0, lineterm="")
         return "\n".join(lines)
 
     def apply(self) -> None:
@@ -83,6 +87,12 @@ class ConfigChange:
     def as_json(self) -> dict[str, object]:
         backup = str(self.backup) if self.backup and not self.is_nothing else None
         return {"client": self.client, "file": str(self.path), "backup": backup, "diff": self.diff()}
+
+
+def _shared_start(one: str, other: str) -> int:
+    """How many characters both texts start with."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def install_entry(client: str, *, url: str = "", token_variable: str = "") -> ConfigChange:
