@@ -9,6 +9,7 @@ first one takes DELAY seconds for the first page of its listing, whoever asks.
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 import urllib.request
 from pathlib import Path
@@ -41,6 +42,8 @@ def slowed(app: Asgi, seconds: float) -> Asgi:
 
 
 async def main() -> None:
+    # Gateways are stopped while they still list.
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)
     folder, count, delay = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
     servers: list[HttpServer] = []
     for number in range(count):

@@ -174,6 +174,52 @@ GROUPS = (
         ),
     ),
     Group(
+        "gateway-callers",
+        "gateway/callers.py",
+        "tests/gateway/test_callers.py",
+        (
+            ("if self.labels is not None and parts.authority not in self.labels:", "if False:"),
+            ("if self.include and not any(", "if False and not any("),
+            ("return not any(fnmatchcase(path, pattern) for pattern in self.exclude)", "return True"),
+            ("not _HEADER.fullmatch(header) or header in _NEVER_PASSED", "not _HEADER.fullmatch(header)"),
+            (
+                'return given[0].decode("latin-1").strip() if len(given) == 1 else ""',
+                'return given[0].decode("latin-1").strip() if given else ""',
+            ),
+            ("        if digest in callers:\n", "        if False:\n"),
+        ),
+    ),
+    Group(
+        "gateway-http",
+        "gateway/http.py",
+        "tests/gateway/test_callers.py",
+        (
+            (
+                "        if caller is None:\n            await self._refuse_token(scope, send)",
+                "        if False:\n            await self._refuse_token(scope, send)",
+            ),
+            ("if seconds := self._rates.wait_seconds(caller.name):", "if seconds := 0:"),
+            ("if is_idle or is_surplus or known != endpoint.caller:", "if is_idle or is_surplus:"),
+            ("endpoint.caller is not caller and endpoint.caller != caller", "False"),
+            ("key = (caller.name, *_passed(caller, scope))", "key = (caller.name,)"),
+            ("if caller is not None and scope", "if scope"),
+        ),
+    ),
+    Group(
+        "gateway-upstreams",
+        "gateway/upstreams.py",
+        "tests/gateway",
+        (
+            ("            if fresh.entry != skill.entry:\n                raise Superseded from error\n", ""),
+            ("            self._fail(skill, str(error))\n            raise\n", "            raise\n"),
+            (
+                "        if file.bound:\n            self._memory",
+                "        if True:\n            self._memory",
+            ),
+            ("for offer in made.values() if not self._is_failed(offer)}", "for offer in made.values()}"),
+        ),
+    ),
+    Group(
         "gateway-locked",
         "gateway/locked.py",
         "tests/gateway/test_locked.py",

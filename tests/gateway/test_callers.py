@@ -19,8 +19,8 @@ from gateways import User, connected_to, joined, make_gateway, serving, text_of,
 from properties import examples
 from simulator import Simulator
 from skillwire.errors import FormatError
-from skillwire.gateway import AuditLog, Caller, CallerFile, Gateway, GatewayOptions
-from skillwire.gateway.callers import parse_callers, token_digest
+from skillwire.gateway import AuditLog, Caller, CallerFile, Credential, Gateway, GatewayOptions
+from skillwire.gateway.callers import parse_callers, resolve, token_digest
 from skillwire.gateway.rates import RateLimit
 from skillwire.skill.uris import SkillUri
 
@@ -105,6 +105,29 @@ async def test_a_token_is_needed_and_can_be_revoked_while_the_gateway_runs(tmp_p
         assert (await http.post(url, headers=known)).status_code == 401
         async with connected_to(url, bob) as client:
             assert len((await call(client, "skills/list"))["skills"]) == 1
+
+
+async def test_other_permissions_count_with_the_next_request(tmp_path: Path) -> None:
+    file = tmp_path / "callers.toml"
+    token = write_callers(file, alice={"labels": ["docs"]})["alice"]
+    callers = CallerFile(file)
+    gateway = make_gateway(
+        tmp_path, GatewayOptions(callers=callers), docs=server("intro"), shop=server("buy")
+    )
+    async with serving(gateway) as url, connected_to(url, token) as client:
+        before = [entry["uri"] for entry in (await call(client, "skills/list"))["skills"]]
+        file.write_text(file.read_text().replace("docs", "shop"))
+        callers.refresh()
+        after = [entry["uri"] for entry in (await call(client, "skills/list"))["skills"]]
+    assert (before, after) == (["skill://docs/intro/SKILL.md"], ["skill://shop/buy/SKILL.md"])
+
+
+def test_a_header_that_is_sent_twice_is_passed_on_to_nobody() -> None:
+    credential = Credential(header="x-github-token")
+    sent = [(b"x-github-token", b" one "), (b"x-other", b"two")]
+    assert resolve(credential, sent) == "one"
+    assert resolve(credential, [*sent, (b"x-github-token", b"three")]) == ""
+    assert resolve(credential, []) == ""
 
 
 def test_tokens_are_not_in_the_file(tmp_path: Path) -> None:
