@@ -43,6 +43,8 @@ class HostApprovals:
     async def __call__(self, workspace: Workspace, installed: Sequence[tuple[Candidate, Grants]], /) -> None:
         """Store the approvals of these, all or none."""
         directories = _project_directories(workspace) if workspace.scope is Scope.PROJECT else []
+        places = [(directory.path.resolve(), directory.origin) for directory in directories]
+        folders: dict[tuple[str, ...], set[Path]] = {}
         servers = {Origin.mcp(label): config for label, config in self.servers.items()}
         approved: list[tuple[Approval, SkillEntry]] = []
         for candidate, given in installed:
@@ -56,11 +58,13 @@ class HostApprovals:
             # A host that does not know the server asks when it does.
             if candidate.entry is not None and origin in servers:
                 approved.append((approve(candidate.entry, origin, grants=grants), candidate.entry))
-            folders = set(workspace.folders(Lock((candidate.skill,))).values())
-            for directory in directories:
-                if directory.path.resolve() in folders:
+            targets = candidate.skill.targets
+            if targets not in folders:
+                folders[targets] = set(workspace.folders(Lock((candidate.skill,))).values())
+            for place, local_origin in places:
+                if place in folders[targets]:
                     entry = candidate.local_entry
-                    approved.append((approve(entry, directory.origin, grants=grants), entry))
+                    approved.append((approve(entry, local_origin, grants=grants), entry))
         if not approved:
             return
         store = ApprovalStore(self.file or state_places().approvals)

@@ -132,7 +132,13 @@ class Installer:
             made = work.plan(wanted, state, force=force, only=names)
             stopped = {step.name for step in made.stopped if step.target == CANONICAL_TARGET}
             made = Plan(tuple(step for step in made.steps if step.name not in stopped or step.stops))
-            outcomes, state = work.carry_out(made, state, going_back=going_back, on_step=self.on_step)
+            outcomes, state = work.carry_out(
+                made,
+                state,
+                going_back=going_back,
+                at_hand={candidate.skill.digest: candidate.files for candidate in candidates},
+                on_step=self.on_step,
+            )
             bad = {one.step.name for one in outcomes if not one.done and one.step.target == CANONICAL_TARGET}
             done = [skill for skill in skills if skill.name not in bad and skill.name not in stopped]
             state = state.remember(done, work.limits.kept_versions, in_place=going_back)
@@ -189,7 +195,12 @@ class Installer:
             failures += self._other_signers(skill for skill in needed if skill.name not in failed)
             dropped = unaccepted | {failure.what for failure in failures}
             made = Plan(tuple(step for step in made.steps if step.name not in dropped or not step.changes))
-            outcomes, agreed = work.carry_out(made, agreed, on_step=self.on_step)
+            outcomes, agreed = work.carry_out(
+                made,
+                agreed,
+                at_hand={candidate.skill.digest: candidate.files for candidate in at_hand.values()},
+                on_step=self.on_step,
+            )
             if agreed.accepted != state.accepted:
                 work.files.write(work.root, agreed)
             if has_forgotten(state, agreed):

@@ -5,8 +5,8 @@ It lies among the user's data, outside every folder that an agent reads. No file
 
 from __future__ import annotations
 
-import hashlib
 import os
+import stat
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -63,15 +63,18 @@ class VersionStore:
         """Keep bytes that were verified. What is there already is not written again."""
         for digest, data in files.items():
             path = self._path(digest)
-            if path.is_file() and path.stat().st_size == len(data):
+            if _is_file(path, len(data)):
                 with suppress(OSError):
                     os.utime(path)  # It is in use again: `prune` leaves it alone.
                 continue
-            if "sha256:" + hashlib.sha256(data).hexdigest() != digest:
+            if digest_of(data) != digest:
                 raise VerificationError(f"bytes that are not {digest} are not kept", uri=digest)
             try:
-                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                write_atomic(path, data)
+                try:
+                    write_atomic(path, data)
+                except FileNotFoundError:
+                    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                    write_atomic(path, data)
             except OSError as error:
                 raise SourceError(
                     f"{self.folder} cannot be written: {error.strerror}; make room there, or make it writable"
@@ -94,3 +97,11 @@ class VersionStore:
 
     def _path(self, digest: Digest) -> Path:
         return self.folder / digest[_PREFIX : _PREFIX + 2] / digest[_PREFIX + 2 :]
+
+
+def _is_file(path: Path, size: int) -> bool:
+    try:
+        status = path.stat()
+    except OSError:
+        return False
+    return stat.S_ISREG(status.st_mode) and status.st_size == size

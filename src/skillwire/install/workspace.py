@@ -24,7 +24,7 @@ from skillwire.install.plan import Act, Found, Placed, Plan, Tree, plan
 from skillwire.install.state import InstallState, StateFiles
 from skillwire.install.versions import VersionStore
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill.digests import Digest, digest_of
+from skillwire.skill.digests import Digest, SetDigest, digest_of
 from skillwire.skill.names import parse_name
 from skillwire.skill.uris import SKILL_FILE
 
@@ -183,11 +183,13 @@ class Workspace:
         state: InstallState,
         *,
         going_back: bool = False,
+        at_hand: Mapping[SetDigest, Mapping[str, bytes]] | None = None,
         on_step: Callable[[Outcome], None] = lambda _: None,
     ) -> tuple[tuple[Outcome, ...], InstallState]:
         """Apply a plan, and note what was put where. The content must be in the version store.
 
-        `going_back` is for a version that was installed before: it does not become the latest one.
+        `going_back` is for a version that was installed before: it does not become the latest one. `at_hand`
+        are files by the digest of their set, which need not be read from the store.
         """
         recover({step.path.parent for step in made.steps})
         writes = made.writes
@@ -211,7 +213,12 @@ class Workspace:
             if step.act is not Act.REMOVE
         }
         self.files.write(self.root, state.put(pending))
-        outcomes = apply(made, self.versions.content, on_step=on_step)
+        in_memory = at_hand or {}
+
+        def content(skill: LockedSkill) -> Mapping[str, bytes]:
+            return in_memory.get(skill.digest) or self.versions.content(skill)
+
+        outcomes = apply(made, content, on_step=on_step)
         placed = dict(_noted(made, state))
         for outcome in outcomes:
             step = outcome.step
