@@ -5,7 +5,9 @@
 unchanged   `skillwire sync` of 400 skills (2,000 files) that are as pinned, beside `sha256sum` over the same
             files and the same command in a project without skills, which is start-up
 first       the first `sync` of 400 skills from one HTTP server, beside a bare client that reads the same
-            files from it over as many connections; then from a server that takes 20 ms for each answer
+            files from it over as many connections, and the processor time of client and server for a file,
+            without start-up; from a plain server of the SDK with its defaults, from a tuned one, from
+            `skillwire serve`, and from one that takes 20 ms for each answer
 outdated    `skillwire outdated` over 30 HTTP servers of which one takes two seconds, beside that one alone
 
 Contestants take turns. Ratios are taken within a round, and the median is printed. Processor time is that of
@@ -130,40 +132,84 @@ def unchanged(base: Path, rounds: int) -> None:
 
 
 def first(base: Path, rounds: int) -> None:
-    tree = write_skills(base / "served")
+    folder = base / "served"
+    tree = write_skills(folder)
     files = [
         (skill, path) for number in range(SKILLS) for skill in [tree.skill(number)] for path in skill.files
     ]
-    print(f"first: {SKILLS} skills, {len(files) + SKILLS:,} files")
-    for words, delay in (
-        ("as fast as it can", 0.0),
-        (f"{ANSWER_SECONDS * 1000:.0f} ms an answer", ANSWER_SECONDS),
-    ):
-        with ServerProcess(server(base / "served", delay=delay), over_http=True, cores=Cores()) as served:
+    total = len(files) + SKILLS
+    print(f"first: {SKILLS} skills, {total:,} files")
+    one_skill = base / "one"
+    write_tree(one_skill, 1)
+    plain = [sys.executable, "-m", "benchmarks.plain_server"]
+    servers: dict[str, tuple[list[str], list[str]]] = {
+        "a plain server of the SDK, as it comes": (
+            [*plain, str(folder), "--http", "0", "--defaults"],
+            [*plain, str(one_skill), "--http", "0", "--defaults"],
+        ),
+        "a plain server of the SDK, tuned": (
+            [*plain, str(folder), "--http", "0"],
+            [*plain, str(one_skill), "--http", "0"],
+        ),
+        "skillwire serve": (server(folder, delay=0), server(one_skill, delay=0)),
+        f"skillwire serve, {ANSWER_SECONDS * 1000:.0f} ms late": (
+            server(folder, delay=ANSWER_SECONDS),
+            server(one_skill, delay=ANSWER_SECONDS),
+        ),
+    }
+    for number, (words, (command, small)) in enumerate(servers.items()):
+        with (
+            ServerProcess(command, over_http=True, cores=Cores()) as served,
+            ServerProcess(small, over_http=True, cores=Cores()) as smaller,
+        ):
             os.sched_setaffinity(0, range(os.cpu_count() or 1))
             served.await_url(_START_SECONDS)
-            url = f"{served.url}/mcp"
-            author = Person(base / f"author-{delay}")
-            author.configure({"docs": url})
-            author.run("add", "docs", "--yes", "--allow-code", "--allow-tools")
-            bare, synced = [], []
+            smaller.await_url(_START_SECONDS)
+            bare, synced, started, at_server = [], [], [], []
             for turn in range(rounds):
                 bare.append(read_bare(served.address, files))
-                person = Person(base / f"person-{delay}-{turn}")
-                person.configure({"docs": url})
-                shutil.copy(author.project / "skillwire.lock", person.project)
+                started.append(first_sync(base / f"start-{number}-{turn}", f"{smaller.url}/mcp"))
+                person = author_of(base / f"person-{number}-{turn}", f"{served.url}/mcp")
+                before = served.cpu_seconds()
                 synced.append(person.run("sync", "--yes"))
-        print(f"  a server, {words}")
+                at_server.append(served.cpu_seconds() - before)
+        print(f"  {words}")
         show(f"a bare client, {TOGETHER} connections", medians(bare))
+        show("the first sync of one skill: start-up", medians(started))
         show("the first sync", medians(synced))
+        client = statistics.median(
+            (sync.cpu - start.cpu) / total for sync, start in zip(synced, started, strict=True)
+        )
+        spent = statistics.median(at_server) / total
+        rest = statistics.median(
+            (sync.seconds - start.seconds) / cpu
+            for sync, start, cpu in zip(synced, started, at_server, strict=True)
+        )
+        print(
+            f"  of CPU a file: client {client * 1000:.2f} ms, server {spent * 1000:.2f} ms; client / server: "
+            f"{client / spent:.2f}; (sync - start-up) / CPU of the server: {rest:.2f}"
+        )
         ratio = statistics.median(
-            sync.seconds / plain.seconds for plain, sync in zip(bare, synced, strict=True)
+            sync.seconds / other.seconds for other, sync in zip(bare, synced, strict=True)
         )
         line = f"  the first sync / a bare client: {ratio:.2f}"
-        if delay:
-            one = delay * (len(files) + SKILLS)
-            line += f"; one after the other would take at least {one:.0f} s"
+        if "late" in words:
+            line += f"; one after the other would take at least {ANSWER_SECONDS * total:.0f} s"
         print(line)
+
+
+def author_of(base: Path, url: str) -> Person:
+    """A user without skills whose lock pins every skill of a server."""
+    author, person = Person(base / "author"), Person(base / "person")
+    for one in (author, person):
+        one.configure({"docs": url})
+    author.run("add", "docs", "--yes", "--allow-code", "--allow-tools")
+    shutil.copy(author.project / "skillwire.lock", person.project)
+    return person
+
+
+def first_sync(base: Path, url: str) -> Cost:
+    return author_of(base, url).run("sync", "--yes")
 
 
 def read_bare(address: tuple[str, int], files: Sequence[tuple[Skill, str]]) -> Cost:
