@@ -234,6 +234,17 @@ GROUPS = (
         ),
     ),
     Group(
+        "gateway-approvals",
+        "gateway/approvals.py",
+        "tests/gateway",
+        (
+            (
+                "self.store.get(skill.origin, skill.uri, caller=caller.name)\n\n    def facts",
+                "self.store.get(skill.origin, skill.uri)\n\n    def facts",
+            ),
+        ),
+    ),
+    Group(
         "gateway-view",
         "gateway/view.py",
         "tests/gateway",
@@ -251,10 +262,6 @@ GROUPS = (
             ("self._lock.revision if self._lock else 0)", "0)"),
             ("        if not self.caller.allows(offer.root):\n            return False\n", ""),
             ("if caller.sees_label(label) and not is_hidden:", "if caller.sees_label(label):"),
-            (
-                "self.store.get(skill.origin, skill.uri, caller=caller.name)\n\n    def facts",
-                "self.store.get(skill.origin, skill.uri)\n\n    def facts",
-            ),
         ),
     ),
     Group(

@@ -87,7 +87,7 @@ sys.path[:0] = {path!r}
 from gateways import make_gateway
 from simulator import Simulator
 from skillwire.gateway import Caller
-from skillwire.gateway.view import Question
+from skillwire.gateway.approvals import Question
 
 async def main():
     simulator = Simulator()

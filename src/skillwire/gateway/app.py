@@ -18,12 +18,13 @@ import anyio
 import anyio.abc
 
 from skillwire.errors import SkillwireError, SourceError
+from skillwire.gateway.approvals import Approvals
 from skillwire.gateway.callers import Caller, resolve
 from skillwire.gateway.options import GatewayOptions
 from skillwire.gateway.server import CallerServer, caller_options
 from skillwire.gateway.upstreams import FileMemory, Upstream
 from skillwire.gateway.uris import label_segment
-from skillwire.gateway.view import Approvals, CallerSource
+from skillwire.gateway.view import CallerSource
 from skillwire.host.config.server import ServerConfig, parse_server
 from skillwire.host.directories import state_places
 from skillwire.host.host import SkillHost

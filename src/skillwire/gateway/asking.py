@@ -30,8 +30,8 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from skillwire.errors import SkillwireError
+from skillwire.gateway.approvals import Approvals, Question, Unapproved
 from skillwire.gateway.callers import Caller
-from skillwire.gateway.view import Approvals, Question, Unapproved
 from skillwire.json_types import JsonObject
 from skillwire.server.handlers import Context, Handler, is_modern
 from skillwire.skill.digests import SetDigest

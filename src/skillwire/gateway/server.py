@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
+from skillwire.gateway.approvals import Question, Unapproved
 from skillwire.gateway.audit import CLIENT, Act, Audit
 from skillwire.gateway.upstreams import Offer
-from skillwire.gateway.view import CallerSource, Question, Unapproved
+from skillwire.gateway.view import CallerSource
 from skillwire.server.app import SkillServer, default_instructions
 from skillwire.server.fastpath.answer import EntryCache, FastPath, discovery
 from skillwire.server.fastpath.parse import METHOD_DISCOVER, FastRequest
