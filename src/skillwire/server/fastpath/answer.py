@@ -210,7 +210,7 @@ class FastPath:
             case "skills/list":
                 page = await results.page_of_skills(request.cursor)
                 entries = b",".join([self._entry(entry) for entry in page.items])
-                if page.next_cursor is not None:
+                if page.next_cursor is not None and results.library.paged is None:
                     # Called after the response is written, so that encoding happens while the client reads
                     # this page.
                     asyncio.get_running_loop().call_soon(self._prepare, page.next_cursor)
@@ -237,6 +237,8 @@ class FastPath:
                 self._entry(entry)
 
     def _entry(self, entry: SkillEntry) -> bytes:
+        if self._results.library.paged is not None:
+            return _encode_entry(entry)  # Each page has new objects: a cache of them is never hit.
         return self._entries.encode(entry)
 
 
