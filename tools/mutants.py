@@ -310,7 +310,7 @@ GROUPS = (
         "trust/admission.py",
         "tests/trust/test_admission.py",
         (
-            ("if skill.switched_off:", "if False:"),
+            ("if skill.unavailable:", "if False:"),
             ("if not skill.selected:", "if False:"),
             ("if skill.style_refusal:", "if False:"),
             ("if skill.disabled:", "if False:"),

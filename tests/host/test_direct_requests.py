@@ -245,6 +245,7 @@ def test_with_proxies_or_without_aiohttp_httpx_alone_is_used(monkeypatch: pytest
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
     context = ssl.create_default_context()
+    monkeypatch.setenv("NO_PROXY", "localhost")  # Names no proxy.
     assert isinstance(faster_transport(context), GrowingTransport)
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     assert faster_transport(context) is None

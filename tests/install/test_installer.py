@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -178,6 +179,33 @@ async def test_an_edit_can_be_adopted(machine: Machine) -> None:
     assert machine.lock().require("notes").source == str(machine.team)
     assert (await machine.sync()).is_whole
     assert edited.read_bytes() == skill_md("notes", "my own words")
+
+
+async def test_a_folder_that_could_not_be_put_back_is_kept_and_restored_by_the_next_run(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await machine.add("notes")
+    folder = machine.installed / "notes"
+    (folder / "SKILL.md").write_bytes(skill_md("notes", "my own words"))
+    rename = Path.rename
+
+    def fail_into_place(self: Path, target: Path) -> Path:
+        if target == folder:
+            raise OSError(5, "Input/output error")
+        return rename(self, target)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(import_module("skillwire.install.apply"), "exchange", lambda *_: False)
+        broken.setattr(Path, "rename", fail_into_place)
+        report = await machine.sync(force=["notes"])
+        assert not report.is_whole
+        [kept] = machine.installed.glob("*/old/SKILL.md")
+        assert any(str(kept.parent) in str(one.error) for one in report.failures)
+        await machine.sync()
+        assert kept.read_bytes() == skill_md("notes", "my own words")
+    await machine.sync()
+    assert (folder / "SKILL.md").read_bytes() == skill_md("notes", "my own words")
+    assert sorted(path.name for path in machine.installed.iterdir()) == ["notes"]
 
 
 async def test_force_overwrites_an_edit_which_can_be_rolled_back_to(machine: Machine) -> None:

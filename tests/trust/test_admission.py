@@ -71,7 +71,7 @@ def decide(
 
 
 REFUSALS = {
-    "switched_off": ("the folder is not trusted", "is switched off: the folder is not trusted"),
+    "unavailable": ("the folder is not trusted", "is unavailable: the folder is not trusted"),
     "selected": (False, "is excluded by the configuration"),
     "style_refusal": ("too long (uri_bytes)", "is not taken: too long"),
     "disabled": (True, "is disabled: enable it"),
@@ -94,7 +94,7 @@ def test_each_step_before_the_policy_keeps_a_skill_out_of_lists_and_loads(
 
 
 def test_the_first_step_that_refuses_is_the_one_that_is_named() -> None:
-    order = ["switched off", "excluded", "not taken", "disabled"]
+    order = ["unavailable", "excluded", "not taken", "disabled"]
     given_facts = dict(REFUSALS)
     for step in order:
         facts = {fact: value for fact, (value, _) in given_facts.items()}

@@ -71,7 +71,7 @@ class Registration:
         return Candidate(
             origin=origin,
             entry=entry,
-            switched_off=self.switches.closed_for(origin),
+            unavailable=self.switches.closed_for(origin),
             selected=config is None or config.selection.admits(entry),
             style_refusal="" if origin.is_local else self.style.refusal(entry, self.limits),
             disabled=disabled,

@@ -67,18 +67,18 @@ class Switches:
     folder_trusted: bool = True
     """Whether the user trusts the folder that the agent works in."""
     closed_servers: frozenset[str] = frozenset()
-    """Labels of servers whose skills are switched off."""
+    """Labels of servers whose skills are disabled."""
 
     def closed_for(self, origin: Origin) -> str:
         """Why the skills of an origin are not seen; empty when they are. Local skills always are."""
         if origin.is_local:
             return ""
         if not self.admin:
-            return "skills of servers are switched off by the administrator"
+            return "skills of servers are disabled by the administrator"
         if not self.folder_trusted:
             return "the working folder is not trusted"
         if origin.fold in {label.casefold() for label in self.closed_servers}:
-            return "the skills of this server are switched off"
+            return "the skills of this server are disabled"
         return ""
 
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from skillwire.errors import SkillwireError, VerificationError
+from skillwire.errors import SkillwireError, SourceError, VerificationError
 from skillwire.install.disk import look_at
 from skillwire.install.exchange import exchange
 from skillwire.install.lock import LockedSkill
@@ -97,9 +97,11 @@ def recover(folders: Iterable[Path]) -> None:
                 continue
             with suppress(OSError, ValueError):
                 name = (staging / _NAME).read_text("utf-8")
-                if (staging / _OLD).exists() and "/" not in name and not os.path.lexists(folder / name):
+                if "/" in name:
+                    continue
+                if _has_the_only_copy(staging, folder / name):
                     (staging / _OLD).rename(folder / name)
-            shutil.rmtree(staging, ignore_errors=True)
+                _remove(staging)
 
 
 def write_tree(
@@ -151,20 +153,39 @@ def _carry_out(step: Step, content: Callable[[LockedSkill], Mapping[str, bytes]]
         folder.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=STAGING, dir=folder))
     try:
-        (staging / _NAME).write_text(step.name, "utf-8")
-        if step.act is Act.REMOVE:
-            step.path.rename(staging / _OLD)
-            _refuse_change(step, staging / _OLD)
-            return False
-        if step.skill is None:
-            raise AssertionError("only what is in the lock is installed")
-        linked = step.link_to is not None and _make_link(staging / _NEW, step.link_to, folder)
-        if not linked:
-            write_tree(staging / _NEW, step.skill, content(step.skill), windows=windows)
-        _swap(step, staging)
-        return linked
-    finally:
+        linked = _replace(step, content, staging, windows=windows)
+    except BaseException as error:
+        if _has_the_only_copy(staging, step.path):
+            problem = (
+                f"{step.path} could not be put back: it is in {staging / _OLD}, and the next run restores it"
+            )
+            raise SourceError(problem) from error
         _remove(staging)
+        raise
+    _remove(staging)
+    return linked
+
+
+def _replace(
+    step: Step, content: Callable[[LockedSkill], Mapping[str, bytes]], staging: Path, *, windows: bool
+) -> bool:
+    (staging / _NAME).write_text(step.name, "utf-8")
+    if step.act is Act.REMOVE:
+        step.path.rename(staging / _OLD)
+        _refuse_change(step, staging / _OLD)
+        return False
+    if step.skill is None:
+        raise AssertionError("only what is in the lock is installed")
+    linked = step.link_to is not None and _make_link(staging / _NEW, step.link_to, step.path.parent)
+    if not linked:
+        write_tree(staging / _NEW, step.skill, content(step.skill), windows=windows)
+    _swap(step, staging)
+    return linked
+
+
+def _has_the_only_copy(staging: Path, path: Path) -> bool:
+    """Whether what was at `path` was moved aside and is not back."""
+    return os.path.lexists(staging / _OLD) and not os.path.lexists(path)
 
 
 def _remove(staging: Path) -> None:

@@ -64,8 +64,8 @@ class Candidate:
 
     origin: Origin
     entry: SkillEntry
-    switched_off: str = ""
-    """Why the origin is switched off; empty if it is not."""
+    unavailable: str = ""
+    """Why nothing of the origin may be used; empty if it may."""
     selected: bool = True
     """Whether it passes the include and exclude patterns of the configuration."""
     style_refusal: str = ""
@@ -132,8 +132,8 @@ def admit(skill: Candidate, act: Act) -> Decision:
     above.
     """
     # 1. Switches.
-    if skill.switched_off:
-        return Denied(skill.policy, Reason.DENIED, message=f"is switched off: {skill.switched_off}")
+    if skill.unavailable:
+        return Denied(skill.policy, Reason.DENIED, message=f"is unavailable: {skill.unavailable}")
     # 2. Selection.
     if not skill.selected:
         return Denied(skill.policy, Reason.DENIED, message="is excluded by the configuration; change that")

@@ -33,7 +33,7 @@ def faster_transport(context: ssl.SSLContext) -> httpx2.AsyncBaseTransport | Non
 
     How proxies are taken from the environment is left to httpx.
     """
-    if find_spec("aiohttp") is None or getproxies():
+    if find_spec("aiohttp") is None or any(kind != "no" for kind in getproxies()):
         return None
     return GrowingTransport(context)
 
