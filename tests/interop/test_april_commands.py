@@ -42,7 +42,7 @@ def test_servers_show_has_declaration_dialect_and_reason_skills_files_and_proble
         "status    ready",
         "protocol  2026-07-28",
         "declares  the skills extension, under extensions",
-        "dialect   D2, skill index (April 2026 draft)",
+        "dialect   skill index (April 2026 draft)",
         "because   it declares the extension but not skills/list, like servers of the April draft",
         "docs/{product}  MCP · april  product    How a product works.",
     ):
@@ -148,7 +148,7 @@ def test_a_template_is_listed_completed_and_loaded_with_values(run: Run) -> None
     [
         (
             "not-json",
-            "april lists something that cannot be used: skill://index.json: skill://index.json is no ",
+            "april lists something that cannot be used: skill://index.json: skill://index.json is not ",
         ),
         ("huge", "april lists something that cannot be used: skills[20000]: 80,000 more entries"),
     ],

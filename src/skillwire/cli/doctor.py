@@ -152,8 +152,11 @@ def _configuration() -> Iterator[Finding | HostConfig]:
         yield Finding("configuration", "problem", str(error), "fix the file; the message names the place")
         return
     count = len(shown.configured)
-    files = ", ".join(map(str, shown.files)) or "no skillwire.toml"
-    yield Finding("configuration", "ok", f"{count} server{'' if count == 1 else 's'} in {files}")
+    files = ", ".join(map(str, shown.files))
+    there = (
+        f"{count} server{'' if count == 1 else 's'} in {files}" if files else "there is no skillwire.toml yet"
+    )
+    yield Finding("configuration", "ok", there)
     for server in shown.untrusted:
         advice = "review and trust it: skillwire trust"
         message = f"server {server.label} of {server.file} is not started: the file is not trusted"
