@@ -93,7 +93,7 @@ class HttpApp(ObservedApp):
             await self._report_metrics(scope, send)
         elif (app := self._app_at(path)) is None:
             await respond(scope, send, 404, "Not Found\n")
-        elif not self._is_addressed(scope):
+        elif not is_addressed(scope, self._hosts):
             await self._refuse_host(scope, send)
         else:
             await app(scope, receive, send)
@@ -102,10 +102,6 @@ class HttpApp(ObservedApp):
         if path == MCP_PATH:
             return self._mcp
         return self._site if path.startswith(SITE_PATH) else None
-
-    def _is_addressed(self, scope: Scope) -> bool:
-        """Whether the single `Host` header names this server, which prevents DNS rebinding."""
-        return is_addressed(scope, self._hosts)
 
     async def _refuse_host(self, scope: Scope, send: Send) -> None:
         given = next((value for name, value in scope["headers"] if name == b"host"), b"").decode("latin-1")
@@ -255,7 +251,7 @@ class _SdkApp:
 
 
 def is_addressed(scope: Scope, names: Collection[bytes]) -> bool:
-    """Whether the single `Host` header has one of these names, with or without a port."""
+    """Whether the single `Host` header has one of these names, with or without a port: no DNS rebinding."""
     hosts = [value for name, value in scope["headers"] if name == b"host"]
     if len(hosts) != 1:
         return False

@@ -6,7 +6,7 @@ import logging
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Final
 
 from skillwire.issues import shown
@@ -51,13 +51,13 @@ class Request:
         self.bytes = 0
         self.user = ""
 
-    async def observe(self, message: Message) -> None:
+    def observe(self, message: Message) -> Awaitable[None]:
         """Send a message of the response and record its status and size."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
         else:
             self.bytes += len(message.get("body", b""))
-        await self.send(message)
+        return self.send(message)
 
 
 class Telemetry:
