@@ -243,6 +243,7 @@ async def test_a_status_is_a_reason(tmp_path: Path, status: str, reason: str) ->
         assert reason in state(host)[1]
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SEC-9")
 @pytest.mark.parametrize("kind", ["no head", "no body", "dripping", "event stream"])
 @each_transport

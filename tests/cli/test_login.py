@@ -20,6 +20,8 @@ from command_line import Ended, Run
 from skillwire.cli import main
 from skillwire.cli.login import has_browser
 
+pytestmark = pytest.mark.slow
+
 SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
 
 

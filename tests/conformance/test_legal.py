@@ -10,6 +10,7 @@ from conformance.legal_servers import LEGAL, make_legal
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LEGAL)
 async def test_a_legal_server_has_no_finding(name: str) -> None:
     report = await skillwire.verify(make_legal(name))

@@ -15,7 +15,7 @@ from gateways import User, joined, make_gateway, text_of
 from simulator import Simulator
 from skillwire.gateway import ApprovalQuestion, Caller, Gateway, GatewayOptions
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 URI = "skill://shop/refunds/SKILL.md"
 

@@ -24,7 +24,7 @@ from skillwire.gateway.callers import parse_callers, resolve, token_digest
 from skillwire.gateway.rates import RateLimit
 from skillwire.skill.uris import SkillUri
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
 MODERN = {

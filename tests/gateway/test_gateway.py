@@ -14,7 +14,7 @@ from gateways import User, joined, make_gateway, text_of
 from simulator import Simulator
 from skillwire.gateway import Caller, GatewayOptions
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
 def shop() -> Simulator:

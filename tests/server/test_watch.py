@@ -26,7 +26,7 @@ from skillwire.sources.base import Change
 from skillwire.wire.v1 import METHOD_LIST
 from trees import skill_md, write, write_skill
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 SOON_SECONDS = 20
 
