@@ -77,7 +77,9 @@ async def test_bytes_of_a_head_one_by_one_do_not_extend_its_time(folder: Path) -
 
         dripping = asyncio.ensure_future(drip())
         try:
-            assert (await end_of(talk)).startswith(b"HTTP/1.1 408 ")
+            # A byte sent after the connection was closed can reset it, and the response is lost.
+            assert (await end_of(talk))[:13] in (b"", b"HTTP/1.1 408 ")
+            assert not dripping.done()
         finally:
             dripping.cancel()
 
