@@ -475,6 +475,23 @@ def test_one_server_or_directory_is_listed_and_no_other_is_connected(run: Run) -
 
 
 @pytest.mark.process
+def test_a_server_without_skills_is_said_to_have_none(run: Run) -> None:
+    Path("served").mkdir()
+    plant("mine/tidy")
+    given = ("--server", serving(), "--dir", "mine", "--on", "shop")
+    listed = run("list", *given)
+    assert (listed.code, listed.out) == (0, "shop has no skills.\n")
+    assert run("search", "thing", *given).out == "shop has no skills.\n"
+
+
+def test_a_directory_whose_skills_are_all_disabled_is_said_to_have_no_enabled_ones(run: Run) -> None:
+    plant("mine/tidy")
+    assert run("disable", "tidy", "--dir", "mine").code == 0
+    listed = run("list", "--dir", "mine", "--on", "mine")
+    assert listed.out == "mine has no enabled skills: `skillwire list --all` shows the others.\n"
+
+
+@pytest.mark.process
 def test_a_listing_that_is_still_fresh_is_made_again_on_request(run: Run) -> None:
     plant("served/refunds")
     server = ("--server", f"shop={SKILLWIRE} serve served --ttl 600")

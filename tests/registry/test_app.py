@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -242,6 +242,12 @@ def folder(tmp_path: Path, name: str, files: dict[str, bytes], version: str = "1
     return place
 
 
+def manifest(version: str, contents: Mapping[str, bytes]) -> str:
+    """What a publisher sends first: the files of a version, without their bytes."""
+    files = [{"path": path, "digest": digest_of(data), "size": len(data)} for path, data in contents.items()]
+    return json.dumps({"namespace": "acme", "version": version, "channel": "stable", "files": files})
+
+
 async def test_a_folder_is_published_over_http_and_only_missing_files_are_sent(store: Store, tmp_path: Path):
     import anyio.to_thread
 
@@ -258,16 +264,10 @@ async def test_a_folder_is_published_over_http_and_only_missing_files_are_sent(s
         assert (done.namespace, done.name, done.version, done.is_new) == ("acme", "pdf", "1.0.0", True)
         assert not (await send(first)).is_new
         async with httpx.AsyncClient() as client:
-            manifest = {
-                "namespace": "acme",
-                "version": "1.1.0",
-                "channel": "stable",
-                "files": [{"path": r.path, "digest": r.digest, "size": r.size} for r in second.rows],
-            }
             place = url.removesuffix("/mcp") + "/registry/v1/publish"
             answer = await client.post(
                 place,
-                files=[("manifest", (None, json.dumps(manifest)))],
+                files=[("manifest", (None, manifest("1.1.0", second.contents)))],
                 headers={"authorization": f"Bearer {secret}"},
             )
             assert answer.status_code == 202
@@ -290,17 +290,10 @@ async def test_a_folder_is_published_over_http_and_only_missing_files_are_sent(s
 async def test_who_may_publish_where(store: Store, role: Role, namespace: str, status: int):
     Publishing(store).set_namespace("other", by="test")
     secret = token(store, "ci", namespace, role)
-    data = skill_md("pdf", "x")
-    manifest = {
-        "namespace": "acme",
-        "version": "1",
-        "channel": "stable",
-        "files": [{"path": "SKILL.md", "digest": digest_of(data), "size": len(data)}],
-    }
     async with running(store) as url, httpx.AsyncClient() as client:
         answer = await client.post(
             url.removesuffix("/mcp") + "/registry/v1/publish",
-            files=[("manifest", (None, json.dumps(manifest)))],
+            files=[("manifest", (None, manifest("1", {"SKILL.md": skill_md("pdf", "x")})))],
             headers={"authorization": f"Bearer {secret}"},
         )
     assert answer.status_code == status, answer.text
@@ -326,17 +319,13 @@ async def test_a_request_to_publish_is_measured_before_it_is_read(store: Store, 
 
 async def test_a_file_that_is_not_in_the_manifest_is_not_stored(store: Store):
     secret = token(store, "ci", "acme", Role.PUBLISH)
-    data = skill_md("pdf", "x")
-    manifest = {
-        "namespace": "acme",
-        "version": "1",
-        "channel": "stable",
-        "files": [{"path": "SKILL.md", "digest": digest_of(data), "size": len(data)}],
-    }
     async with running(store) as url, httpx.AsyncClient() as client:
         answer = await client.post(
             url.removesuffix("/mcp") + "/registry/v1/publish",
-            files=[("manifest", (None, json.dumps(manifest))), ("file", ("a.md", b"something else"))],
+            files=[
+                ("manifest", (None, manifest("1", {"SKILL.md": skill_md("pdf", "x")}))),
+                ("file", ("a.md", b"something else")),
+            ],
             headers={"authorization": f"Bearer {secret}"},
         )
     assert answer.status_code == 422, answer.text

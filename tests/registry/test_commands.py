@@ -60,15 +60,27 @@ def test_a_day_with_a_registry(run: Run, place: str, tmp_path: Path):
         ("1.1.0", "leaks-a-key", []),
         ("1.0.0", None, ["stable"]),
     ]
-    assert "withdrawn: leaks-a-key" in run("registry", "versions", "acme/pdf", "--store", place).out
+    heads, newest, oldest = run("registry", "versions", "acme/pdf", "--store", place).out.splitlines()
+    assert heads.split() == ["VERSION", "PUBLISHED", "SIZE", "BY", "STATUS"]
+    status = heads.index("STATUS")
+    assert newest[status:] == "withdrawn: leaks-a-key"
+    assert oldest[status:] == "stable"
 
-    assert run("registry", "audit", "--verify", "--store", place).out.startswith("Whole: 5 lines")
+    assert run("registry", "audit", "--verify", "--store", place).out.startswith("Intact: 5 lines")
     actions = [
         line["action"] for line in run("registry", "audit", "--json", "--store", place).document["lines"]
     ]
     assert actions == ["namespace", "publish", "publish", "yank", "promote"]
     assert run("registry", "prune", "--keep", "1", "--store", place).out.startswith("Deleted 0 versions")
-    assert run("registry", "check", "--store", place).out.startswith("Whole")
+    assert run("registry", "check", "--store", place).out == f"Intact: {place}\n"
+
+
+def test_a_version_withdrawn_without_a_reason_is_listed_as_withdrawn(run: Run, place: str, tmp_path: Path):
+    skill = folder(tmp_path / "1", "pdf", {"a.md": b"one"}, "1.0.0")
+    run("publish", str(skill), "--store", place, "--namespace", "acme")
+    assert run("registry", "yank", "acme/pdf", "1.0.0", "--store", place).code == 0
+    heads, row = run("registry", "versions", "acme/pdf", "--store", place).out.splitlines()
+    assert row[heads.index("STATUS") :] == "withdrawn"
 
 
 def test_a_token_is_shown_once_and_revoked_by_name(run: Run, place: str):
@@ -78,7 +90,9 @@ def test_a_token_is_shown_once_and_revoked_by_name(run: Run, place: str):
     secret = added.out.strip()
     assert secret.startswith("skr_")
     listed = run("registry", "tokens", "--store", place)
-    assert "publish in acme" in listed.out
+    heads, row = listed.out.splitlines()
+    assert heads.split() == ["NAME", "CHANNEL", "CREATED", "MAY"]
+    assert row[heads.index("MAY") :] == "publish in acme"
     assert secret not in listed.out
     assert run("registry", "tokens", "add", "ci", "--store", place).code == 3
     assert run("registry", "tokens", "revoke", "ci", "--store", place).code == 0

@@ -136,7 +136,7 @@ def with_host(
                 raise SkillNotFound(reason) from None
             if not host.skills(disabled=True):
                 said = str(error).replace(": list the skills to see their names", "")
-                raise SkillNotFound(f"{said}. {no_skills()}") from None
+                raise SkillNotFound(f"{said}. {no_skills(host)}") from None
             raise
         finally:
             if failures and not told:
@@ -188,10 +188,17 @@ def why_left_out(name: str, messages: Iterable[str]) -> str:
     return f"{printable(bare)} is left out: {found}" if found and not found.startswith("warning: ") else ""
 
 
-def no_skills() -> str:
-    """What to tell a person who has no skills: how to get some, and what is near but not read."""
+def no_skills(host: SkillHost, label: str | None = None) -> str:
+    """What to tell a person who sees no skills, of one server or at all, and how to get some."""
+    from skillwire.cli.output import printable
     from skillwire.host.directories import DEFAULT_FOLDERS
 
+    of = [skill for skill in host.skills(disabled=True) if label in (None, skill.origin.label)]
+    if of:
+        name = f"{printable(label)} has" if label is not None else "There are"
+        return f"{name} no enabled skills: `skillwire list --all` shows the others."
+    if label is not None:
+        return f"{printable(label)} has no skills."
     looked = f"Looked for skills in {', '.join(DEFAULT_FOLDERS)}, here and in your home."
     return " ".join(filter(None, [_NO_SKILLS, looked, file_above()]))
 

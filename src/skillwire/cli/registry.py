@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from skillwire.registry.store import Store
 
 _DAMAGED = 6
+_WITHDRAWN = "withdrawn"
 
 
 def store_url(given: str | None) -> str | None:
@@ -155,12 +156,15 @@ def tokens(
             }
         )
         return
-    for row in rows:
-        roles = ", ".join(f"{value.name.lower()} in {key}" for key, value in sorted(row.roles.items()))
-        state = "revoked" if row.revoked_at is not None else roles or "may do nothing"
-        write(f"{row.name:<24} {row.channel:<10} {_time(row.created_at)}  {printable(state)}")
     if not rows:
         info("No tokens yet: skillwire registry tokens add NAME --role admin")
+        return
+    table = [("NAME", "CHANNEL", "CREATED", "MAY")]
+    for row in rows:
+        roles = ", ".join(f"{value.name.lower()} in {key}" for key, value in sorted(row.roles.items()))
+        may = "nothing: revoked" if row.revoked_at is not None else roles or "nothing yet"
+        table.append((printable(row.name), printable(row.channel), _time(row.created_at), printable(may)))
+    Screen().table(table)
 
 
 def namespace(
@@ -225,12 +229,14 @@ def versions(*, skill: str, store: str | None, as_json: bool) -> None:
             }
         )
         return
+    table: list[tuple[str, ...]] = [("VERSION", "PUBLISHED", "SIZE", "BY", "STATUS")]
     for row in rows:
-        state = f"withdrawn: {row.yanked}" if row.yanked is not None else ", ".join(row.channels)
-        write(
-            f"{row.version:<14} {_time(row.published_at)}  {human_size(row.size):>9}  "
-            f"{printable(row.published_by)}  {printable(state)}".rstrip()
-        )
+        status = ", ".join(row.channels)
+        if row.yanked is not None:
+            status = _WITHDRAWN if row.yanked == _WITHDRAWN else f"{_WITHDRAWN}: {row.yanked}"
+        shown = (row.version, _time(row.published_at), human_size(row.size), row.published_by, status)
+        table.append(tuple(map(printable, shown)))
+    Screen().table(table)
 
 
 def promote(*, skill: str, release: str, channel: str | None, store: str | None, as_json: bool) -> None:
@@ -250,7 +256,7 @@ def yank(*, skill: str, release: str, reason: str | None, store: str | None, as_
     from skillwire.registry.publishing import Publishing
 
     publishing = Publishing(open_store(store))
-    left = publishing.yank(*_skill(skill), release, reason or "withdrawn", by=_operator())
+    left = publishing.yank(*_skill(skill), release, reason or _WITHDRAWN, by=_operator())
     if as_json:
         show_json({"skill": skill, "version": release, "channels": list(left)})
         return
@@ -282,7 +288,7 @@ def audit(*, verify: bool, after: int, store: str | None, as_json: bool) -> int:
         if as_json:
             show_json({"lines": last, "first_broken": broken})
         elif broken is None:
-            Screen().line(("Whole: ", "green"), counted(last, "line"))
+            Screen().line(("Intact: ", "green"), counted(last, "line"))
         else:
             Screen().line(("Broken: ", "red"), f"line {broken} was changed, or a line before it was removed")
         return 0 if broken is None else _DAMAGED
@@ -345,7 +351,7 @@ def check(*, store: str | None, as_json: bool) -> int:
     if as_json:
         show_json({"store": database.place, "damaged": found})
     elif not found:
-        Screen().line(("Whole: ", "green"), printable(database.place))
+        Screen().line(("Intact: ", "green"), printable(database.place))
     else:
         for line in found:
             Screen().line(("Damaged: ", "red"), printable(line))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from rich.cells import cell_len, set_cell_size
@@ -78,6 +78,13 @@ class Screen:
             for number, line in enumerate(wrap(value, max(self.width - widest - 4, _LEAST_WIDTH // 2))):
                 title = set_cell_size("" if number else name, widest)
                 self.line("  ", (title, "dim"), "  ", line)
+
+    def table(self, rows: Sequence[Sequence[str]]) -> None:
+        """Rows of cells below each other; the first row are the heads. A long last cell is wrapped."""
+        widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+        for number, (*cells, last) in enumerate(rows):
+            start = "  ".join(padded(cell, width) for cell, width in zip(cells, widths, strict=False))
+            self.hanging(start, last, style="" if number else "bold")
 
     def _styled(self, text: str, style: str) -> str:
         if not style or not text or not self._colors:

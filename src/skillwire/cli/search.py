@@ -25,7 +25,7 @@ def search(
 ) -> None:
     """Find skills by words in their names, descriptions and cached text."""
     from skillwire.catalog.tokenize import parse_query
-    from skillwire.cli.screen import show_json
+    from skillwire.cli.screen import Screen, show_json
     from skillwire.cli.skill_view import SkillRow, problem_events, problems_json, skill_json
 
     query = " ".join(words)
@@ -34,8 +34,7 @@ def search(
 
     async def action(host: SkillHost) -> None:
         found = await host.search(query, server=on, limit=limit)
-        empty = not host.skills()
-        failed = bool(host.failures())
+        empty = not any(on in (None, skill.origin.label) for skill in host.skills())
         if as_json:
             skills = [
                 {
@@ -47,20 +46,22 @@ def search(
             ]
             show_json({"skills": skills, "problems": problems_json(problem_events(host))})
             return
-        _show(found, empty=empty, failed=failed)
+        if empty:
+            failed = bool(host.failures())
+            Screen().wrapped(
+                "There is nothing to search: see what failed." if failed else no_skills(host, on)
+            )
+        else:
+            _show(found)
 
     with_host(options, action, on=on, cached=not refresh)
 
 
-def _show(found: Sequence[FoundSkill], *, empty: bool, failed: bool) -> None:
+def _show(found: Sequence[FoundSkill]) -> None:
     from skillwire.cli.screen import Screen, origin_words
 
     screen = Screen()
-    if empty and failed:
-        screen.line("There is nothing to search: see what failed.")
-    elif empty:
-        screen.wrapped(no_skills())
-    elif not found:
+    if not found:
         screen.line("No skill matches. Try other words, or fewer.")
     partial = False
     for one in found:

@@ -51,10 +51,7 @@ def show_servers(
         status = _status(server, states, counts, {one.label: one.reason for one in settings.unusable})
         parts = [*(["signed in"] if server.label in logins else []), *([status] if status else [])]
         rows.append((server.label, server.place.shown, server.policy.value, ", ".join(parts)))
-    widths = [max(cell_len(row[column]) for row in rows) for column in range(3)]
-    for number, row in enumerate(rows):
-        cells = [padded(cell, width) for cell, width in zip(row, widths, strict=False)]
-        screen.hanging("  ".join(cells), row[3], style="" if number else "bold")
+    screen.table(rows)
     if settings.untrusted:
         screen.line()
         screen.line(HINT)

@@ -23,7 +23,7 @@ _FILES_SHOWN = 10
 
 
 def _label(host: SkillHost, given: str) -> str:
-    """The server or directory that is called so, or a `SkillNotFound` that names those that there are."""
+    """The label of a server or directory, or a `SkillNotFound` that names those that there are."""
     from skillwire.cli.output import printable
     from skillwire.errors import SkillNotFound
 
@@ -70,10 +70,11 @@ def list_skills(
         settings, notes = with_client_servers(settings)
 
     async def action(host: SkillHost) -> bool:
-        skills = host.skills(disabled=disabled)
-        if on is not None:
-            label = _label(host, on)
+        skills, templates = host.skills(disabled=disabled), host.templates()
+        label = None if on is None else _label(host, on)
+        if label is not None:
             skills = tuple(skill for skill in skills if skill.origin.label == label)
+            templates = tuple(one for one in templates if one.origin.label == label)
         # What a required publisher did not sign is listed as refused.
         await host.admin.check_signatures(skills if signed else None)
         rows = [
@@ -91,7 +92,7 @@ def list_skills(
             show_json(
                 {
                     "skills": [skill_json(row) for row in rows],
-                    "templates": [template_json(one) for one in host.templates()],
+                    "templates": [template_json(one) for one in templates],
                     "servers": [server_json(state) for state in host.servers()],
                     "problems": problems_json(events),
                     "skipped": list(notes),
@@ -99,11 +100,11 @@ def list_skills(
             )
             return failed
         screen = Screen()
-        show_list(screen, rows, events, host.templates())
+        show_list(screen, rows, events, templates)
         for note in notes:
             screen.hanging("skipped  ", note, style="dim")
-        if not rows and not failed and not host.templates():
-            screen.wrapped(no_skills())
+        if not rows and not failed and not templates:
+            screen.wrapped(no_skills(host, label))
         return failed
 
     failed = with_host(options, action, settings=settings, on=on, failures=False, cached=not refresh)
