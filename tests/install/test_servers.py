@@ -15,8 +15,9 @@ from simulator import Simulator
 from skillwire.errors import AmbiguousName, ApprovalRequired, SkillNotFound, VerificationError
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.directories import state_places
+from skillwire.install.freshness import Check, Freshness
 from skillwire.install.installer import Installer
-from skillwire.install.upstream import Check, Freshness, Upstream
+from skillwire.install.upstream import Upstream
 from skillwire.skill.digests import digest_of
 from skillwire.trust.approval import ALL_GRANTS, NO_GRANTS, Grants, Policy
 from skillwire.trust.oms import SIGNATURE_FILE

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def outdated(*, names: tuple[str, ...], user: bool, as_json: bool, options: HostOptions) -> None:
     """Ask every source whether it has something other than what is pinned."""
-    from skillwire.install.upstream import Freshness
+    from skillwire.install.freshness import Freshness
 
     tool = installer(workspace(user=user), options)
 

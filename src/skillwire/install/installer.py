@@ -21,11 +21,12 @@ from skillwire.errors import (
 from skillwire.install.agents import CANONICAL_TARGET
 from skillwire.install.apply import Outcome
 from skillwire.install.candidates import Candidate, Failure, make_candidate, read_folder
+from skillwire.install.freshness import Check
 from skillwire.install.lock import Lock, LockedSkill, Pin
 from skillwire.install.plan import Act, Plan, Step
 from skillwire.install.proposal import Proposal, not_granted, propose
 from skillwire.install.state import InstallState, Version, has_forgotten
-from skillwire.install.upstream import Check, Upstream
+from skillwire.install.upstream import Upstream
 from skillwire.install.workspace import Workspace
 from skillwire.issues import shown
 from skillwire.sources.archive import ArchiveFile

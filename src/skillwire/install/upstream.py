@@ -10,7 +10,6 @@ import os
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -36,6 +35,7 @@ from skillwire.install.candidates import (
     read_folder,
     split_skills,
 )
+from skillwire.install.freshness import Check, Freshness
 from skillwire.install.lock import LockedSkill, Pin
 from skillwire.issues import shown
 from skillwire.limits import DEFAULT_LIMITS, Limits
@@ -53,24 +53,6 @@ if TYPE_CHECKING:
 INSTALLED: Final = "--installed"
 """How the lock names the skills of installed Python packages as a source."""
 _TOGETHER: Final = 16
-
-
-class Freshness(StrEnum):
-    """Whether a pinned skill is what its source has now."""
-
-    CURRENT = "current"
-    OUTDATED = "outdated"
-    GONE = "gone"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """What a source says about one pinned skill."""
-
-    skill: LockedSkill
-    freshness: Freshness
-    detail: str = ""
 
 
 @dataclass(slots=True)
@@ -184,7 +166,7 @@ class Upstream:
             try:
                 kind = self._reference(skill.source).kind
             except SkillwireError as error:
-                checks[skill.name] = Check(skill, Freshness.UNKNOWN, str(error))
+                checks[skill.name] = Check.failed(skill, error)
                 continue
             (servers if kind is SourceKind.MCP else others).append(skill)
         limiter = anyio.CapacityLimiter(_TOGETHER)
@@ -193,21 +175,16 @@ class Upstream:
             async with limiter:
                 try:
                     checks[skill.name] = await self._check_one(skill)
-                except SkillNotFound as error:
-                    checks[skill.name] = Check(skill, Freshness.GONE, str(error))
                 except SkillwireError as error:
-                    checks[skill.name] = Check(skill, Freshness.UNKNOWN, str(error))
+                    checks[skill.name] = Check.failed(skill, error)
 
         async def ask_servers() -> None:
             asked = [(skill, self._reference(skill.source)) for skill in servers]
             for skill, digest, problem in await self._servers().digests(asked):
-                if problem is not None:
-                    gone = isinstance(problem, SkillNotFound)
-                    checks[skill.name] = Check(
-                        skill, Freshness.GONE if gone else Freshness.UNKNOWN, str(problem)
-                    )
-                else:
-                    checks[skill.name] = _compared(skill, digest == skill.digest, digest)
+                same = digest == skill.digest
+                checks[skill.name] = (
+                    Check.compared(skill, same, digest) if problem is None else Check.failed(skill, problem)
+                )
 
         async with anyio.create_task_group() as tasks:
             if servers:
@@ -411,13 +388,13 @@ class Upstream:
             if entry is None:
                 raise SkillNotFound(f"{shown(skill.source, 200)} no longer lists {skill.name}")
             if entry.digest is not None:
-                return _compared(skill, entry.digest == skill.pin.get("digest"), entry.digest)
+                return Check.compared(skill, entry.digest == skill.pin.get("digest"), entry.digest)
         fetched = await self._fetch_one(reference, frozenset({skill.name}))
         found = next((one for one in fetched.candidates if one.name == skill.name), None)
         if found is None:
             failed = next((one.error for one in fetched.failures), None)
             raise failed or SkillNotFound(f"{shown(skill.source, 200)} no longer has {skill.name}")
-        return _compared(skill, found.skill.digest == skill.digest, found.skill.digest)
+        return Check.compared(skill, found.skill.digest == skill.digest, found.skill.digest)
 
     def _candidate(
         self, files: Iterable[ArchiveFile], source: str, pin: Pin, expected_name: str = ""
@@ -441,7 +418,3 @@ class Upstream:
             return path.as_posix()
         text = Path(os.path.relpath(path, self.base)).as_posix()
         return text if text.startswith("..") else f"./{text}"
-
-
-def _compared(skill: LockedSkill, same: bool, digest: str) -> Check:
-    return Check(skill, Freshness.CURRENT if same else Freshness.OUTDATED, "" if same else digest)

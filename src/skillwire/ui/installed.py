@@ -15,9 +15,9 @@ from anyio import to_thread
 
 from skillwire.errors import RefusedByPolicy, SkillNotFound, SkillwireError
 from skillwire.host.review import FileComparison
+from skillwire.install.freshness import Freshness
 from skillwire.install.plan import Act, Tree, tree_differences
 from skillwire.install.state import acceptance_key
-from skillwire.install.upstream import Freshness
 from skillwire.skill.uris import SkillUri
 from skillwire.trust.approval import ALL_GRANTS, ChangeKind, Grants
 from skillwire.trust.signers import signer_change, signer_words

@@ -25,31 +25,36 @@ from skillwire.host.http.transport import faster_transport
 from skillwire.issues import shown
 from skillwire.wire.structure import check_structure
 
+_STREAM_PAUSE: Final = 30.0
+"""Seconds between two streams of notifications from one server: one that ends its stream at once could
+otherwise have it opened again for ever."""
 _TOO_LONG: Final = "an answer of more than {:,} bytes: it is cut off"
 _TOO_LATE: Final = "no answer within {:g} s"
 _SESSION: Final = "mcp-session-id"
 _METHOD: Final = "mcp-method"
 _LISTEN: Final = "subscriptions/listen"
-_STREAM_PAUSE: Final = 30.0
 
 
 class Trouble(StrEnum):
-    """What went wrong, by what has to follow."""
+    """What went wrong, by what has to follow. The value is part of the marked message."""
 
     GONE = "gone"
-    """The connection is of no more use."""
+    """The connection is of no more use: a new one is opened."""
     LIMIT = "limit"
-    """One answer was larger or slower than it may be."""
+    """One answer was larger or slower than it may be. The request fails with `LimitExceeded`, and the
+    connection is used on."""
     REFUSED = "refused"
-    """The server does not want this request."""
+    """The server does not want this request. The request fails with `SourceError`."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpProblem:
-    """A problem with one request, in our own words."""
+    """A problem with one request."""
 
     trouble: Trouble
     words: str
+    """What happened and what to do, in our own words; a few of the server's are quoted only through
+    `shown`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +62,9 @@ class Answer:
     """An answer that has come whole, within the limits."""
 
     response: httpx2.Response
+    """The status and the headers; its own body has been read."""
     content_type: str
+    """The header in lower case, with its parameters; empty when the server sent none."""
     body: bytes
 
 
