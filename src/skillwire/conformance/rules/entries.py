@@ -7,17 +7,12 @@ from typing import Final
 from skillwire.conformance.rules.model import FORMAT, RFC3986, Clause, advice, extension, must, should
 
 _ENTRY: Final = extension("An entry has uri, frontmatter and resources.", "skill-entries")
-_VERBATIM: Final = extension(
-    "The frontmatter of an entry is identical in content to that of the SKILL.md, every field included.",
-    "frontmatter",
-)
 _REQUIRED: Final = extension(
     'resources is required: an array of all files, or the string "dynamic".', "resources"
 )
 _COMPLETE: Final = extension(
     "The array lists every file of the skill exactly once, SKILL.md included.", "resources"
 )
-_INSIDE: Final = extension("Each URI is the SKILL.md or a file within the skill's directory.", "resources")
 _DIGEST: Final = extension(
     "A digest is sha256: and 64 lowercase hexadecimal digits, of the raw bytes.", "integrity-and-verification"
 )
@@ -27,39 +22,8 @@ _META: Final = extension(
     "Annotations go into _meta under a reverse-domain prefix of one's own, not the one of the extension.",
     "security-considerations",
 )
-_SKILL: Final = extension(
-    "A skill has a SKILL.md at its root that begins with YAML frontmatter with name and description.",
-    "skill-format",
-)
-_MAPPING: Final = extension(
-    "The last segment of the skill path equals the name in the frontmatter.", "resource-mapping"
-)
-_METADATA: Final = extension(
-    "A SKILL.md resource has mimeType text/markdown, and name and description from the frontmatter.",
-    "resource-metadata",
-)
-_META_KEYS: Final = extension(
-    "Keys of _meta on skill resources have the prefix io.modelcontextprotocol.skills/.", "resource-metadata"
-)
-_NESTED: Final = extension(
-    "A nested skill is published like any other, by an entry of its own or by explicit reference.",
-    "nested-skills",
-)
-_ENCLOSING: Final = extension("The enclosing skill lists the files of nested skills as well.", "resources")
-_URI: Final = Clause(
-    "A URI consists of a scheme, an authority and path segments of allowed or percent-encoded characters.",
-    RFC3986,
-    "section-3.3",
-)
-_NAME: Final = Clause(
-    "A name has 1 to 64 lowercase letters, digits and hyphens, and is the name of the directory.",
-    FORMAT,
-    "name-field",
-)
-_DESCRIPTION: Final = Clause("A description has 1 to 1024 characters.", FORMAT, "description-field")
-_FIELDS: Final = Clause("The optional fields have the types of the format.", FORMAT, "frontmatter")
 
-ENTRY_RULES: Final = (
+_ENTRY_RULES: Final = (
     must("ENT-1/shape", "an entry is an object", "send uri, frontmatter and resources", _ENTRY),
     must("ENT-1/uri", "an entry has the URI of its SKILL.md as a string", "send the URI under uri", _ENTRY),
     must(
@@ -72,7 +36,11 @@ ENTRY_RULES: Final = (
         "ENT-1/verbatim",
         "the frontmatter of the entry is that of the file, every field, by type and value",
         "render the YAML of the file by the YAML 1.2 core schema, and leave nothing out",
-        _VERBATIM,
+        extension(
+            "The frontmatter of an entry is identical in content to that of the SKILL.md, every field "
+            "included.",
+            "frontmatter",
+        ),
     ),
     must(
         "ENT-2/resources",
@@ -97,7 +65,7 @@ ENTRY_RULES: Final = (
         "ENT-2/outside",
         "each file of resources is in the skill's directory",
         "list only files of this skill",
-        _INSIDE,
+        extension("Each URI is the SKILL.md or a file within the skill's directory.", "resources"),
     ),
     must(
         "ENT-2/complete",
@@ -160,7 +128,22 @@ ENTRY_RULES: Final = (
         "use a reverse-DNS prefix of your own, such as com.example/key",
         _META,
     ),
-    # Format and URIs
+)
+
+_SKILL: Final = extension(
+    "A skill has a SKILL.md at its root that begins with YAML frontmatter with name and description.",
+    "skill-format",
+)
+_METADATA: Final = extension(
+    "A SKILL.md resource has mimeType text/markdown, and name and description from the frontmatter.",
+    "resource-metadata",
+)
+_URI: Final = Clause(
+    "A URI consists of a scheme, an authority and path segments of allowed or percent-encoded characters.",
+    RFC3986,
+    "section-3.3",
+)
+_FORMAT_RULES: Final = (
     must(
         "FMT-1/skill-md",
         "the URI of a skill ends in /SKILL.md",
@@ -177,25 +160,31 @@ ENTRY_RULES: Final = (
         "FMT-2/name",
         "a name has 1 to 64 lowercase letters, digits and single hyphens",
         "rename the skill and its directory",
-        _NAME,
+        Clause(
+            "A name has 1 to 64 lowercase letters, digits and hyphens, and is the name of the directory.",
+            FORMAT,
+            "name-field",
+        ),
     ),
     must(
         "FMT-2/description",
         "a description has 1 to 1024 characters",
         "say what the skill does and when to use it",
-        _DESCRIPTION,
+        Clause("A description has 1 to 1024 characters.", FORMAT, "description-field"),
     ),
     must(
         "FMT-2/field",
         "optional fields have the types of the format",
         "correct the field or leave it out",
-        _FIELDS,
+        Clause("The optional fields have the types of the format.", FORMAT, "frontmatter"),
     ),
     must(
         "FMT-3/name",
         "the last segment of the skill path is the name in the frontmatter",
         "make the directory and the name equal",
-        _MAPPING,
+        extension(
+            "The last segment of the skill path equals the name in the frontmatter.", "resource-mapping"
+        ),
     ),
     should(
         "FMT-3/reg-name",
@@ -237,20 +226,26 @@ ENTRY_RULES: Final = (
         "FMT-7/meta",
         "keys of _meta have a prefix, and those under io.modelcontextprotocol.skills/ repeat the frontmatter",
         "copy the field unchanged, and use a prefix of your own for everything else",
-        _META_KEYS,
+        extension(
+            "Keys of _meta on skill resources have the prefix io.modelcontextprotocol.skills/.",
+            "resource-metadata",
+        ),
     ),
     should(
         "FMT-8/nested",
         "a skill inside a skill has an entry of its own",
         "answer skills/get for the nested SKILL.md",
-        _NESTED,
+        extension(
+            "A nested skill is published like any other, by an entry of its own or by explicit reference.",
+            "nested-skills",
+        ),
         debatable="a SKILL.md inside a skill that is never published may be read as a supporting file",
     ),
     must(
         "FMT-8/enclosing",
         "the files of a nested skill are in the enclosing entry as well",
         "list every file below the directory, nested skills included",
-        _ENCLOSING,
+        extension("The enclosing skill lists the files of nested skills as well.", "resources"),
     ),
     must(
         "FMT-9/uri",
@@ -271,3 +266,5 @@ ENTRY_RULES: Final = (
         Clause("A .. segment cannot leave the root of a path.", RFC3986, "section-5.2.4"),
     ),
 )
+
+ENTRY_RULES: Final = (*_ENTRY_RULES, *_FORMAT_RULES)

@@ -6,6 +6,11 @@ from typing import Final
 
 from skillwire.conformance.rules.model import Clause, advice, extension, must, protocol, should
 
+
+def _getting(says: str) -> Clause:
+    return extension(says, "getting-a-skill")
+
+
 _PAGES: Final = extension(
     "skills/list takes a cursor and returns nextCursor like the list methods of the base protocol.",
     "listing-skills",
@@ -14,70 +19,17 @@ _CURSORS: Final = protocol(
     "A missing nextCursor ends the list; cursors are strings, and an invalid one gives -32602.",
     "server/utilities/pagination",
 )
-_ATOMIC: Final = extension(
-    "An entry is atomic: the files of a skill are never split across pages.", "listing-skills"
-)
-_IDENTITY: Final = extension("Within a server a skill is identified by its URI.", "names")
-_LIST_TYPE: Final = extension("The result of skills/list has resultType complete.", "listing-skills")
 _LIST_CACHE: Final = extension(
     "ttlMs and cacheScope are required on the result of skills/list.", "listing-skills"
 )
-_EVERY: Final = extension(
-    "skills/get answers for every skill that the server serves, listed or not.", "getting-a-skill"
-)
-_ENTRY: Final = extension(
-    "The entry of skills/get is identical in shape and meaning to that of skills/list.", "getting-a-skill"
-)
-_REFUSE: Final = extension(
-    "skills/get for a URI that does not identify a served skill gives -32602.", "getting-a-skill"
-)
-_GET_TYPE: Final = extension("The result of skills/get has resultType complete.", "getting-a-skill")
-_GET_CACHE: Final = extension(
-    "ttlMs and cacheScope are required on the result of skills/get.", "getting-a-skill"
-)
-_INFORM: Final = extension(
-    "Error messages should describe the cause; the text does not say that they name the URI.",
-    "error-handling",
-)
-_CHILDREN: Final = extension(
-    "The result has every direct child of the directory, files with their metadata, subdirectories as "
-    "inode/directory, and is not recursive.",
-    "reading-directories",
-)
-_EMPTY: Final = extension("An empty directory gives an empty array.", "reading-directories")
-_LEVELS: Final = extension(
-    "With directoryRead the method works for every directory in the skill namespaces served as files.",
-    "reading-directories",
-)
-_NO_DIRECTORY: Final = extension(
-    "A URI that does not exist or is not a directory gives -32602.", "reading-directories"
-)
-_NO_FILE: Final = extension(
-    "resources/read of a skill file that the server does not serve gives -32602.", "error-handling"
-)
-_READ: Final = extension("Files are read with the base protocol's resources/read.", "reading-skill-content")
-_CONTENTS: Final = protocol(
-    "The result has contents, one or more, each with a uri and either text or a base64 blob.",
-    "server/resources",
-    "resource-contents",
-)
-_RAW: Final = extension(
-    "digest and size are those of a file's raw bytes, so a read must return exactly these bytes.",
-    "integrity-and-verification",
-)
-_STATELESS: Final = extension(
-    "A URI alone is enough to read a skill, and skills/get answers for that same URI.", "getting-a-skill"
-)
-_NOT_FOUND: Final = Clause(
-    "An error for a resource that does not exist carries the requested URI in its data.",
-    "https://modelcontextprotocol.io/seps/2164-resource-not-found-error",
+_STATELESS: Final = _getting(
+    "A URI alone is enough to read a skill, and skills/get answers for that same URI."
 )
 _COMPLETE: Final = 'put "resultType": "complete" into the result'
 _TTL: Final = "add ttlMs, a whole number of milliseconds, 0 or more"
 _LAST_PAGE: Final = "leave nextCursor out on the last page"
 
-METHOD_RULES: Final = (
-    # skills/list
+_LIST_RULES: Final = (
     must(
         "LST-1/shape",
         "the result of skills/list has an array of skills",
@@ -104,13 +56,16 @@ METHOD_RULES: Final = (
         _CURSORS,
     ),
     must(
-        "LST-1/split", "an entry is whole on one page", "cut pages between entries, never inside one", _ATOMIC
+        "LST-1/split",
+        "an entry is whole on one page",
+        "cut pages between entries, never inside one",
+        extension("An entry is atomic: the files of a skill are never split across pages.", "listing-skills"),
     ),
     must(
         "LST-1/duplicate",
         "each skill is listed once",
         "list each URI once, and start a page after the last entry of the page before",
-        _IDENTITY,
+        extension("Within a server a skill is identified by its URI.", "names"),
     ),
     should(
         "LST-1/order",
@@ -134,7 +89,7 @@ METHOD_RULES: Final = (
         "LST-2/result-type",
         'on 2026-07-28 the result of skills/list has resultType "complete"',
         _COMPLETE,
-        _LIST_TYPE,
+        extension("The result of skills/list has resultType complete.", "listing-skills"),
     ),
     must("LST-2/ttl", "on 2026-07-28 the result of skills/list has ttlMs", _TTL, _LIST_CACHE),
     must(
@@ -143,7 +98,13 @@ METHOD_RULES: Final = (
         "add cacheScope, public or private",
         _LIST_CACHE,
     ),
-    # skills/get
+)
+
+_EVERY: Final = _getting("skills/get answers for every skill that the server serves, listed or not.")
+_ENTRY: Final = _getting("The entry of skills/get is identical in shape and meaning to that of skills/list.")
+_REFUSE: Final = _getting("skills/get for a URI that does not identify a served skill gives -32602.")
+_GET_CACHE: Final = _getting("ttlMs and cacheScope are required on the result of skills/get.")
+_GET_RULES: Final = (
     must(
         "GET-1/served",
         "skills/get answers for every listed skill",
@@ -203,13 +164,16 @@ METHOD_RULES: Final = (
         "GET-1/message",
         "the error of skills/get has a message that describes the cause",
         "say what is wrong, for example that no skill is served at the URI",
-        _INFORM,
+        extension(
+            "Error messages should describe the cause; the text does not say that they name the URI.",
+            "error-handling",
+        ),
     ),
     must(
         "GET-2/result-type",
         'on 2026-07-28 the result of skills/get has resultType "complete"',
         _COMPLETE,
-        _GET_TYPE,
+        _getting("The result of skills/get has resultType complete."),
     ),
     must("GET-2/ttl", "on 2026-07-28 the result of skills/get has ttlMs", _TTL, _GET_CACHE),
     must(
@@ -222,9 +186,23 @@ METHOD_RULES: Final = (
         "GET-2/cursor",
         "the result of skills/get has no nextCursor",
         "leave nextCursor out",
-        extension("The result of skills/get has no pagination cursor.", "getting-a-skill"),
+        _getting("The result of skills/get has no pagination cursor."),
     ),
-    # resources/directory/read
+)
+
+_CHILDREN: Final = extension(
+    "The result has every direct child of the directory, files with their metadata, subdirectories as "
+    "inode/directory, and is not recursive.",
+    "reading-directories",
+)
+_LEVELS: Final = extension(
+    "With directoryRead the method works for every directory in the skill namespaces served as files.",
+    "reading-directories",
+)
+_NO_DIRECTORY: Final = extension(
+    "A URI that does not exist or is not a directory gives -32602.", "reading-directories"
+)
+_DIRECTORY_RULES: Final = (
     must(
         "DIR-1/shape",
         "the result has an array of resources, each with a uri and a name",
@@ -260,7 +238,7 @@ METHOD_RULES: Final = (
         "DIR-1/empty",
         "an empty directory gives an empty array",
         "answer with an empty array for a directory without children",
-        _EMPTY,
+        extension("An empty directory gives an empty array.", "reading-directories"),
     ),
     must(
         "DIR-1/result-type",
@@ -320,12 +298,22 @@ METHOD_RULES: Final = (
         "answer with error -32602",
         _NO_DIRECTORY,
     ),
-    # resources/read
+)
+
+_NO_FILE: Final = extension(
+    "resources/read of a skill file that the server does not serve gives -32602.", "error-handling"
+)
+_CONTENTS: Final = protocol(
+    "The result has contents, one or more, each with a uri and either text or a base64 blob.",
+    "server/resources",
+    "resource-contents",
+)
+_READ_RULES: Final = (
     must(
         "RD-1/listed",
         "every file of an entry can be read",
         "serve each listed file, under the URI that the entry has",
-        _READ,
+        extension("Files are read with the base protocol's resources/read.", "reading-skill-content"),
     ),
     must(
         "RD-1/before-list",
@@ -359,7 +347,10 @@ METHOD_RULES: Final = (
         "RD-1/error-data",
         "the URI in the data of an error is the requested one",
         "put the requested URI into error.data.uri, or leave data out",
-        _NOT_FOUND,
+        Clause(
+            "An error for a resource that does not exist carries the requested URI in its data.",
+            "https://modelcontextprotocol.io/seps/2164-resource-not-found-error",
+        ),
     ),
     should(
         "RD-1/mime",
@@ -371,7 +362,10 @@ METHOD_RULES: Final = (
         "RD-2/lossy",
         "text is sent only if it keeps every byte",
         "send text for valid UTF-8 with its BOM and line endings unchanged, otherwise blob",
-        _RAW,
+        extension(
+            "digest and size are those of a file's raw bytes, so a read must return exactly these bytes.",
+            "integrity-and-verification",
+        ),
     ),
     must(
         "RD-2/base64",
@@ -392,3 +386,5 @@ METHOD_RULES: Final = (
         extension("Content without stable digests is listed as dynamic.", "resources"),
     ),
 )
+
+METHOD_RULES: Final = (*_LIST_RULES, *_GET_RULES, *_DIRECTORY_RULES, *_READ_RULES)

@@ -9,65 +9,8 @@ from skillwire.conformance.rules.model import Clause, advice, extension, must, p
 _RESPONSE: Final = protocol(
     "A response repeats the id of its request and has either a result or an error.", "basic", "responses"
 )
-_STDIO: Final = protocol(
-    "Over stdio a server writes nothing to standard output that is not a message.",
-    "basic/transports",
-    "stdio",
-)
-_HTTP: Final = protocol(
-    "Over HTTP a request is answered with JSON or with an event stream.",
-    "basic/transports",
-    "sending-messages-to-the-server",
-)
-_RESULT: Final = protocol(
-    "Every result has a resultType, which is complete for an ordinary result.", "basic", "responses"
-)
-_CACHEABLE: Final = protocol(
-    "Results that can be cached carry ttlMs and cacheScope.", "server/utilities/caching"
-)
-_LISTING: Final = protocol(
-    "A server that declares resources answers resources/list with the resources it has, page by page.",
-    "server/resources",
-    "listing-resources",
-)
-_NEGOTIATION: Final = protocol(
-    "Client and server agree on a protocol revision before anything else.", "basic/lifecycle"
-)
-_NOTIFICATIONS: Final = protocol(
-    "A server sends only the notifications that it declared or that the client subscribed to.",
-    "server/resources",
-    "subscriptions",
-)
-_CLIENT: Final = protocol(
-    "A server requests only what the client declared in its capabilities.", "basic/lifecycle"
-)
-_DECLARE: Final = extension(
-    "A server declares the extension in the extensions field of its capabilities, as an object of settings.",
-    "capability-negotiation",
-)
-_SETTING: Final = extension(
-    "The one setting is directoryRead, a boolean; an empty object means no optional features.",
-    "capability-negotiation",
-)
-_METHODS: Final = extension(
-    "A server that declares the extension implements skills/list and skills/get, and with directoryRead also "
-    "resources/directory/read.",
-    "capability-negotiation",
-)
-_RESOURCES: Final = extension(
-    "A server that declares the extension also declares the resources capability.", "capability-negotiation"
-)
-_REVISION: Final = extension(
-    "The extension is specified against protocol revision 2026-07-28 or later.", "protocol-revision"
-)
-_ENTRY: Final = extension("An entry has the same shape and meaning wherever it is returned.", "skill-entries")
-_JSON: Final = Clause(
-    "JSON exchanged between systems is UTF-8, and the names in an object are unique.",
-    "https://datatracker.ietf.org/doc/html/rfc8259",
-    "section-8.1",
-)
 
-PROTOCOL_RULES: Final = (
+_BASE_RULES: Final = (
     must(
         "MCP/no-answer",
         "every request is answered in time",
@@ -84,7 +27,11 @@ PROTOCOL_RULES: Final = (
         "MCP/json-rpc",
         "an answer is one JSON-RPC 2.0 response with a result object or an error, in unambiguous JSON",
         "send jsonrpc, the id of the request, and either result or error",
-        _JSON,
+        Clause(
+            "JSON exchanged between systems is UTF-8, and the names in an object are unique.",
+            "https://datatracker.ietf.org/doc/html/rfc8259",
+            "section-8.1",
+        ),
     ),
     must(
         "MCP/stray-answer",
@@ -96,7 +43,11 @@ PROTOCOL_RULES: Final = (
         "MCP/http-body",
         "over HTTP an answer is JSON or an event stream, whatever its status",
         "send a JSON-RPC body with Content-Type application/json",
-        _HTTP,
+        protocol(
+            "Over HTTP a request is answered with JSON or with an event stream.",
+            "basic/transports",
+            "sending-messages-to-the-server",
+        ),
     ),
     must(
         "MCP/accepted",
@@ -108,7 +59,16 @@ PROTOCOL_RULES: Final = (
             "sending-messages-to-the-server",
         ),
     ),
-    must("MCP/stdout", "standard output carries messages only", "write logs to standard error", _STDIO),
+    must(
+        "MCP/stdout",
+        "standard output carries messages only",
+        "write logs to standard error",
+        protocol(
+            "Over stdio a server writes nothing to standard output that is not a message.",
+            "basic/transports",
+            "stdio",
+        ),
+    ),
     should(
         "MCP/answer-size",
         "an answer is no larger than what hosts accept at once",
@@ -120,19 +80,21 @@ PROTOCOL_RULES: Final = (
         "the server introduces itself with capabilities, and says which protocol revisions it supports",
         "answer initialize with capabilities, serverInfo and protocolVersion, and "
         "server/discover with capabilities and supportedVersions",
-        _NEGOTIATION,
+        protocol("Client and server agree on a protocol revision before anything else.", "basic/lifecycle"),
     ),
     must(
         "MCP/result-type",
         "on 2026-07-28 every result has resultType",
         'put "resultType": "complete" into the result',
-        _RESULT,
+        protocol(
+            "Every result has a resultType, which is complete for an ordinary result.", "basic", "responses"
+        ),
     ),
     must(
         "MCP/cache",
         "on 2026-07-28 server/discover, resources/list and resources/read have ttlMs and cacheScope",
         "add ttlMs, a number of milliseconds, and cacheScope, public or private",
-        _CACHEABLE,
+        protocol("Results that can be cached carry ttlMs and cacheScope.", "server/utilities/caching"),
     ),
     must(
         "MCP/concurrent",
@@ -144,21 +106,45 @@ PROTOCOL_RULES: Final = (
         "MCP/resources-list",
         "resources/list answers with an array of resources, each with a uri and a name, and comes to an end",
         "implement resources/list; send an empty array if nothing is listed",
-        _LISTING,
+        protocol(
+            "A server that declares resources answers resources/list with the resources it has, page by "
+            "page.",
+            "server/resources",
+            "listing-resources",
+        ),
     ),
     must(
         "MCP/unsolicited",
         "no notification arrives that was neither declared nor subscribed to",
         "declare listChanged for list_changed, and send updated only to subscribers",
-        _NOTIFICATIONS,
+        protocol(
+            "A server sends only the notifications that it declared or that the client subscribed to.",
+            "server/resources",
+            "subscriptions",
+        ),
     ),
     must(
         "MCP/server-request",
         "the server requests nothing that this client did not declare",
         "check the client's capabilities before sending it a request",
-        _CLIENT,
+        protocol("A server requests only what the client declared in its capabilities.", "basic/lifecycle"),
     ),
-    # Capability
+)
+
+_DECLARE: Final = extension(
+    "A server declares the extension in the extensions field of its capabilities, as an object of settings.",
+    "capability-negotiation",
+)
+_SETTING: Final = extension(
+    "The one setting is directoryRead, a boolean; an empty object means no optional features.",
+    "capability-negotiation",
+)
+_METHODS: Final = extension(
+    "A server that declares the extension implements skills/list and skills/get, and with directoryRead also "
+    "resources/directory/read.",
+    "capability-negotiation",
+)
+_CAPABILITY_RULES: Final = (
     must(
         "CAP-1/declared",
         "capabilities.extensions has io.modelcontextprotocol/skills",
@@ -189,7 +175,10 @@ PROTOCOL_RULES: Final = (
         "CAP-2/resources",
         "a server that declares skills declares resources as well",
         "add resources to the capabilities",
-        _RESOURCES,
+        extension(
+            "A server that declares the extension also declares the resources capability.",
+            "capability-negotiation",
+        ),
     ),
     must(
         "CAP-2/list", "a server that declares skills implements skills/list", "implement the method", _METHODS
@@ -201,7 +190,9 @@ PROTOCOL_RULES: Final = (
         "CAP-4/one-revision",
         "skills are available to clients of the 2025 revisions and of 2026-07-28",
         "declare and serve the extension on both, or accept that some clients see no skills",
-        _REVISION,
+        extension(
+            "The extension is specified against protocol revision 2026-07-28 or later.", "protocol-revision"
+        ),
     ),
     should(
         "CAP-4/declaration",
@@ -213,6 +204,8 @@ PROTOCOL_RULES: Final = (
         "CAP-4/entries",
         "the same skills are listed on both protocol revisions, with the same entries",
         "build the entries in one place for all revisions",
-        _ENTRY,
+        extension("An entry has the same shape and meaning wherever it is returned.", "skill-entries"),
     ),
 )
+
+PROTOCOL_RULES: Final = (*_BASE_RULES, *_CAPABILITY_RULES)
