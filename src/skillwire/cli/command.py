@@ -15,14 +15,16 @@ _YEAR: Final = 365 * 24 * 3600
 
 
 class Option(NamedTuple):
-    """One option of a command. `field` is the parameter of the command's function that gets its value."""
+    """One option of a command."""
 
     names: tuple[str, ...]
     """Its spellings, the long one first."""
     help: str
     kind: Kind
     field: str
+    """The parameter of the command's function that gets its value."""
     metavar: str = ""
+    """The placeholder of its value in help. A flag has none."""
     default: Any = None
     many: bool = False
     """Whether it can be repeated. The value is then a tuple."""
@@ -30,6 +32,7 @@ class Option(NamedTuple):
     """The words that can be given, and the value of each."""
     least: float | None = None
     most: float | None = None
+    """The bounds of a number, both included."""
     off: str = ""
     """The spelling that turns a flag off."""
     hidden: tuple[str, ...] = ()
@@ -45,6 +48,7 @@ class Argument(NamedTuple):
     """One positional argument of a command."""
 
     field: str
+    """The parameter of the command's function that gets its value."""
     metavar: str
     help: str
     kind: Kind = "text"
@@ -103,6 +107,32 @@ class Group(NamedTuple):
     default: str
 
 
+def command(
+    name: str,
+    run: str,
+    help: str,
+    *takes: Argument | Option,
+    host: bool = False,
+    json: bool = True,
+    examples: Mapping[str, str],
+) -> Command:
+    """A command with its arguments and options; almost every command has `--json` as well.
+
+    The first line of `help` is the summary, and the paragraphs below it are for the command's own help.
+    """
+    summary, _, about = help.partition("\n\n")
+    return Command(
+        name,
+        summary,
+        run,
+        about,
+        arguments=tuple(one for one in takes if isinstance(one, Argument)),
+        options=(*(one for one in takes if isinstance(one, Option)), *((JSON,) if json else ())),
+        host=host,
+        examples=tuple(examples.items()),
+    )
+
+
 def flag(
     spec: str, help: str, *, field: str = "", default: bool = False, hidden: tuple[str, ...] = ()
 ) -> Option:
@@ -158,6 +188,10 @@ def seconds(
     return _option("number", spec, help, default=default, least=least, most=most)
 
 
+def timeout(help: str, *, default: float | None = None, least: float = 0.1) -> Option:
+    return seconds("--timeout SECONDS", help, default=default, least=least, most=3600)
+
+
 def _option(kind: Kind, spec: str, help: str, *, field: str = "", **values: Any) -> Option:
     """An option from its names and its placeholder, as help shows them: `--output -o FILE`."""
     words = spec.split(" ")
@@ -199,7 +233,7 @@ HOST_OPTIONS: Final = (
     flag("--no-config", "Read no configuration file."),
     text("--profile NAME", "Use this profile of the configuration."),
     text("--style STYLE", "Emulate another host: claude, codex, gemini, goose or wayland."),
-    seconds("--timeout SECONDS", "Wait this long for each server.", least=0.1, most=3600),
+    timeout("Wait this long for each server."),
 )
 """The options of every command that uses skills: where the skills come from."""
 

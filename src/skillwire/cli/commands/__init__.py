@@ -52,6 +52,14 @@ _MODULES: Final = {
 }
 """The first word of each command, and the module that describes it. Help lists them in this order."""
 
+_GROUPS: Final = (
+    Group("gateway", "Serve the skills of many servers as one", "gateway run"),
+    Group("registry", "Run a registry of skills", "registry check"),
+    Group("approvals", "List, export and import approvals", "approvals list"),
+    Group("servers", "Manage the MCP servers that skills come from", "servers list"),
+    Group("cache", "Manage the cache of verified files", "cache list"),
+)
+
 SECTIONS: Final = {
     "Publish skills": (
         "serve",
@@ -112,8 +120,7 @@ def commands_of(word: str) -> list[Command]:
 
 def group_of(word: str) -> Group | None:
     """The group of this name, if it is one."""
-    module = import_module(f"skillwire.cli.commands.{_MODULES[word]}")
-    return next((group for group in getattr(module, "GROUPS", ()) if group.name == word), None)
+    return next((group for group in _GROUPS if group.name == word), None)
 
 
 def all_commands() -> Iterator[Command]:

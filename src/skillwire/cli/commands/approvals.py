@@ -4,109 +4,98 @@ from __future__ import annotations
 
 from typing import Final
 
-from skillwire.cli.command import JSON, ON_SERVER, Argument, Command, Group, flag, path, text
+from skillwire.cli.command import ON_SERVER, Argument, command, flag, path, text
 from skillwire.cli.commands.use import NAME
 
 CALLER: Final = text("--caller NAME", "For this caller of a gateway instead of yourself.")
-GROUPS: Final = (Group("approvals", "List, export and import approvals", "approvals list"),)
 COMMANDS: Final = (
-    Command(
+    command(
         "ui",
-        "Review skills in a browser: read, compare, approve, decline",
         "ui:ui",
-        about="Serves one page on this machine until Ctrl-C, prints a link that opens it once, and opens it. "
+        "Review skills in a browser: read, compare, approve, decline\n\n"
+        "Serves one page on this machine until Ctrl-C, prints a link that opens it once, and opens it. "
         "Needs the packages of the extra `ui`.",
+        flag("--open", "Open the page in the browser.", field="open_browser", default=True),
+        text(
+            "--http HOST:PORT",
+            "Listen here instead of on a free port of this machine. An address that other machines "
+            "can reach needs --token-file.",
+        ),
+        text("--allow-host NAME", "Accept this Host and Origin too. Repeatable.", many=True),
+        path("--token-file FILE", "Also let people in who enter a token from this file."),
         host=True,
-        options=(
-            flag("--open", "Open the page in the browser.", field="open_browser", default=True),
-            text(
-                "--http HOST:PORT",
-                "Listen here instead of on a free port of this machine. An address that other machines "
-                "can reach needs --token-file.",
-            ),
-            text("--allow-host NAME", "Accept this Host and Origin too. Repeatable.", many=True),
-            path("--token-file FILE", "Also let people in who enter a token from this file."),
-        ),
-        examples=(
-            ("skillwire ui", "opens the page of your servers and directories"),
-            ("skillwire ui --no-open --server shop=https://shop.example/mcp", "only prints the link"),
-        ),
+        json=False,
+        examples={
+            "skillwire ui": "opens the page of your servers and directories",
+            "skillwire ui --no-open --server shop=https://shop.example/mcp": "only prints the link",
+        },
     ),
-    Command(
+    command(
         "decline",
-        "Decline a skill as it is now",
         "approvals:decline",
-        about="It is not loaded, and nobody is asked about it, until its files change or it is approved.",
+        "Decline a skill as it is now\n\n"
+        "It is not loaded, and nobody is asked about it, until its files change or it is approved.",
+        NAME,
+        text("--digest SHA256", "Only if these are its files, as `skillwire show` prints."),
+        ON_SERVER,
         host=True,
-        arguments=(NAME,),
-        options=(
-            text("--digest SHA256", "Only if these are its files, as `skillwire show` prints."),
-            ON_SERVER,
-            JSON,
-        ),
-        examples=(("skillwire decline refunds", "`skillwire approve` or `skillwire revoke` takes it back"),),
+        examples={"skillwire decline refunds": "`skillwire approve` or `skillwire revoke` takes it back"},
     ),
-    Command(
+    command(
         "approve",
-        "Approve skills with exactly the files that you were shown",
         "approvals:approve",
-        about="On a terminal each skill is shown and you are asked. Elsewhere --digest must name its files, "
+        "Approve skills with exactly the files that you were shown\n\n"
+        "On a terminal each skill is shown and you are asked. Elsewhere --digest must name its files, "
         "as `skillwire show` prints it. Any change to the files revokes the approval.",
+        Argument(
+            "names",
+            "NAME",
+            "The name of a skill, its URI, or a pattern such as 'shop/*'.",
+            required=False,
+            many=True,
+            completion="skill",
+        ),
+        text("--digest SHA256", "Approve this set of files. Repeatable.", many=True),
+        flag("--all", "All skills of the server named with --on.", field="everything"),
+        flag("--allow-tools", "Also grant the tools that its allowed-tools field asks for."),
+        flag("--allow-code", "Also allow running code while the skill is in use."),
+        ON_SERVER,
+        CALLER,
         host=True,
-        arguments=(
-            Argument(
-                "names",
-                "NAME",
-                "The name of a skill, its URI, or a pattern such as 'shop/*'.",
-                required=False,
-                many=True,
-                completion="skill",
-            ),
-        ),
-        options=(
-            text("--digest SHA256", "Approve this set of files. Repeatable.", many=True),
-            flag("--all", "All skills of the server named with --on.", field="everything"),
-            flag("--allow-tools", "Also grant the tools that its allowed-tools field asks for."),
-            flag("--allow-code", "Also allow running code while the skill is in use."),
-            ON_SERVER,
-            CALLER,
-            JSON,
-        ),
-        examples=(
-            ("skillwire approve refunds", "shows it and asks"),
-            ("skillwire approve 'shop/*'", "every skill of a server that matches"),
-            ("skillwire approve --all --on shop", "every skill of a server"),
-        ),
+        examples={
+            "skillwire approve refunds": "shows it and asks",
+            "skillwire approve 'shop/*'": "every skill of a server that matches",
+            "skillwire approve --all --on shop": "every skill of a server",
+        },
     ),
-    Command(
+    command(
         "revoke",
-        "Revoke an approval",
         "approvals:revoke",
-        about="No server is contacted.",
-        arguments=(NAME,),
-        options=(CALLER, JSON),
-        examples=(("skillwire revoke refunds", "it must be approved again before it loads"),),
+        "Revoke an approval\n\nNo server is contacted.",
+        NAME,
+        CALLER,
+        examples={"skillwire revoke refunds": "it must be approved again before it loads"},
     ),
-    Command(
+    command(
         "approvals list",
-        "List approvals with who gave them, when and how",
         "approvals:list_approvals",
-        options=(JSON,),
-        examples=(("skillwire approvals", "everything that is approved"),),
+        "List approvals with who gave them, when and how",
+        examples={"skillwire approvals": "everything that is approved"},
     ),
-    Command(
+    command(
         "approvals export",
-        "Print all approvals as JSON, to share them",
         "approvals:export_approvals",
-        examples=(("skillwire approvals export", "redirect it to a file, for the rest of a team"),),
+        "Print all approvals as JSON, to share them",
+        json=False,
+        examples={"skillwire approvals export": "redirect it to a file, for the rest of a team"},
     ),
-    Command(
+    command(
         "approvals import",
-        "Import exported approvals",
         "approvals:import_approvals",
-        about="They are shown, and you are asked. Each is recorded with the person who gave it.",
-        arguments=(Argument("file", "FILE", "A file of `approvals export`."),),
-        options=(flag("--yes -y", "Import them without asking."), JSON),
-        examples=(("skillwire approvals import approvals.json", "review, then approve all"),),
+        "Import exported approvals\n\n"
+        "They are shown, and you are asked. Each is recorded with the person who gave it.",
+        Argument("file", "FILE", "A file of `approvals export`."),
+        flag("--yes -y", "Import them without asking."),
+        examples={"skillwire approvals import approvals.json": "review, then approve all"},
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from skillwire.cli.command import JSON, Argument, Command, Group, choice, flag, integer, path, seconds, text
+from skillwire.cli.command import Argument, choice, command, flag, integer, path, seconds, text
 from skillwire.cli.commands.serving import HTTP_OPTIONS, LISTING_OPTIONS
 
 CLIENTS: Final = ("claude-desktop", "cursor", "vscode", "codex", "gemini", "goose", "claude-code")
@@ -12,121 +12,108 @@ CLIENTS: Final = ("claude-desktop", "cursor", "vscode", "codex", "gemini", "goos
 _TOKENS: Final = path("--tokens FILE", "The file of callers.")
 _CALLER: Final = Argument("name", "NAME", "The name of a caller.")
 
-GROUPS: Final = (Group("gateway", "Serve the skills of many servers as one", "gateway run"),)
 COMMANDS: Final = (
-    Command(
+    command(
         "gateway run",
-        "Serve the skills of all your servers and folders as one MCP server",
         "gateway:run",
-        about="The servers and folders are those of skillwire.toml. Every skill is verified before it is "
+        "Serve the skills of all your servers and folders as one MCP server\n\n"
+        "The servers and folders are those of skillwire.toml. Every skill is verified before it is "
         "passed on, and loads only after a yes: the client asks the user if it can; otherwise the error "
         "names the command that approves it. URIs are skill://SERVER/PATH/NAME/SKILL.md.",
+        choice(
+            "--approval required|listed|locked",
+            "Who approves skills: each caller (the default), the host that uses it, or a lock.",
+        ),
+        path("--locked FILE", "Serve only what this skillwire.lock names."),
+        *HTTP_OPTIONS,
+        path(
+            "--tokens FILE",
+            "The callers, each with a token, approvals and permissions of their own. "
+            "It is read again when it changes. Add callers with `skillwire gateway add-caller`.",
+        ),
+        path(
+            "--token-file FILE",
+            "Require a bearer token from this file: NAME TOKEN on each line, or one token.",
+        ),
+        flag("--ui", "Also serve the review page at this address, and send callers to it to decide."),
+        text("--ui-url URL", "Where browsers reach the page, if a proxy is in front of it."),
+        path(
+            "--audit FILE",
+            "Append a line for each list, load, read, approval and refusal. SIGHUP reopens it.",
+        ),
+        text(
+            "--store URL",
+            "Keep approvals and the audit log in this registry, shared with other gateways.",
+        ),
+        integer("--rate N", "Requests a minute for each caller; 0 means no limit.", default=30000, least=0),
+        integer("--max-requests N", "Open requests for each caller, streams included.", default=256, least=1),
+        text(
+            "--name NAME",
+            "The name that the gateway introduces itself by. The default is skillwire-gateway.",
+        ),
+        text(
+            "--instructions TEXT | @FILE",
+            "What clients tell their model about the gateway, instead of the default text.",
+        ),
+        seconds("--ttl SECONDS", "Longest cache lifetime of responses.", default=60, least=0),
+        *LISTING_OPTIONS,
         host=True,
-        options=(
-            choice(
-                "--approval required|listed|locked",
-                "Who approves skills: each caller (the default), the host that uses it, or a lock.",
-            ),
-            path("--locked FILE", "Serve only what this skillwire.lock names."),
-            *HTTP_OPTIONS,
-            path(
-                "--tokens FILE",
-                "The callers, each with a token, approvals and permissions of their own. "
-                "It is read again when it changes. Add callers with `skillwire gateway add-caller`.",
-            ),
-            path(
-                "--token-file FILE",
-                "Require a bearer token from this file: NAME TOKEN on each line, or one token.",
-            ),
-            flag("--ui", "Also serve the review page at this address, and send callers to it to decide."),
-            text("--ui-url URL", "Where browsers reach the page, if a proxy is in front of it."),
-            path(
-                "--audit FILE",
-                "Append a line for each list, load, read, approval and refusal. SIGHUP reopens it.",
-            ),
-            text(
-                "--store URL",
-                "Keep approvals and the audit log in this registry, shared with other gateways.",
-            ),
-            integer(
-                "--rate N", "Requests a minute for each caller; 0 means no limit.", default=30000, least=0
-            ),
-            integer(
-                "--max-requests N", "Open requests for each caller, streams included.", default=256, least=1
-            ),
-            text(
-                "--name NAME",
-                "The name that the gateway introduces itself by. The default is skillwire-gateway.",
-            ),
-            text(
-                "--instructions TEXT | @FILE",
-                "What clients tell their model about the gateway, instead of the default text.",
-            ),
-            seconds("--ttl SECONDS", "Longest cache lifetime of responses.", default=60, least=0),
-            *LISTING_OPTIONS,
-        ),
-        examples=(
-            ("skillwire gateway", "one client, over stdio"),
-            ("skillwire gateway --http 127.0.0.1:8100 --tokens callers.toml", "a team, over HTTP"),
-            ("skillwire gateway --locked skillwire.lock", "nothing but what the lock names"),
-        ),
+        json=False,
+        examples={
+            "skillwire gateway": "one client, over stdio",
+            "skillwire gateway --http 127.0.0.1:8100 --tokens callers.toml": "a team, over HTTP",
+            "skillwire gateway --locked skillwire.lock": "nothing but what the lock names",
+        },
     ),
-    Command(
+    command(
         "gateway install",
-        "Add the gateway to the configuration of a client",
         "gateway:install",
-        about="Writes one entry, called skillwire, and saves the previous file beside it. The rest of the "
+        "Add the gateway to the configuration of a client\n\n"
+        "Writes one entry, called skillwire, and saves the previous file beside it. The rest of the "
         "file is left unchanged.",
-        arguments=(Argument("client", "CLIENT", "The client.", choices=CLIENTS),),
-        options=(
-            text("--url URL", "Reach a gateway that runs there, instead of starting one."),
-            text(
-                "--token-env VARIABLE",
-                "The environment variable of the client that has the bearer token. Needs --url.",
-            ),
-            flag("--dry-run", "Show what would be written, and write nothing."),
-            JSON,
+        Argument("client", "CLIENT", "The client.", choices=CLIENTS),
+        text("--url URL", "Reach a gateway that runs there, instead of starting one."),
+        text(
+            "--token-env VARIABLE",
+            "The environment variable of the client that has the bearer token. Needs --url.",
         ),
-        examples=(
-            ("skillwire gateway install claude-desktop", "then restart Claude Desktop"),
-            ("skillwire gateway install cursor --dry-run", "see the change first"),
-        ),
+        flag("--dry-run", "Show what would be written, and write nothing."),
+        examples={
+            "skillwire gateway install claude-desktop": "then restart Claude Desktop",
+            "skillwire gateway install cursor --dry-run": "see the change first",
+        },
     ),
-    Command(
+    command(
         "gateway callers",
-        "List the callers of a gateway and what they may see",
         "gateway:list_callers",
-        options=(_TOKENS, JSON),
-        examples=(("skillwire gateway callers --tokens callers.toml", "who may use it"),),
+        "List the callers of a gateway and what they may see",
+        _TOKENS,
+        examples={"skillwire gateway callers --tokens callers.toml": "who may use it"},
     ),
-    Command(
+    command(
         "gateway add-caller",
-        "Add a caller, and print the token for them",
         "gateway:add_caller",
-        about="The token is printed once; the file stores only its digest. A running gateway accepts the "
+        "Add a caller, and print the token for them\n\n"
+        "The token is printed once; the file stores only its digest. A running gateway accepts the "
         "caller within a second.",
-        arguments=(_CALLER,),
-        options=(
-            _TOKENS,
-            text("--label SERVER", "Show them this server only. Repeatable.", many=True),
-            text(
-                "--include PATTERN",
-                "Show them only skills whose path matches, such as 'docs/*'. Repeatable.",
-                many=True,
-            ),
-            text("--exclude PATTERN", "Do not show them skills whose path matches. Repeatable.", many=True),
-            flag("--replace", "Give an existing caller a new token."),
-            JSON,
+        _CALLER,
+        _TOKENS,
+        text("--label SERVER", "Show them this server only. Repeatable.", many=True),
+        text(
+            "--include PATTERN",
+            "Show them only skills whose path matches, such as 'docs/*'. Repeatable.",
+            many=True,
         ),
-        examples=(("skillwire gateway add-caller alice --tokens callers.toml --label docs", "docs alone"),),
+        text("--exclude PATTERN", "Do not show them skills whose path matches. Repeatable.", many=True),
+        flag("--replace", "Give an existing caller a new token."),
+        examples={"skillwire gateway add-caller alice --tokens callers.toml --label docs": "docs alone"},
     ),
-    Command(
+    command(
         "gateway remove-caller",
-        "Revoke a caller",
         "gateway:remove_caller",
-        about="A running gateway refuses their token within a second, and ends their streams.",
-        arguments=(_CALLER,),
-        options=(_TOKENS, JSON),
-        examples=(("skillwire gateway remove-caller alice --tokens callers.toml", "their token ends"),),
+        "Revoke a caller\n\nA running gateway refuses their token within a second, and ends their streams.",
+        _CALLER,
+        _TOKENS,
+        examples={"skillwire gateway remove-caller alice --tokens callers.toml": "their token ends"},
     ),
 )

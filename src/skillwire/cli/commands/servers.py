@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from skillwire.cli.command import JSON, Argument, Command, Group, choice, flag, integer, path, seconds, text
+from skillwire.cli.command import Argument, choice, command, flag, integer, path, text, timeout
 
 _USER: Final = flag("--user", "Use the user's skillwire.toml instead of the project's.")
 _VARIABLES: Final = flag(
@@ -13,38 +13,32 @@ _VARIABLES: Final = flag(
 _SERVER: Final = Argument("name", "NAME", "The name of a server.", completion="server")
 _LOGIN_SERVER: Final = Argument("name", "NAME", "The name of a server, or its URL.", completion="server")
 
-GROUPS: Final = (Group("servers", "Manage the MCP servers that skills come from", "servers list"),)
-_TRUST: Final = Command(
+_TRUST: Final = command(
     "trust",
-    "Review and trust a project: its servers, directories and skills",
     "trust:trust",
-    about="Files such as ./skillwire.toml and .mcp.json may come from somebody else, and so may the skills "
+    "Review and trust a project: its servers, directories and skills\n\n"
+    "Files such as ./skillwire.toml and .mcp.json may come from somebody else, and so may the skills "
     "in ./.agents/skills. Until you trust them, their servers are not started, their directories are not "
     "read, and each skill needs an approval. Everything is shown first and trusted exactly as shown: "
     "whatever changes is no longer trusted. It never grants tools or code.",
-    arguments=(
-        Argument(
-            "directory",
-            "DIR",
-            "The project. By default the working directory.",
-            kind="path",
-            required=False,
-            completion="directory",
-        ),
+    Argument(
+        "directory",
+        "DIR",
+        "The project. By default the working directory.",
+        kind="path",
+        required=False,
+        completion="directory",
     ),
-    options=(
-        text("--digest SHA256", "Trust it without asking if its digest is this one."),
-        flag("--yes -y", "Trust what is there without asking."),
-        flag("--list", "List what you trust, in all projects.", field="listing"),
-        flag("--revoke", "Stop trusting this project.", hidden=("--forget",)),
-        JSON,
-    ),
-    examples=(
-        ("skillwire trust", "see what would be started and loaded, then decide"),
-        ("skillwire trust --digest sha256:4f6e…", "in a script, after somebody looked at it"),
-        ("skillwire trust --list", "what you trust, and what changed since"),
-        ("skillwire trust --revoke ~/old-project", "files and skills of a project"),
-    ),
+    text("--digest SHA256", "Trust it without asking if its digest is this one."),
+    flag("--yes -y", "Trust what is there without asking."),
+    flag("--list", "List what you trust, in all projects.", field="listing"),
+    flag("--revoke", "Stop trusting this project.", hidden=("--forget",)),
+    examples={
+        "skillwire trust": "see what would be started and loaded, then decide",
+        "skillwire trust --digest sha256:4f6e…": "in a script, after somebody looked at it",
+        "skillwire trust --list": "what you trust, and what changed since",
+        "skillwire trust --revoke ~/old-project": "files and skills of a project",
+    },
 )
 
 COMMANDS: Final = (
@@ -55,155 +49,131 @@ COMMANDS: Final = (
         about="",
         examples=(("skillwire servers trust", "see what would be started and loaded, then decide"),),
     ),
-    Command(
+    command(
         "servers list",
-        "List the servers of your configuration",
         "servers:list_servers",
-        options=(
-            flag("--check", "Connect to each server and show its status. Exits with 4 if one fails."),
-            seconds(
-                "--timeout SECONDS", "Wait this long for each server. Needs --check.", least=0.1, most=3600
-            ),
-            path("--config FILE", "Read this file instead of the user's and the project's skillwire.toml."),
-            text("--profile NAME", "Use this profile of the configuration."),
-            JSON,
-        ),
-        examples=(
-            ("skillwire servers", "what is configured"),
-            ("skillwire servers list --check", "which servers respond, and how many skills they have"),
-        ),
+        "List the servers of your configuration",
+        flag("--check", "Connect to each server and show its status. Exits with 4 if one fails."),
+        timeout("Wait this long for each server. Needs --check."),
+        path("--config FILE", "Read this file instead of the user's and the project's skillwire.toml."),
+        text("--profile NAME", "Use this profile of the configuration."),
+        examples={
+            "skillwire servers": "what is configured",
+            "skillwire servers list --check": "which servers respond, and how many skills they have",
+        },
     ),
-    Command(
+    command(
         "servers show",
-        "Show one server: what it declares, what it speaks, its skills, files and problems",
         "server_show:show_server",
-        about="Connects to that server and to no other. Exits with 4 if it cannot be reached.",
+        "Show one server: what it declares, what it speaks, its skills, files and problems\n\n"
+        "Connects to that server and to no other. Exits with 4 if it cannot be reached.",
+        _SERVER,
         host=True,
-        arguments=(_SERVER,),
-        options=(JSON,),
-        examples=(
-            ("skillwire servers show docs", "a server of your configuration"),
-            ("skillwire servers show docs --server docs=https://docs.example/mcp", "any other server"),
-        ),
+        examples={
+            "skillwire servers show docs": "a server of your configuration",
+            "skillwire servers show docs --server docs=https://docs.example/mcp": "any other server",
+        },
     ),
-    Command(
+    command(
         "servers add",
-        "Add a server to skillwire.toml",
         "servers:add",
-        about="The rest of the file stays as it is. Write ${NAME} for an environment variable, to keep "
+        "Add a server to skillwire.toml\n\n"
+        "The rest of the file stays as it is. Write ${NAME} for an environment variable, to keep "
         "secrets out of the file.",
-        arguments=(
-            Argument("name", "NAME", "A name for the server."),
-            Argument(
-                "place",
-                "URL | -- COMMAND",
-                "Give the URL of the server, or -- and the command that starts it.",
-                many=True,
-                completion="command",
-                marked="command",
-            ),
+        Argument("name", "NAME", "A name for the server."),
+        Argument(
+            "place",
+            "URL | -- COMMAND",
+            "Give the URL of the server, or -- and the command that starts it.",
+            many=True,
+            completion="command",
+            marked="command",
         ),
-        options=(
-            _USER,
-            text("--header NAME=VALUE", "Send this HTTP header. Repeatable.", many=True),
-            text("--token-env VARIABLE", "Send the bearer token in this environment variable."),
-            text("--env NAME=VALUE", "Set this variable for the command. Repeatable.", many=True),
-            _VARIABLES,
-            choice("--approval prompt|pinned|always|never", "Approval policy of the server's skills."),
-            JSON,
-        ),
-        examples=(
-            ("skillwire servers add docs https://docs.example/mcp --token-env DOCS_TOKEN", "a remote server"),
-            (
-                "skillwire servers add tools --user -- npx -y @example/tools",
-                "a command, for all your projects",
-            ),
-        ),
+        _USER,
+        text("--header NAME=VALUE", "Send this HTTP header. Repeatable.", many=True),
+        text("--token-env VARIABLE", "Send the bearer token in this environment variable."),
+        text("--env NAME=VALUE", "Set this variable for the command. Repeatable.", many=True),
+        _VARIABLES,
+        choice("--approval prompt|pinned|always|never", "Approval policy of the server's skills."),
+        examples={
+            "skillwire servers add docs https://docs.example/mcp --token-env DOCS_TOKEN": "a remote server",
+            "skillwire servers add tools --user -- npx -y @example/tools": "a command, for all your projects",
+        },
     ),
-    Command(
+    command(
         "servers remove",
-        "Remove a server from skillwire.toml, with its cached files and approvals",
         "servers:remove",
-        arguments=(_SERVER,),
-        options=(_USER, JSON),
-        examples=(("skillwire servers remove docs", "from the project's file, or else the user's"),),
+        "Remove a server from skillwire.toml, with its cached files and approvals",
+        _SERVER,
+        _USER,
+        examples={"skillwire servers remove docs": "from the project's file, or else the user's"},
     ),
-    Command(
+    command(
         "servers login",
-        "Sign in to a remote server with OAuth",
         "login:login",
-        about="Opens a browser and waits. Without one, for example over SSH, it prints an address to open "
+        "Sign in to a remote server with OAuth\n\n"
+        "Opens a browser and waits. Without one, for example over SSH, it prints an address to open "
         "anywhere and asks for the address that the browser is sent to. Tokens are stored in the system "
         "keyring, or in a file that only you can read, and are renewed when they expire.",
-        arguments=(_LOGIN_SERVER,),
-        options=(
-            flag("--paste", "Use a browser on another machine, and paste the address that it is sent to."),
-            text(
-                "--client-id ID",
-                "Use this OAuth client, for services that do not register clients automatically.",
-            ),
-            text(
-                "--client-secret-env VARIABLE", "The secret of that client is in this environment variable."
-            ),
-            integer(
-                "--port N",
-                "Let the browser return to this port of 127.0.0.1. 0 picks a free one.",
-                default=0,
-                most=65535,
-            ),
-            seconds("--timeout SECONDS", "Wait this long for the browser.", default=300, least=1, most=3600),
-            JSON,
+        _LOGIN_SERVER,
+        flag("--paste", "Use a browser on another machine, and paste the address that it is sent to."),
+        text(
+            "--client-id ID",
+            "Use this OAuth client, for services that do not register clients automatically.",
         ),
-        examples=(
-            ("skillwire servers login docs", "in your browser"),
-            ("skillwire servers login docs --paste", "on a machine without one"),
+        text("--client-secret-env VARIABLE", "The secret of that client is in this environment variable."),
+        integer(
+            "--port N",
+            "Let the browser return to this port of 127.0.0.1. 0 picks a free one.",
+            default=0,
+            most=65535,
         ),
+        timeout("Wait this long for the browser.", default=300, least=1),
+        examples={
+            "skillwire servers login docs": "in your browser",
+            "skillwire servers login docs --paste": "on a machine without one",
+        },
     ),
-    Command(
+    command(
         "servers logout",
-        "Revoke and delete the tokens of a login",
         "login:logout",
-        arguments=(_LOGIN_SERVER,),
-        options=(JSON,),
-        examples=(("skillwire servers logout docs", "until you sign in again"),),
+        "Revoke and delete the tokens of a login",
+        _LOGIN_SERVER,
+        examples={"skillwire servers logout docs": "until you sign in again"},
     ),
-    Command(
+    command(
         "servers enable",
-        "Use the skills of a server again",
         "servers:enable",
-        arguments=(_SERVER,),
-        options=(JSON,),
-        examples=(("skillwire servers enable docs", "in every file that disables it"),),
+        "Use the skills of a server again",
+        _SERVER,
+        examples={"skillwire servers enable docs": "in every file that disables it"},
     ),
-    Command(
+    command(
         "servers disable",
-        "Stop using the skills of a server, and keep its settings and approvals",
         "servers:disable",
-        about="It is not started or connected until you enable it.",
-        arguments=(_SERVER,),
-        options=(flag("--project", "Disable it in the project's skillwire.toml only."), JSON),
-        examples=(
-            ("skillwire servers disable docs", "in the file that has it"),
-            ("skillwire servers disable docs --project", "in this project"),
-        ),
+        "Stop using the skills of a server, and keep its settings and approvals\n\n"
+        "It is not started or connected until you enable it.",
+        _SERVER,
+        flag("--project", "Disable it in the project's skillwire.toml only."),
+        examples={
+            "skillwire servers disable docs": "in the file that has it",
+            "skillwire servers disable docs --project": "in this project",
+        },
     ),
-    Command(
+    command(
         "servers import",
-        "Import the servers of your other MCP clients",
         "client_servers:import_servers",
-        about="Reads the configuration of Claude Code, Claude Desktop, Cursor, VS Code, Codex, Gemini CLI, "
+        "Import the servers of your other MCP clients\n\n"
+        "Reads the configuration of Claude Code, Claude Desktop, Cursor, VS Code, Codex, Gemini CLI, "
         "Goose, Windsurf, Zed, Copilot CLI, opencode and Wayland. What is disabled or restricted there "
         "stays so. Nothing is started, and nothing is written without --write.",
-        options=(
-            flag("--write", "Write the servers to skillwire.toml."),
-            _VARIABLES,
-            flag("--project", "Use the project's skillwire.toml instead of the user's."),
-            text("--only NAME", "Import this server only. Repeatable.", many=True),
-            JSON,
-        ),
-        examples=(
-            ("skillwire servers import", "what would be added"),
-            ("skillwire servers import --only github --write", "add one of them"),
-        ),
+        flag("--write", "Write the servers to skillwire.toml."),
+        _VARIABLES,
+        flag("--project", "Use the project's skillwire.toml instead of the user's."),
+        text("--only NAME", "Import this server only. Repeatable.", many=True),
+        examples={
+            "skillwire servers import": "what would be added",
+            "skillwire servers import --only github --write": "add one of them",
+        },
     ),
 )

@@ -4,64 +4,53 @@ from __future__ import annotations
 
 from typing import Final
 
-from skillwire.cli.command import JSON, Argument, Command, Group, flag, seconds, text
+from skillwire.cli.command import Argument, command, flag, text, timeout
 
-GROUPS: Final = (Group("cache", "Manage the cache of verified files", "cache list"),)
 COMMANDS: Final = (
-    Command(
+    command(
         "cache list",
-        "List the cached files by server",
         "cache:list_files",
-        options=(JSON,),
-        examples=(("skillwire cache", "all cached files"),),
+        "List the cached files by server",
+        examples={"skillwire cache": "all cached files"},
     ),
-    Command(
+    command(
         "cache clear",
-        "Delete cached files; approvals stay",
         "cache:clear",
-        options=(text("--server NAME", "Delete the files of this server only.", completion="server"), JSON),
-        examples=(
-            ("skillwire cache clear --server docs", "they are fetched and verified again when needed"),
-        ),
+        "Delete cached files; approvals stay",
+        text("--server NAME", "Delete the files of this server only.", completion="server"),
+        examples={"skillwire cache clear --server docs": "they are fetched and verified again when needed"},
     ),
-    Command(
-        "cache path",
-        "Print the directory of the cache",
-        "cache:path",
-        options=(JSON,),
-        examples=(("skillwire cache path", ""),),
+    command(
+        "cache path", "cache:path", "Print the directory of the cache", examples={"skillwire cache path": ""}
     ),
-    Command(
+    command(
         "paths",
-        "Show where configuration, approvals and caches are stored",
         "paths:paths",
-        options=(JSON,),
-        examples=(("skillwire paths", ""),),
+        "Show where configuration, approvals and caches are stored",
+        examples={"skillwire paths": ""},
     ),
-    Command(
+    command(
         "doctor",
-        "Check the installation, configuration, servers and stored files",
         "doctor:doctor",
-        about="Every finding says what to do about it. Exits with 4 if something does not work.",
-        options=(
-            flag("--no-servers", "Do not connect to servers."),
-            seconds("--timeout SECONDS", "Wait this long for each server.", default=10, least=0.1, most=3600),
-            JSON,
-        ),
-        examples=(
-            ("skillwire doctor", "everything"),
-            ("skillwire doctor --no-servers", "without starting or connecting to a server"),
-        ),
+        "Check the installation, configuration, servers and stored files\n\n"
+        "Every finding says what to do about it. Exits with 4 if something does not work.",
+        flag("--no-servers", "Do not connect to servers."),
+        timeout("Wait this long for each server.", default=10),
+        examples={
+            "skillwire doctor": "everything",
+            "skillwire doctor --no-servers": "without starting or connecting to a server",
+        },
     ),
-    Command(
+    command(
         "completion",
-        "Print a shell script that completes commands, options and names",
         "completion:completion",
-        arguments=(Argument("shell", "SHELL", "bash, zsh or fish.", choices=("bash", "zsh", "fish")),),
-        examples=(
-            ("skillwire completion bash", "add to ~/.bashrc: source <(skillwire completion bash)"),
-            ("skillwire completion zsh", "add to ~/.zshrc: source <(skillwire completion zsh)"),
-            ("skillwire completion fish", "save as ~/.config/fish/completions/skillwire.fish"),
-        ),
+        "Print a shell script that completes commands, options and names",
+        Argument("shell", "SHELL", "bash, zsh or fish.", choices=("bash", "zsh", "fish")),
+        json=False,
+        examples={
+            "skillwire completion bash": "add to ~/.bashrc: source <(skillwire completion bash)",
+            "skillwire completion zsh": "add to ~/.zshrc: source <(skillwire completion zsh)",
+            "skillwire completion fish": "save as ~/.config/fish/completions/skillwire.fish",
+        },
     ),
 )
