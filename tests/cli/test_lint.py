@@ -101,7 +101,7 @@ def test_every_issue_of_every_skill_is_shown_with_place_and_remedy(lint: Lint) -
         "      fix: remove the hyphen at the edge",
         "    skills/deep/er/wrong/SKILL.md:2: the name starts or ends with a hyphen",
         "",
-        "Warnings: served, but refused by some hosts",
+        "Warnings: served, but refused or changed by some hosts",
         "",
         "  name-not-directory (2)",
         "      refused by: VS Code and skills-ref; Codex, Gemini CLI and Claude Code load it",
@@ -349,6 +349,42 @@ def test_a_credential_is_an_error(lint: Lint) -> None:
     folder = plant("skills/good")
     (folder / ".env").write_text("TOKEN=1")
     assert lint("skills", "--json").rules == [("error", "credential-file", None)]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("zero\u200b\u200cwidth", "zero-width characters: U+200B U+200C"),
+        ("over\u202eride", "characters that change the direction of text: U+202E"),
+        (
+            "tags\U000e0068\U000e0069",
+            'Unicode tag characters, which no person sees: U+E0068 U+E0069, which spell "hi"',
+        ),
+        ("escape\x1b[2J", "control characters: U+001B"),
+    ],
+)
+def test_hidden_characters_are_reported_with_file_and_line(lint: Lint, text: str, what: str) -> None:
+    body = f"Do it.\n\n{text}\n"
+    plant("skills/good", body=body, **{"notes.md": f"One.\n{text}\n", "plain.md": "Grüße 👨‍👩‍👧 🏴󠁧󠁢󠁥󠁮󠁧󠁿\n"})
+    ended = lint("skills", "--json")
+    assert ended.code == 1
+    found = [(one["file"], one["line"], one["severity"], one["message"]) for one in ended.document["issues"]]
+    assert found == [
+        ("skills/good/SKILL.md", 7, "warning", what),
+        ("skills/good/notes.md", 2, "warning", what),
+    ]
+    assert {one["rule"] for one in ended.document["issues"]} == {"hidden-characters"}
+
+
+def test_hidden_characters_in_a_nested_skill_are_reported_once_and_can_be_allowed(lint: Lint) -> None:
+    plant("skills/outer")
+    nested = plant("skills/outer/inner", **{"notes.md": "left\u2066to\u2069right\n"})
+    found = [(one["skill"], one["file"]) for one in lint("skills", "--json").document["issues"]]
+    assert set(found) == {("skills/outer/inner", "skills/outer/inner/notes.md")}
+    assert lint("skills", "--ignore", "hidden-characters").code == 0
+    skill_md = nested / "SKILL.md"
+    skill_md.write_text(skill_md.read_text() + "<!-- skillwire-lint-ignore: hidden-characters -->\n")
+    assert lint("skills").code == 0
 
 
 def test_a_huge_sparse_file_costs_no_memory(lint: Lint) -> None:

@@ -99,10 +99,24 @@ def test_junit_is_written_beside_the_report(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-def test_a_junit_file_that_cannot_be_written_is_said(tmp_path: Path) -> None:
-    done = run("--junit", str(tmp_path / "no/such/verify.xml"), *defective("clean"))
-    assert done.returncode == 2
-    assert "cannot write" in done.stderr
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        ("no/such/verify.xml", "there is no directory {0}/no/such: create it, or choose another place"),
+        ("", "it is a directory: add the name of a file"),
+        ("file/verify.xml", "there is no directory {0}/file: create it, or choose another place"),
+    ],
+)
+def test_a_junit_file_that_cannot_be_written_is_reported_before_the_server_starts(
+    tmp_path: Path, place: str, reason: str
+) -> None:
+    (tmp_path / "file").touch()
+    done = run("--junit", str(tmp_path / place), "--", "touch", str(tmp_path / "started"))
+    file = str(tmp_path / place)
+    expected = f"skillwire verify: --junit: cannot write {file}: {reason.format(tmp_path)} "
+    expected += "(see: skillwire verify --help)\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", expected)
+    assert not (tmp_path / "started").exists()
 
 
 @pytest.mark.process

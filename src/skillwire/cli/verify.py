@@ -62,6 +62,8 @@ def verify(
             "URL or COMMAND is missing: give the URL of a server, -- and the command that starts one, or the "
             "name of a configured server"
         )
+    if junit is not None:
+        _check_writable(junit)
     headers, token = _headers(header), _token(token_env)
     as_site = kind == "site" or (kind == "auto" and _may_be_site(target))
     try:
@@ -283,6 +285,20 @@ def _baseline(file: Path | None) -> Baseline | None:
         ) from None
     except UnicodeDecodeError:
         raise SourceError(f"the baseline {file} is not a report of `skillwire verify --json`") from None
+
+
+def _check_writable(file: Path) -> None:
+    """Refuse a file that cannot be written, before a run of minutes is lost with its report."""
+    directory = file.absolute().parent
+    if not directory.is_dir():
+        problem = f"there is no directory {directory}: create it, or choose another place"
+    elif file.is_dir():
+        problem = "it is a directory: add the name of a file"
+    elif not os.access(file if file.exists() else directory, os.W_OK):
+        problem = "permission denied: choose another place"
+    else:
+        return
+    raise UsageError(f"--junit: cannot write {file}: {problem}")
 
 
 def _write(path: Path, text: str) -> None:

@@ -92,7 +92,7 @@ def lint_skill(
         issues += field_issues(document.frontmatter, directory=directory, file=file, lines=document.lines)
     issues += _Linter(document, file, files).advice()
     issues += _text_issues(skill_md, file)
-    ignored = _ignored(skill_md)
+    ignored = ignored_rules(skill_md)
     kept = [issue for issue in issues if issue.rule not in ignored]
     return sorted(kept, key=lambda issue: issue.line or 0)
 
@@ -161,8 +161,8 @@ def _text_issues(skill_md: bytes, file: str) -> list[Issue]:
     return issues
 
 
-def _ignored(skill_md: bytes) -> frozenset[str]:
-    """The rules that comments in the file turn off."""
+def ignored_rules(skill_md: bytes) -> frozenset[str]:
+    """The rules that comments in a `SKILL.md` turn off for its skill."""
     found = _IGNORE.findall(skill_md.decode("utf-8", "replace"))
     return frozenset(rule for text in found for rule in re.split(r"[,\s]+", text.strip(" -\t")) if rule)
 

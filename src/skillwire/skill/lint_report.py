@@ -20,7 +20,7 @@ _LINE: Final = 400
 
 HEADLINES: Final = {
     Severity.ERROR: "Errors: not served, and not loaded by any host",
-    Severity.WARNING: "Warnings: served, but refused by some hosts",
+    Severity.WARNING: "Warnings: served, but refused or changed by some hosts",
     Severity.ADVICE: "Advice: valid, but could be better",
 }
 

@@ -5,19 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from skillwire.errors import SourceError
 from skillwire.files import write_atomic
+from skillwire.issues import Issue, Severity
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill.fix import Fixed, fix_skill_md, unified_diff
-from skillwire.skill.lint import estimate_tokens, lint_skill
+from skillwire.skill.lint import estimate_tokens, ignored_rules, lint_skill
 from skillwire.skill.lint_report import Linted
 from skillwire.skill.uris import SKILL_FILE
 from skillwire.sources.directory.roots import Root, find_reach, parse_root
 from skillwire.sources.directory.signing import signature_issues
 from skillwire.sources.directory.walk import FoundSkill, Rules, Walk
+from skillwire.trust.hidden_text import Hiding, find_hidden_text
 from skillwire.trust.oms import SIGNATURE_FILE
+
+_HIDDEN_RULE: Final = "hidden-characters"
+_HIDDEN: Final = {
+    Hiding.TAGS: "Unicode tag characters, which no person sees",
+    Hiding.BIDI: "characters that change the direction of text",
+    Hiding.INVISIBLE: "zero-width characters",
+    Hiding.CONTROL: "control characters",
+}
 
 _Place: TypeAlias = tuple[str, tuple[str, ...]]
 """A skill's directory, or a path outside of skills, with its issues."""
@@ -102,8 +112,9 @@ def _skills(root: Root, given: Path) -> tuple[Walk, list[tuple[FoundSkill, Path]
 
 def _lint_root(root: Root, given: Path) -> Iterator[tuple[_Place, Linted]]:
     walk, skills = _skills(root, given)
+    directories = {Path(skill.directory) for skill, _ in skills}
     for skill, directory in skills:
-        yield (skill.directory, ()), _lint(skill, directory)
+        yield (skill.directory, ()), _lint(skill, directory, directories)
     for problem in walk.problems:
         place = Path(problem.place)
         file = given / place.relative_to(root.path) if place.is_relative_to(root.path) else place
@@ -112,10 +123,12 @@ def _lint_root(root: Root, given: Path) -> Iterator[tuple[_Place, Linted]]:
         yield (problem.place, rules), Linted(None, issues)
 
 
-def _lint(skill: FoundSkill, directory: Path) -> Linted:
+def _lint(skill: FoundSkill, directory: Path, directories: set[Path]) -> Linted:
     found = [*skill.issues]
     if SIGNATURE_FILE in skill.files:
         found += signature_issues(Path(skill.directory))
+    if _HIDDEN_RULE not in ignored_rules(skill.skill_md or b""):
+        found += _hidden_characters(skill, directories)
     issues = [replace(issue, file=str(directory / issue.file)) for issue in found]
     if skill.skill_md is None:
         return Linted(str(directory), tuple(issues))
@@ -126,3 +139,29 @@ def _lint(skill: FoundSkill, directory: Path) -> Linted:
         file=str(directory / SKILL_FILE),
     )
     return Linted(str(directory), tuple(issues), estimate_tokens(skill.skill_md))
+
+
+def _hidden_characters(skill: FoundSkill, directories: set[Path]) -> Iterator[Issue]:
+    """Characters that a model reads and a person does not see, in the text files of a skill.
+
+    A file of a nested skill is reported for that skill only; `directories` are those of all skills.
+    """
+    root = Path(skill.directory)
+    for name, size in skill.files.items():
+        file = root / name
+        owner = next(parent for parent in file.parents if parent in directories)
+        if size > DEFAULT_LIMITS.bytes_per_skill or owner != root:
+            continue
+        try:
+            text = file.read_bytes().decode("utf-8")
+        except (OSError, UnicodeDecodeError):
+            continue  # A binary file, or one that the walk has reported.
+        for place in find_hidden_text(text, markdown=False):
+            yield Issue(
+                rule=_HIDDEN_RULE,
+                message=f"{_HIDDEN[place.hiding]}: {place.what}",
+                fix="remove them, or write them as escapes; hosts that clean text remove them as well",
+                file=name,
+                line=place.line,
+                severity=Severity.WARNING,
+            )
