@@ -196,6 +196,35 @@ async def test_the_log_can_be_json_and_the_server_has_a_name_and_instructions(
     assert any("--allow-host skills.corp" in line.get("message", "") for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("body", "method"),
+    [
+        (
+            '{"jsonrpc":"2.0","id":1,"method":"skills/get","params":{"uri":"skill://none/SKILL.md"}}',
+            "skills/get",
+        ),
+        ('{"jsonrpc":"2.0","id":1,"method":"no/such"}', "no/such"),
+        ('{"jsonrpc":"2.0","id":1,"method":"a\\u001b[2J"}', "a\\u001b[2J"),
+        ('{"jsonrpc":"2.0","id":1,"method":7}', "-"),
+        ("[1", "-"),
+        ('{"method":"ping","params":{"_meta":{"x":"' + 70_000 * "x" + '"}}}', "-"),
+    ],
+)
+async def test_the_access_log_names_the_method_of_a_request_without_the_header(
+    folder: Path, caplog: pytest.LogCaptureFixture, body: str, method: str
+) -> None:
+    caplog.set_level(logging.INFO, "skillwire.access")
+    headers = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
+    async with running(SkillServer(folder)) as client:
+        headers["Content-Type"] = "application/json"
+        await client.post("/mcp", content=body, headers=headers)
+        metrics = (await client.get("/metrics")).text
+    fields = [one.__dict__["fields"] for one in caplog.records if one.name == "skillwire.access"]
+    assert [one["mcp_method"] for one in fields] == [method, "-"]
+    label = "skills/get" if method == "skills/get" else "other"
+    assert f'skillwire_http_requests_total{{method="{label}",status=' in metrics
+
+
 @pytest.mark.parametrize("fast", [True, False])
 async def test_a_body_that_is_not_json_is_never_answered_from_the_cache(folder: Path, fast: bool) -> None:
     os.utime(folder / "acme/refunds/SKILL.md", (1, 1))

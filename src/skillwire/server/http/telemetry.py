@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from bisect import bisect_left
@@ -10,6 +11,7 @@ from collections.abc import Awaitable, Mapping
 from typing import Final
 
 from skillwire.issues import shown
+from skillwire.json_types import is_object
 from skillwire.server.http.asgi import Message, Receive, Scope, Send, StoppableApp
 
 METRICS_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
@@ -34,6 +36,7 @@ _METHODS: Final = frozenset(
         "tools/list",
     }
 )
+_MOST_BODY: Final = 65_536
 _BUCKETS: Final = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0)
 
 access_log = logging.getLogger("skillwire.access")
@@ -42,14 +45,40 @@ access_log = logging.getLogger("skillwire.access")
 class Request:
     """One request in progress. `user` is the name of its token."""
 
-    __slots__ = ("bytes", "send", "started", "status", "user")
+    __slots__ = ("_body", "_header", "_receive", "bytes", "send", "started", "status", "user")
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._header = dict(scope["headers"]).get(b"mcp-method", b"").decode("latin-1")
+        self._receive = receive
+        self._body = bytearray()
         self.send = send
         self.started = time.perf_counter()
         self.status = 0
         self.bytes = 0
         self.user = ""
+
+    @property
+    def receive(self) -> Receive:
+        """Receives the messages of the request. Without an `Mcp-Method` header, the body is remembered."""
+        return self._receive if self._header else self._remember
+
+    @property
+    def method(self) -> str:
+        """The MCP method: that of the header, or in requests of 2025 that of the body; empty if unknown."""
+        if self._header or not self._body or len(self._body) > _MOST_BODY:
+            return self._header
+        try:
+            message: object = json.loads(self._body)
+        except (ValueError, RecursionError):
+            return ""
+        method = message.get("method") if is_object(message) else None
+        return method if isinstance(method, str) else ""
+
+    async def _remember(self) -> Message:
+        message = await self._receive()
+        if len(self._body) <= _MOST_BODY:
+            self._body += message.get("body", b"")[: _MOST_BODY + 1]
+        return message
 
     def observe(self, message: Message) -> Awaitable[None]:
         """Send a message of the response and record its status and size."""
@@ -73,7 +102,7 @@ class Telemetry:
     def finish(self, scope: Scope, request: Request) -> None:
         """Count and log a completed request."""
         seconds = time.perf_counter() - request.started
-        method = dict(scope["headers"]).get(b"mcp-method", b"").decode("latin-1")
+        method = request.method
         self._requests[method if method in _METHODS else "other", request.status] += 1
         self._buckets[bisect_left(_BUCKETS, seconds)] += 1
         self._seconds += seconds
@@ -136,9 +165,9 @@ class ObservedApp(StoppableApp):
         if scope["type"] == "lifespan":
             await self._run_lifespan(receive, send)
         elif scope["type"] == "http":
-            request = Request(send)
+            request = Request(scope, receive, send)
             try:
-                await self._serve(scope, receive, request)
+                await self._serve(scope, request.receive, request)
             finally:
                 self.telemetry.finish(scope, request)
         else:
