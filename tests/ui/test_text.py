@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from html.parser import HTMLParser
+from itertools import count
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from skillwire.text import clean_text, split_hidden
 from skillwire.ui.code import PART_LINES, show_text
-from skillwire.ui.diff import RowKind, diff_texts, unified
+from skillwire.ui.diff import Line, RowKind, diff_texts, unified
 from skillwire.ui.languages import pattern_for
 from skillwire.ui.markdown import render_markdown
 
@@ -238,9 +239,10 @@ def test_a_diff_shows_changed_lines_with_their_numbers_and_what_is_around() -> N
     assert kinds[0] is RowKind.GAP
     assert found.rows[0].skipped == 6
     [changed] = [row for row in found.rows if row.kind is RowKind.CHANGED]
-    assert (changed.old_number, changed.old, changed.new_number, changed.new) == (10, "10", 10, "ten")
+    assert (changed.old, changed.new) == (Line(10, "10"), Line(10, "ten"))
     lines = [(row.kind, row.old, row.new) for row in unified(found.rows)]
-    assert lines.index((RowKind.REMOVED, "10", None)) + 1 == lines.index((RowKind.ADDED, None, "ten"))
+    removed, added = (RowKind.REMOVED, Line(10, "10"), None), (RowKind.ADDED, None, Line(10, "ten"))
+    assert lines.index(removed) + 1 == lines.index(added)
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=20), st.lists(st.sampled_from("abc"), max_size=20))
@@ -252,8 +254,8 @@ def test_a_diff_has_every_line_of_both_sides(old: list[str], new: list[str]) -> 
         assert not [row for row in found.rows if row.kind is not RowKind.GAP]
         return
     for rows in (found.rows, tuple(unified(found.rows))):
-        assert [row.old for row in rows if row.old is not None] == old
-        assert [row.new for row in rows if row.new is not None] == new
+        assert [row.old for row in rows if row.old is not None] == [*map(Line, count(1), old)]
+        assert [row.new for row in rows if row.new is not None] == [*map(Line, count(1), new)]
 
 
 def test_a_diff_of_long_texts_is_quick() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from starlette.responses import RedirectResponse, Response
@@ -29,18 +28,6 @@ class Actions:
         self._host = host
         self._live = live
         self._installed = installed
-
-    def routes(self) -> Mapping[str, Callable[[Visit], Awaitable[Response]]]:
-        return {
-            "/approve": self.approve,
-            "/decline": self.decline,
-            "/revoke": self.revoke,
-            "/servers/reconnect": self.reconnect,
-            "/installed/check": self.check,
-            "/installed/update": self.update,
-            "/installed/rollback": self.roll_back,
-            "/installed/sync": self.sync,
-        }
 
     async def approve(self, visit: Visit) -> Response:
         """Approve exactly the files that the form was shown with (SEC-6)."""

@@ -32,7 +32,7 @@ from skillwire.ui.items import address
 from skillwire.ui.live import MOST_STREAMS, Live
 from skillwire.ui.overview import Overview
 from skillwire.ui.pages import Pages
-from skillwire.ui.rendering import Templates
+from skillwire.ui.rendering import Layout, Templates
 from skillwire.ui.status import StatusPages
 from skillwire.ui.visit import Visit, local_path
 
@@ -93,22 +93,37 @@ class ReviewApp:
         self._overview = Overview(host)
         self._templates = Templates(asset_version=_asset_version())
         self._installed = installed = InstalledSkills(installers or {})
-        pages = Pages(
-            host, self._overview, self._live, self._templates, installed, has_audit=audit_log is not None
-        )
-        status = StatusPages(host, self._overview, installed, pages.render, audit_log=audit_log)
+        layout = Layout(self._templates, self._overview, self._live, has_audit=audit_log is not None)
+        pages = Pages(host, self._overview, installed, layout)
+        status = StatusPages(host, self._overview, installed, layout, audit_log=audit_log)
         actions = Actions(host, self._live, installed)
-        routes = {**pages.routes(), **status.routes()}
+        shown: dict[str, Handler] = {
+            "/": pages.inbox,
+            "/skills": pages.skills,
+            "/skill": pages.skill,
+            "/diff": pages.diff,
+            "/servers": status.servers,
+            "/installed": status.installed,
+            "/installed/update": status.update,
+            "/audit": status.audit,
+        }
+        done: dict[str, Handler] = {
+            "/approve": actions.approve,
+            "/decline": actions.decline,
+            "/revoke": actions.revoke,
+            "/servers/reconnect": actions.reconnect,
+            "/installed/check": actions.check,
+            "/installed/update": actions.update,
+            "/installed/rollback": actions.roll_back,
+            "/installed/sync": actions.sync,
+        }
         self._starlette = Starlette(
             routes=[
                 Route("/static/{name}", self._static),
                 Route("/open", self._open, methods=["GET", "POST"]),
                 Route("/events", self._for_session(self._events)),
-                *(Route(path, self._for_session(page)) for path, page in routes.items()),
-                *(
-                    Route(path, self._for_session(action), methods=["POST"])
-                    for path, action in actions.routes().items()
-                ),
+                *(Route(path, self._for_session(page)) for path, page in shown.items()),
+                *(Route(path, self._for_session(act), methods=["POST"]) for path, act in done.items()),
             ],
             lifespan=lambda _: self.running(),
             exception_handlers={HTTPException: self._on_http_error},

@@ -25,9 +25,10 @@ class ShownRow:
     """A row of a table, ready to be shown."""
 
     kind: str
+    """The value of its `RowKind`."""
     old_number: int | None
-    old: Markup | None
     new_number: int | None
+    old: Markup | None
     new: Markup | None
     skipped: int
 
@@ -73,10 +74,11 @@ def _show_file(name: str, file: FileComparison, *, split: bool, room: int) -> Sh
 
 
 def _show_row(row: Row) -> ShownRow:
-    old, new = (None if text is None else show_line(text) for text in (row.old, row.new))
-    if row.kind is RowKind.CHANGED and row.old is not None and row.new is not None:
-        old, new = _with_marks(row.old, row.new)
-    return ShownRow(row.kind.value, row.old_number, old, row.new_number, new, row.skipped)
+    old, new = (None if line is None else show_line(line.text) for line in (row.old, row.new))
+    if row.old is not None and row.new is not None and row.kind is RowKind.CHANGED:
+        old, new = _with_marks(row.old.text, row.new.text)
+    old_number, new_number = (None if line is None else line.number for line in (row.old, row.new))
+    return ShownRow(row.kind.value, old_number, new_number, old, new, row.skipped)
 
 
 def _with_marks(old: str, new: str) -> tuple[Markup, Markup]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import StrEnum
-from typing import Final
+from itertools import zip_longest
+from typing import Final, NamedTuple
 
 from skillwire.ui.code import split_lines
 
@@ -17,6 +18,8 @@ MOST_ROWS: Final = 3_000
 
 
 class RowKind(StrEnum):
+    """How the two sides of a row differ. The values are those of the templates."""
+
     SAME = "same"
     ADDED = "added"
     REMOVED = "removed"
@@ -24,17 +27,28 @@ class RowKind(StrEnum):
     GAP = "gap"
     """Lines that are equal on both sides and not shown."""
 
+    @property
+    def is_equal(self) -> bool:
+        """Whether both sides have the same lines here, shown or not."""
+        return self in (RowKind.SAME, RowKind.GAP)
+
+
+class Line(NamedTuple):
+    """A line of one side. Numbers count from 1."""
+
+    number: int
+    text: str
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line on both sides, with its numbers. One that is on one side only has `None` on the other."""
+    """A line on both sides; `None` on the side that does not have it, and on both sides of a gap."""
 
     kind: RowKind
-    old_number: int | None = None
-    old: str | None = None
-    new_number: int | None = None
-    new: str | None = None
+    old: Line | None = None
+    new: Line | None = None
     skipped: int = 0
+    """How many lines a gap leaves out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,24 +65,17 @@ class TextDiff:
 def diff_texts(old: str, new: str, *, context: int = _CONTEXT) -> TextDiff:
     """The rows in which two texts differ, with some equal ones around them."""
     before, after = split_lines(old), split_lines(new)
+    old_lines, new_lines = _numbered(before), _numbered(after)
     rows: list[Row] = []
     added = removed = 0
     for tag, old_from, old_to, new_from, new_to in _operations(before, after):
         if tag == "equal":
-            rows += [
-                Row(
-                    RowKind.SAME,
-                    old_from + at + 1,
-                    before[old_from + at],
-                    new_from + at + 1,
-                    after[new_from + at],
-                )
-                for at in range(old_to - old_from)
-            ]
+            pairs = zip(old_lines[old_from:old_to], new_lines[new_from:new_to], strict=True)
+            rows += [Row(RowKind.SAME, *pair) for pair in pairs]
             continue
         removed += old_to - old_from
         added += new_to - new_from
-        rows += _changed(before, after, (old_from, old_to), (new_from, new_to))
+        rows += _changed(old_lines[old_from:old_to], new_lines[new_from:new_to])
     shown = list(_with_gaps(rows, context))
     return TextDiff(tuple(shown[:MOST_ROWS]), added, removed, len(shown) > MOST_ROWS)
 
@@ -85,28 +92,25 @@ def unified(rows: Sequence[Row]) -> Iterator[Row]:
         new.clear()
 
     for row in rows:
-        if row.kind in (RowKind.SAME, RowKind.GAP):
+        if row.kind.is_equal:
             yield from flush()
             yield row
             continue
         if row.old is not None:
-            gone.append(Row(RowKind.REMOVED, row.old_number, row.old))
+            gone.append(Row(RowKind.REMOVED, old=row.old))
         if row.new is not None:
-            new.append(Row(RowKind.ADDED, None, None, row.new_number, row.new))
+            new.append(Row(RowKind.ADDED, new=row.new))
     yield from flush()
 
 
-def _changed(
-    before: list[str], after: list[str], old: tuple[int, int], new: tuple[int, int]
-) -> Iterator[Row]:
-    for at in range(max(old[1] - old[0], new[1] - new[0])):
-        left, right = old[0] + at, new[0] + at
-        if left < old[1] and right < new[1]:
-            yield Row(RowKind.CHANGED, left + 1, before[left], right + 1, after[right])
-        elif left < old[1]:
-            yield Row(RowKind.REMOVED, left + 1, before[left])
-        else:
-            yield Row(RowKind.ADDED, None, None, right + 1, after[right])
+def _numbered(lines: Iterable[str]) -> list[Line]:
+    return [Line(number, text) for number, text in enumerate(lines, start=1)]
+
+
+def _changed(before: list[Line], after: list[Line]) -> Iterator[Row]:
+    for old, new in zip_longest(before, after):
+        kind = RowKind.ADDED if old is None else RowKind.REMOVED if new is None else RowKind.CHANGED
+        yield Row(kind, old, new)
 
 
 def common_ends(before: Sequence[str], after: Sequence[str]) -> tuple[int, int]:

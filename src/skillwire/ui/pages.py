@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from anyio import to_thread
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 
 from skillwire.errors import SkillNotFound, SkillwireError
 from skillwire.host.approvals.status import State
@@ -21,7 +20,6 @@ from skillwire.ui.items import Address, SkillItem, address
 from skillwire.ui.markdown import MOST_CHARS, render_markdown
 from skillwire.ui.overview import Filter, paged
 from skillwire.ui.tree import file_tree
-from skillwire.version import VERSION
 from skillwire.words import human_size
 
 if TYPE_CHECKING:
@@ -32,9 +30,8 @@ if TYPE_CHECKING:
     from skillwire.host.review import FileComparison
     from skillwire.trust.verify import VerifiedFile
     from skillwire.ui.installed import InstalledSkill, InstalledSkills
-    from skillwire.ui.live import Live
     from skillwire.ui.overview import Overview
-    from skillwire.ui.rendering import Templates
+    from skillwire.ui.rendering import Layout
     from skillwire.ui.visit import Visit
 
 _INBOX_ROWS: Final = 25
@@ -53,48 +50,12 @@ class Pages:
     """The pages of one host."""
 
     def __init__(
-        self,
-        host: SkillHost,
-        overview: Overview,
-        live: Live,
-        templates: Templates,
-        installed: InstalledSkills,
-        *,
-        has_audit: bool = False,
+        self, host: SkillHost, overview: Overview, installed: InstalledSkills, layout: Layout
     ) -> None:
         self._host = host
         self._overview = overview
-        self._live = live
-        self._templates = templates
         self._installed = installed
-        self._has_audit = has_audit
-
-    def routes(self) -> Mapping[str, Callable[[Visit], Awaitable[Response]]]:
-        return {
-            "/": self.inbox,
-            "/skills": self.skills,
-            "/skill": self.skill,
-            "/diff": self.diff,
-        }
-
-    def render(self, visit: Visit, template: str, section: str, /, **values: Any) -> Response:
-        """A page with its navigation."""
-        body = self._templates.render(
-            template,
-            section=section,
-            nonce=visit.nonce,
-            form_token=visit.session.form_token,
-            notice=visit.take_notice(),
-            here=visit.here,
-            revision=self._live.revision,
-            waiting=len(self._overview.waiting()),
-            skill_count=len(self._overview.reviews()),
-            version=VERSION,
-            is_alone=visit.session.only is not None,
-            has_audit=self._has_audit,
-            **values,
-        )
-        return HTMLResponse(body)
+        self._layout = layout
 
     async def inbox(self, visit: Visit) -> Response:
         """What needs a decision."""
@@ -113,7 +74,7 @@ class Pages:
             }
             for state, title, about in _GROUPS
         ]
-        return self.render(
+        return self._layout.render(
             visit,
             "inbox.html",
             "Inbox",
@@ -131,7 +92,7 @@ class Pages:
         )
         found = await self._overview.find(wanted)
         page = paged(found, visit.number("page"), _LIST_ROWS)
-        return self.render(
+        return self._layout.render(
             visit,
             "skills.html",
             "Skills",
@@ -167,7 +128,7 @@ class Pages:
         history = await self._host.admin.history(item.review.skill, caller=visit.caller)
         place = {state.label: state.place for state in self._host.servers()}.get(item.label, "")
         entry = item.review.skill.entry
-        return self.render(
+        return self._layout.render(
             visit,
             "skill.html",
             "Skills",
@@ -218,7 +179,7 @@ class Pages:
             raise SkillNotFound(f"{item.handle} was never approved: there is nothing to compare with")
         files = await to_thread.run_sync(lambda: show_comparison(comparison, split=split))
         query: dict[str, str | int] = {**item.key, "with": chosen}
-        return self.render(
+        return self._layout.render(
             visit,
             "diff.html",
             "Inbox" if item.review.waits else "Skills",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from skillwire.host.state import ServerState
     from skillwire.ui.installed import InstalledSkills
     from skillwire.ui.overview import Overview
+    from skillwire.ui.rendering import Layout
     from skillwire.ui.visit import Visit
 
 _TONES: Final = {Status.READY: "ok", Status.FAILED: "bad", Status.CONNECTING: "wait"}
@@ -39,23 +40,15 @@ class StatusPages:
         host: SkillHost,
         overview: Overview,
         installed: InstalledSkills,
-        render: Callable[..., Response],
+        layout: Layout,
         *,
         audit_log: Path | None = None,
     ) -> None:
         self._host = host
         self._overview = overview
         self._installed = installed
-        self._render = render
+        self._layout = layout
         self._audit_log = audit_log
-
-    def routes(self) -> Mapping[str, Callable[[Visit], Awaitable[Response]]]:
-        return {
-            "/servers": self.servers,
-            "/installed": self.installed,
-            "/installed/update": self.update,
-            "/audit": self.audit,
-        }
 
     async def servers(self, visit: Visit) -> Response:
         """Every server and directory: whether it works, what it speaks, and what is wrong with it."""
@@ -67,7 +60,7 @@ class StatusPages:
         states = self._host.servers()
         known = {state.origin for state in states}
         directories = sorted({*counts, *(problem.origin for problem in self._host.left_out())} - known)
-        return self._render(
+        return self._layout.render(
             visit,
             "servers.html",
             "Servers",
@@ -93,7 +86,7 @@ class StatusPages:
     async def installed(self, visit: Visit) -> Response:
         """What is pinned, its state on disk, and what its sources have."""
         scopes = await self._installed.scopes()
-        return self._render(
+        return self._layout.render(
             visit,
             "installed.html",
             "Installed",
@@ -119,7 +112,7 @@ class StatusPages:
         files = await to_thread.run_sync(
             lambda: show_comparison(update.comparison if update else (), split=False)
         )
-        return self._render(
+        return self._layout.render(
             visit,
             "update.html",
             "Installed",
@@ -137,7 +130,7 @@ class StatusPages:
         if query:
             rows = [row for row in rows if query in json.dumps(row, ensure_ascii=False).casefold()]
         page = paged(rows, visit.number("page"), _AUDIT_ROWS)
-        return self._render(
+        return self._layout.render(
             visit,
             "audit.html",
             "Audit",
