@@ -542,8 +542,8 @@ GROUPS = (
         "tests/trust/test_guards.py",
         (
             ("not skill.grants.execute_code)", "False)"),
-            ("patterns &= frozenset(asked if skill.grants.allowed_tools else ())", "pass"),
-            ("        if skill.grants.allowed_tools\n", "        if True\n"),
+            ("patterns &= skill.granted_tools", "pass"),
+            ("        if not self.grants.allowed_tools:\n", "        if False:\n"),
             ('if scheme is None or scheme == "file":', "if scheme is None:"),
             ('if scheme is None or scheme == "file":', 'if scheme == "file":'),
             ("if origin != target)", "if False)"),

@@ -29,29 +29,45 @@ _logger = logging.getLogger("skillwire.host")
 
 
 class EventKind(StrEnum):
+    """What an event is about."""
+
     ADDED = "added"
+    """A skill can be used that was not there before."""
     CHANGED = "changed"
+    """The entry of a skill is another one. `REVOKED` follows if that ends its approval."""
     REMOVED = "removed"
+    """A skill can no longer be used."""
     COLLISION = "collision"
+    """Several skills want the same name: `Event.handle`. Each is shown under a name of its own, and the
+    message has these names."""
     FAILURE = "failure"
+    """A server, a directory or the host itself does not work. `EventLog.failures` has it until it does."""
     RECOVERED = "recovered"
+    """What failed works again."""
     REVOKED = "revoked"
+    """A skill changed, which ended its approval."""
     OUTDATED = "outdated"
     """A skill changed while it was in use: what the model has read of it is the old text."""
     SIGNATURE = "signature"
     """The signature of a skill was checked: by whom it is signed, over which files."""
     REMARK = "remark"
+    """Something is unusual, but works: a response outside the specification, or a server that was turned
+    off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What happened. `message` is one line that is safe to print."""
+    """What happened."""
 
     kind: EventKind
     message: str
+    """One line. In the log it is safe to print, whoever wrote the text in it."""
     origin: Origin | None = None
+    """The server or directory; `None` for the host itself."""
     handle: str = ""
+    """The name of the skill in the catalog, if the event is about one."""
     uri: str = ""
+    """The URI of its `SKILL.md`, if the event is about one skill."""
 
 
 def skill_event(kind: EventKind, skill: RegisteredSkill, message: str) -> Event:

@@ -19,9 +19,14 @@ class Status(StrEnum):
     IDLE = "idle"
     """Nothing had to be asked yet: the listing is one that was cached before."""
     CONNECTING = "connecting"
+    """It is being connected for the first time."""
     READY = "ready"
+    """It can be asked."""
     FAILED = "failed"
+    """It did not answer, or the connection was lost; `ServerState.reason` says why. It is tried again after
+    a pause that grows with each failure."""
     CLOSED = "closed"
+    """The host is closed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,13 +35,16 @@ class ServerState:
 
     origin: Origin
     place: str
+    """Its URL, redacted, or the program that it is started with."""
     status: Status
     reason: str
     """Why it does not work; empty when it does."""
     last_output: tuple[str, ...] = ()
     """The last lines that a started server wrote to standard error, when it failed."""
     era: str
+    """The protocol revision in use; empty before it was connected."""
     declares_skills: bool
+    """Whether it declares the Skills extension."""
     declared_in: str = ""
     """Where it declares the extension: `extensions`, or `experimental` as in drafts."""
     directory_read: bool = False

@@ -29,11 +29,18 @@ class SourceKind(StrEnum):
     """The kinds of place."""
 
     MCP = "mcp"
+    """A configured MCP server by its label, or one skill of it: `docs`, `docs/release-notes`."""
     SITE = "site"
+    """A web site with `/.well-known/agent-skills/`: `https://example.org`."""
     GIT = "git"
+    """A repository, at its default branch or another ref, and in all of it or a folder:
+    `git+https://host/repo#v1.2:skills/pdf`."""
     FOLDER = "folder"
+    """A folder with one skill or several: `./team-skills`. A path starts with `.`, `/` or `~`."""
     ARCHIVE = "archive"
+    """A path that ends like an archive: `./pdf.tar.gz`."""
     PACKAGE = "package"
+    """The skills of installed Python packages. No text names it; `install --installed` does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +49,7 @@ class Reference:
 
     kind: SourceKind
     text: str
+    """What the user wrote. Lock files have it as the source."""
     place: str
     """A URL, a path or a label: where to go."""
     ref: str = ""

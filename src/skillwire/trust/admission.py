@@ -55,7 +55,10 @@ class Act(StrEnum):
     """What the skill is admitted for."""
 
     LIST = "list"
+    """To be in the catalog. Steps 1 to 4 decide, and no approval is needed: a catalog has names and
+    descriptions only."""
     LOAD = "load"
+    """To be read by the model. All steps decide."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,22 +38,38 @@ class Reason(StrEnum):
     """Why a skill may not be loaded."""
 
     NEW = "new"
+    """There is no approval of this skill from this origin."""
     CHANGED = "changed"
+    """Other files of it were approved than those that it has now."""
     SIGNER = "signer"
     """Its signer changed, although its server's policy would load it without asking."""
     UNBINDABLE = "unbindable"
+    """Its content is generated on request, so no approval can be bound to it beforehand: the user is asked
+    about the text that was seen."""
     DENIED = "denied"
+    """A policy, the configuration or an earlier decision refuses it. The user is not asked."""
 
 
 class ChangeKind(StrEnum):
+    """How a file differs between two versions of a skill, usually the approved one and the current one.
+
+    The values are those of JSON output.
+    """
+
     ADDED = "added"
+    """Only the later version has it."""
     CHANGED = "changed"
+    """Both have it, with different bytes."""
     REMOVED = "removed"
+    """Only the earlier version has it."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class FileChange:
-    """One file that differs from what was approved."""
+    """One file that differs from what was approved.
+
+    Changes sort by URI, so that the same ones are always shown in the same order.
+    """
 
     uri: SkillUri
     kind: ChangeKind

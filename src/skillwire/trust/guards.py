@@ -13,9 +13,6 @@ from skillwire.trust.approval import Grants
 from skillwire.trust.origin import Origin
 from skillwire.trust.verify import CheckedEntry
 
-_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-# Some URL parsers drop white space and controls, so `fi\nle:` is `file:` to them.
-_DROPPED: Final = re.compile(r"[\x00-\x20\x7f-\xa0\u2028\u2029]")
 # Words; `Bash(git add:*)` is a single one.
 _TOOL: Final = re.compile(r"[^\s,()]+(?:\([^()]*\))?")
 
@@ -27,6 +24,13 @@ class HeldSkill:
     origin: Origin
     entry: CheckedEntry
     grants: Grants
+
+    @property
+    def granted_tools(self) -> frozenset[str]:
+        """The `allowed-tools` patterns that it requests, if the user granted them to it (SEC-4)."""
+        if not self.grants.allowed_tools:
+            return frozenset()
+        return frozenset(requested_tools(self.entry.frontmatter.get("allowed-tools")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,36 +48,6 @@ class Execution:
             return "may be called"
         skills = ", ".join(f"{held.entry.uri} from {held.origin}" for held in self.blocked_by)
         return f"may run code, and no grant for that was given to {skills}: ask the user"
-
-
-class ReadScope(StrEnum):
-    """Whether a server's resource may be read while skills are held."""
-
-    FREE = "free"
-    """No skill of any server is held."""
-    SAME_ORIGIN = "same-origin"
-    """All held skills of servers come from the same server."""
-    NEEDS_APPROVAL = "needs-approval"
-    """The user has to approve this call."""
-    REFUSED = "refused"
-    """Never: the URI names a local file, or is not a URI."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReadRuling:
-    """A decision on one read. `others` are the origins of held skills that are not the target."""
-
-    scope: ReadScope
-    target: Origin
-    others: tuple[Origin, ...] = ()
-
-    def __str__(self) -> str:
-        if self.scope is ReadScope.REFUSED:
-            return "is not the URI of a server's resource: file: URIs and plain paths are never read"
-        if self.scope is ReadScope.NEEDS_APPROVAL:
-            held = ", ".join(str(origin) for origin in self.others)
-            return f"a skill from {held} is in use, and the read goes to {self.target}: ask the user"
-        return f"may be read from {self.target}"
 
 
 def may_execute(tool: str, held: Iterable[HeldSkill], *, safe_tools: Collection[str] = ()) -> Execution:
@@ -97,16 +71,10 @@ def granted_tools(held: Iterable[HeldSkill]) -> frozenset[str]:
     use what another was granted.
     """
     skills = tuple(held)
-    patterns = frozenset(
-        pattern
-        for skill in skills
-        if skill.grants.allowed_tools
-        for pattern in requested_tools(skill.entry.frontmatter.get("allowed-tools"))
-    )
+    patterns = frozenset(pattern for skill in skills for pattern in skill.granted_tools)
     for skill in skills:
         if not skill.origin.is_own:
-            asked = requested_tools(skill.entry.frontmatter.get("allowed-tools"))
-            patterns &= frozenset(asked if skill.grants.allowed_tools else ())
+            patterns &= skill.granted_tools
     return patterns
 
 
@@ -117,6 +85,37 @@ def requested_tools(value: JsonValue) -> tuple[str, ...]:
     if isinstance(value, list):
         return tuple(item.strip() for item in value if isinstance(item, str) and item.strip())
     return ()
+
+
+class ReadScope(StrEnum):
+    """Whether a server's resource may be read while skills are held."""
+
+    FREE = "free"
+    """No skill of any server is held."""
+    SAME_ORIGIN = "same-origin"
+    """All held skills of servers come from the same server."""
+    NEEDS_APPROVAL = "needs-approval"
+    """A skill of another server is held, whose text may have caused the read. The user has to approve this
+    call."""
+    REFUSED = "refused"
+    """Never: the URI names a local file, or is not a URI."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRuling:
+    """A decision on one read. `others` are the origins of held skills that are not the target."""
+
+    scope: ReadScope
+    target: Origin
+    others: tuple[Origin, ...] = ()
+
+    def __str__(self) -> str:
+        if self.scope is ReadScope.REFUSED:
+            return "is not the URI of a server's resource: file: URIs and plain paths are never read"
+        if self.scope is ReadScope.NEEDS_APPROVAL:
+            held = ", ".join(str(origin) for origin in self.others)
+            return f"a skill from {held} is in use, and the read goes to {self.target}: ask the user"
+        return f"may be read from {self.target}"
 
 
 def read_scope(uri: str, target: Origin, held: Iterable[Origin]) -> ReadRuling:
@@ -132,6 +131,11 @@ def read_scope(uri: str, target: Origin, held: Iterable[Origin]) -> ReadRuling:
     if others:
         return ReadRuling(ReadScope.NEEDS_APPROVAL, target, others)
     return ReadRuling(ReadScope.SAME_ORIGIN if servers else ReadScope.FREE, target)
+
+
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+# Some URL parsers drop white space and controls, so `fi\nle:` is `file:` to them.
+_DROPPED: Final = re.compile(r"[\x00-\x20\x7f-\xa0\u2028\u2029]")
 
 
 def uri_scheme(text: str) -> str | None:

@@ -20,14 +20,22 @@ MOST: Final = 20
 
 
 class Hiding(StrEnum):
-    """How text is hidden."""
+    """How text is hidden. The value is part of a rule's id, such as `TEXT/tags`."""
 
     TAGS = "tags"
+    """Unicode tag characters, which are invisible and spell ASCII text to a model. Those of the three
+    regional flags are legitimate."""
     BIDI = "bidi"
+    """Controls that change the direction of text, so that it reads otherwise than it is written."""
     INVISIBLE = "invisible"
+    """Characters without a width. One joiner shapes Persian or a family of emoji; two in a row, or
+    selectors in a row, carry data."""
     CONTROL = "control"
+    """Control characters other than line ends and tabs, such as those of a terminal."""
     COMMENT = "comment"
+    """A comment in Markdown that addresses the reader."""
     LINK = "link"
+    """A link that does not lead where its text says, or that runs something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +47,17 @@ class HiddenText:
     what: str
 
 
-# Three regional flags are a black flag, tag characters and a cancel tag; those are legitimate.
+# The regional flags: a black flag, tag characters and a cancel tag.
 _FLAG: Final = re.compile("\U0001f3f4[\U000e0061-\U000e007a]{2,6}\U000e007f")
-_TAGS: Final = re.compile("[\U000e0000-\U000e007f]+")
-_BIDI: Final = re.compile("[\u202a-\u202e\u2066-\u2069]+")
-# One joiner shapes Persian or a family of emoji. Two in a row, or selectors in a row, carry data.
-_INVISIBLE: Final = re.compile(
-    "[\u200b-\u200d\u2060-\u2064\ufeff]{2,}|[\ufe00-\ufe0f\U000e0100-\U000e01ef]{2,}|[\u115f\u1160\u3164\uffa0]"
-)
-_CONTROL: Final = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f-\x84\x86-\x9f]+")
+_CHARACTERS: Final = {
+    Hiding.CONTROL: re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f-\x84\x86-\x9f]+"),
+    Hiding.TAGS: re.compile("[\U000e0000-\U000e007f]+"),
+    Hiding.BIDI: re.compile("[\u202a-\u202e\u2066-\u2069]+"),
+    Hiding.INVISIBLE: re.compile(
+        "[\u200b-\u200d\u2060-\u2064\ufeff]{2,}|[\ufe00-\ufe0f\U000e0100-\U000e01ef]{2,}"
+        "|[\u115f\u1160\u3164\uffa0]"
+    ),
+}
 _COMMENT: Final = re.compile(r"<!--(.*?)(?:-->|\Z)", re.DOTALL)
 # Words that address the reader of a skill rather than describe something.
 _CUE: Final = re.compile(
@@ -79,12 +89,11 @@ def find_hidden_text(text: str, *, markdown: bool) -> tuple[HiddenText, ...]:
 
 
 def _characters(text: str) -> Iterator[HiddenText]:
-    patterns = [(Hiding.CONTROL, _CONTROL)]
-    plain = text
-    if not text.isascii():
-        plain = _FLAG.sub(lambda match: " " * len(match[0]), text)
-        patterns += [(Hiding.TAGS, _TAGS), (Hiding.BIDI, _BIDI), (Hiding.INVISIBLE, _INVISIBLE)]
-    for hiding, pattern in patterns:
+    is_ascii = text.isascii()
+    plain = text if is_ascii else _FLAG.sub(lambda match: " " * len(match[0]), text)
+    for hiding, pattern in _CHARACTERS.items():
+        if is_ascii and hiding is not Hiding.CONTROL:
+            continue  # The others are beyond ASCII.
         for match in islice(pattern.finditer(plain), MOST):
             spelt = "".join(chr(ord(char) - 0xE0000) for char in match[0] if ord(char) > 0xE001F)
             points = " ".join(f"U+{ord(char):04X}" for char in match[0][:4])

@@ -17,9 +17,12 @@ class OriginKind(StrEnum):
     """Whose text it is: the user's own files, a project's, or an MCP server's."""
 
     LOCAL = "local"
+    """The user's own files, which need no approval."""
     PROJECT = "project"
-    """Files of a project, which others may have written."""
+    """Files of a project, which others may have written. They are read from disk like the user's own, and
+    need an approval like those of a server."""
     MCP = "mcp"
+    """What an MCP server serves."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

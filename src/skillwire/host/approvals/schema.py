@@ -109,7 +109,10 @@ class Decided(StrEnum):
     """What was decided about a skill."""
 
     APPROVED = "approved"
+    """These files may be loaded, with these grants."""
     DECLINED = "declined"
+    """These files may not be loaded. The user is not asked again until they change, and an approval of the
+    skill ends."""
     REVOKED = "revoked"
     """A decision was taken back."""
     CHANGED = "changed"
@@ -121,13 +124,21 @@ class Decision:
     """One decision about a set of files of a skill: what, when, by whom and how."""
 
     server: str
+    """The server and the caller of a gateway, as `server_key` names them."""
     uri: str
     decision: str
+    """A value of `Decided`. A later version may have written one that is not known here."""
     digest: str = ""
+    """The digest of the files; empty for a dynamic skill, and when it was not they that were decided
+    about."""
     grants: str = ""
+    """What was granted, in words, such as `tools, code`; empty for nothing."""
     decided_at: str = ""
+    """The time in UTC, in the form of ISO 8601 with microseconds."""
     decided_by: str = ""
+    """The name of the user at the machine; empty for a change, which has no author."""
     decided_how: str = ""
+    """Where and why, such as `approved on the review page`."""
 
 
 def migrate(database: sqlite3.Connection) -> int:

@@ -27,7 +27,9 @@ class State(StrEnum):
     LOCAL = "local"
     """The user's own files: no approval is needed."""
     APPROVED = "approved"
+    """It is loaded: exactly these files were approved."""
     NEW = "not approved"
+    """The user is asked, or it is refused where the policy of its server is `pinned`."""
     CHANGED = "changed"
     """The approved files differ from those served now."""
     SIGNER = "signer changed"
@@ -35,7 +37,8 @@ class State(StrEnum):
     DECLINED = "declined"
     """The user declined exactly these files."""
     DYNAMIC = "dynamic"
-    """Made on request: the user is asked about what was seen, each time."""
+    """Its content is generated on request: the user is asked about the text that was seen, and a yes counts
+    for that text, while the host is open."""
     ALWAYS = "allowed"
     """The policy of its server loads it without asking."""
     NEVER = "blocked"
@@ -43,7 +46,7 @@ class State(StrEnum):
     REFUSED = "refused"
     """A required publisher did not sign it; `problem` says more."""
     UNUSABLE = "unusable"
-    """Its entry is not sound, or it is too large."""
+    """Its entry is not valid, or exceeds a limit; `problem` says which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +55,17 @@ class ApprovalStatus:
 
     state: State
     policy: Policy
+    """The policy of its server; `always` for the user's own files."""
     nested: bool = False
+    """Whether it is inside another skill of its origin: no policy loads it without asking."""
     grants: Grants = NO_GRANTS
+    """What it may do beyond being read, if it is loaded now."""
     changes: tuple[FileChange, ...] = ()
+    """How its files differ from those that were approved; empty if nothing was."""
     approved: Approval | None = None
     """What was approved, now or before the skill changed."""
     problem: str = ""
+    """Why it cannot be loaded at all, in one line; empty if an approval is all that it needs."""
     signer_change: str = ""
     """How its signer changed or disappeared since it was last loaded or approved, if that was checked."""
 
