@@ -68,7 +68,7 @@ def cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Generator[None
 def each_transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """A test over each transport that a client of HTTP has: that of its first requests and that of many."""
     few = 0 if request.param == "aiohttp" else sys.maxsize
-    monkeypatch.setattr("skillwire.host.http.transport.FEW", few)
+    monkeypatch.setattr("skillwire.host.http.transport.AIOHTTP_AFTER", few)
     return request.param
 
 

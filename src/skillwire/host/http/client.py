@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -21,7 +21,7 @@ import anyio
 import httpx2
 
 from skillwire.errors import LimitExceeded
-from skillwire.host.http.transport import faster_transport
+from skillwire.host.http.transport import AiohttpResponse, AiohttpTransport, adaptive_transport
 from skillwire.issues import shown
 from skillwire.wire.structure import check_structure
 
@@ -61,7 +61,7 @@ class HttpProblem:
 class Answer:
     """An answer that has come whole, within the limits."""
 
-    response: httpx2.Response
+    response: httpx2.Response | AiohttpResponse
     """The status and the headers; its own body has been read."""
     content_type: str
     """The header in lower case, with its parameters; empty when the server sent none."""
@@ -105,7 +105,7 @@ class CappedClient(httpx2.AsyncClient):
         if token:
             sent["Authorization"] = f"Bearer {token}"
         trusted, timeout = ssl_trust(), httpx2.Timeout(seconds)
-        self._own_transport = faster_transport(trusted)
+        self._own_transport = adaptive_transport(trusted)
         super().__init__(
             headers=sent,
             timeout=timeout,
@@ -132,72 +132,79 @@ class CappedClient(httpx2.AsyncClient):
             request.extensions["timeout"] = {**request.extensions.get("timeout", {}), "read": None}
         options["stream"] = True
         once = super().send
-        answer = await self._exchange(request, lambda: once(request, **options), standing=standing)
+        try:
+            with anyio.fail_after(self._seconds):
+                answer = await self._exchange(
+                    request.headers, lambda: once(request, **options), standing=standing
+                )
+        except TimeoutError:
+            answer = self._answer(Trouble.LIMIT, _TOO_LATE.format(self._seconds))
         if not isinstance(answer, Answer):
+            answer.request = request
             return answer
         response = answer.response
         whole = httpx2.Response(
             response.status_code, headers=response.headers, content=answer.body, request=request
         )
-        whole.next_request = response.next_request
+        if isinstance(response, httpx2.Response):
+            whole.next_request = response.next_request
         return whole
 
     async def post_message(
-        self, url: httpx2.URL, headers: Mapping[str, str], body: bytes
+        self, url: str, headers: Mapping[str, str], body: bytes
     ) -> Answer | httpx2.Response:
-        """Send a message as `send` does, but without cookies and redirects: that takes half the time.
+        """Send a message as `send` does, but without cookies, redirects and a time limit of its own.
 
-        The names of `headers` are in lower case. A response, as opposed to an `Answer`, is a stream of
-        events, or says why there is nothing.
+        That takes a third of the time. The names of `headers` are in lower case. A response, as opposed to an
+        `Answer`, is a stream of events, or says why there is nothing.
         """
-        request = httpx2.Request(
-            "POST",
-            url,
-            headers={**self._fixed_headers, **headers},
-            content=body,
-            extensions=self._extensions,
-        )
-        transport = self._own_transport
+        sent = {**self._fixed_headers, **headers}
+        transport = await self._own_transport.next() if self._own_transport is not None else None
 
-        async def once() -> httpx2.Response:
+        async def send_once() -> httpx2.Response | AiohttpResponse:
+            if isinstance(transport, AiohttpTransport):
+                return await transport.send("POST", url, sent, body)
+            request = httpx2.Request("POST", url, headers=sent, content=body, extensions=self._extensions)
             if transport is None:
                 return await super(CappedClient, self).send(request, stream=True)
-            response = await transport.handle_async_request(request)
-            response.request = request
-            return response
+            return await transport.handle_async_request(request)
 
-        return await self._exchange(request, once, standing=False)
+        answer = await self._exchange(sent, send_once, standing=False)
+        if isinstance(answer, httpx2.Response):
+            answer.request = httpx2.Request("POST", url)
+        return answer
 
     async def _exchange(
         self,
-        request: httpx2.Request,
-        once: Callable[[], Awaitable[httpx2.Response]],
+        headers: MutableMapping[str, str],
+        once: Callable[[], Awaitable[httpx2.Response | AiohttpResponse]],
         *,
         standing: bool,
     ) -> Answer | httpx2.Response:
         try:
-            with anyio.fail_after(self._seconds):
-                response = await self._authorized(request, once)
-                return await self._within_limits(response, standing=standing)
-        except (TimeoutError, httpx2.TimeoutException):
-            return self._answer(request, Trouble.LIMIT, _TOO_LATE.format(self._seconds))
+            response = await self._authorized(headers, once)
+            return await self._within_limits(response, headers, standing=standing)
+        except httpx2.TimeoutException:
+            return self._answer(Trouble.LIMIT, _TOO_LATE.format(self._seconds))
         except httpx2.TransportError as error:
-            return self._answer(request, Trouble.GONE, transport_words(error))
+            return self._answer(Trouble.GONE, transport_words(error))
 
     async def _authorized(
-        self, request: httpx2.Request, once: Callable[[], Awaitable[httpx2.Response]]
-    ) -> httpx2.Response:
+        self,
+        headers: MutableMapping[str, str],
+        once: Callable[[], Awaitable[httpx2.Response | AiohttpResponse]],
+    ) -> httpx2.Response | AiohttpResponse:
         """The response to a request, sent with the token of the login; once more if that was refused."""
         if self._login is None:
             return await once()
         token = await self._login.get()
         if token:
-            request.headers["Authorization"] = f"Bearer {token}"
+            headers["authorization"] = f"Bearer {token}"
         response = await once()
         if response.status_code != 401 or not (other := await self._login.after_refusal(token)):
             return response
         await response.aclose()
-        request.headers["Authorization"] = f"Bearer {other}"
+        headers["authorization"] = f"Bearer {other}"
         return await once()
 
     def _may_open_stream(self) -> bool:
@@ -205,16 +212,21 @@ class CappedClient(httpx2.AsyncClient):
         before, self._stream_opened = self._stream_opened, anyio.current_time()
         return self._stream_opened - before > _STREAM_PAUSE
 
-    async def _within_limits(self, response: httpx2.Response, *, standing: bool) -> Answer | httpx2.Response:
-        request = response.request
+    async def _within_limits(
+        self,
+        response: httpx2.Response | AiohttpResponse,
+        sent: Mapping[str, str],
+        *,
+        standing: bool,
+    ) -> Answer | httpx2.Response:
         if response.headers.get("content-encoding", "identity") != "identity":
             # An encoding could unpack to far more than arrives.
             await response.aclose()
-            return self._answer(
-                request, Trouble.LIMIT, "a compressed answer, which was not asked for: it is refused"
-            )
+            return self._answer(Trouble.LIMIT, "a compressed answer, which was not asked for: it is refused")
         kind = response.headers.get("content-type", "").lower()
         if response.status_code < 300 and kind.startswith("text/event-stream"):
+            if isinstance(response, AiohttpResponse):
+                response = response.for_httpx()
             if not standing:
                 # It ends with the answer, so it has the limits of one.
                 response.stream = _CappedStream(response, self._limit, self._seconds, self._mark)
@@ -224,27 +236,33 @@ class CappedClient(httpx2.AsyncClient):
             async for chunk in response.aiter_raw():
                 body += chunk
                 if len(body) > self._limit:
-                    return self._answer(request, Trouble.LIMIT, _TOO_LONG.format(self._limit))
+                    return self._answer(Trouble.LIMIT, _TOO_LONG.format(self._limit))
         finally:
             await response.aclose()
         try:
             check_structure(body)
         except LimitExceeded as error:
-            return self._answer(request, Trouble.LIMIT, str(error))
-        if response.status_code >= 400 and (problem := self._refusal(response, kind)):
-            return self._answer(request, problem.trouble, problem.words)
+            return self._answer(Trouble.LIMIT, str(error))
+        if response.status_code >= 400 and (
+            problem := self._refusal(response, kind, has_session=_SESSION in sent)
+        ):
+            return self._answer(problem.trouble, problem.words)
         if response.status_code == 200 and body and not kind.startswith("application/json"):
             said = shown(kind.partition(";")[0], 60) or "something without a type"
             words = f"it answers with {said}, which is not MCP: check the path of the URL, often /mcp"
-            return self._answer(request, Trouble.REFUSED, words)
+            return self._answer(Trouble.REFUSED, words)
         return Answer(response, kind, bytes(body))
 
-    def _refusal(self, response: httpx2.Response, kind: str) -> HttpProblem | None:
+    def _refusal(
+        self, response: httpx2.Response | AiohttpResponse, kind: str, *, has_session: bool
+    ) -> HttpProblem | None:
         """What a status says, where the body does not say it as MCP does."""
         status = response.status_code
+        if status < 400:
+            return None
         if status == 401:
             return HttpProblem(Trouble.REFUSED, self._unauthorized(response))
-        if status == 404 and _SESSION in response.request.headers:
+        if status == 404 and has_session:
             return HttpProblem(Trouble.GONE, "the server has forgotten the session (HTTP 404)")
         if kind.startswith("application/json"):
             return None
@@ -254,7 +272,7 @@ class CappedClient(httpx2.AsyncClient):
             return HttpProblem(Trouble.REFUSED, "there is no MCP server at that URL (HTTP 404)")
         return HttpProblem(Trouble.REFUSED, f"the server answered with HTTP {status}")
 
-    def _unauthorized(self, response: httpx2.Response) -> str:
+    def _unauthorized(self, response: httpx2.Response | AiohttpResponse) -> str:
         """Why a server answers 401, and what to do about it."""
         command = f"run `skillwire servers login {self._label}`"
         if self._login is not None:
@@ -265,9 +283,9 @@ class CappedClient(httpx2.AsyncClient):
             return f"the server wants you to sign in (HTTP 401): {command}"
         return f"the server wants a token (HTTP 401): name it with token_env, or {command}"
 
-    def _answer(self, request: httpx2.Request, trouble: Trouble, words: str) -> httpx2.Response:
+    def _answer(self, trouble: Trouble, words: str) -> httpx2.Response:
         error = {"code": -32000, "message": f"{self._mark}{trouble}:{words}"}
-        return httpx2.Response(502, json={"jsonrpc": "2.0", "id": None, "error": error}, request=request)
+        return httpx2.Response(502, json={"jsonrpc": "2.0", "id": None, "error": error})
 
 
 class _CappedStream(httpx2.AsyncByteStream):

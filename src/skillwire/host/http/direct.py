@@ -51,7 +51,7 @@ class DirectRequests:
         on_message: Callable[[object], None],
     ) -> None:
         self._http = http
-        self._url = httpx2.URL(url)
+        self._url = url
         self._event_bytes = event_bytes
         self._on_message = on_message
         self._ids = count(1)

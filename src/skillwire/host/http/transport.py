@@ -8,8 +8,8 @@ requests save, so a connection changes over after so many.
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 from urllib.request import getproxies
@@ -19,8 +19,9 @@ import httpx2
 
 if TYPE_CHECKING:
     import aiohttp
+    from yarl import URL
 
-FEW = 100
+AIOHTTP_AFTER = 100
 """How many requests of a connection go over httpx."""
 _CONNECTIONS: Final = 100
 _IDLE_SECONDS: Final = 5.0
@@ -28,44 +29,48 @@ _IDLE_SECONDS: Final = 5.0
 _OWN_HEADERS: Final = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 
 
-def faster_transport(context: ssl.SSLContext) -> httpx2.AsyncBaseTransport | None:
+def adaptive_transport(context: ssl.SSLContext) -> AdaptiveTransport | None:
     """A transport that changes over to aiohttp; `None`, for httpx's own, without aiohttp or with proxies.
 
     How proxies are taken from the environment is left to httpx.
     """
     if find_spec("aiohttp") is None or any(kind != "no" for kind in getproxies()):
         return None
-    return GrowingTransport(context)
+    return AdaptiveTransport(context)
 
 
-class GrowingTransport(httpx2.AsyncBaseTransport):
+class AdaptiveTransport(httpx2.AsyncBaseTransport):
     """Sends the first requests over httpx, and over aiohttp what comes after."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self._context = context
         self._sent = 0
-        self._slow = httpx2.AsyncHTTPTransport(verify=context)
-        self._fast: AiohttpTransport | None = None
+        self._httpx = httpx2.AsyncHTTPTransport(verify=context)
+        self._aiohttp: AiohttpTransport | None = None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        return await (await self.next()).handle_async_request(request)
+
+    async def next(self) -> httpx2.AsyncHTTPTransport | AiohttpTransport:
+        """The transport for a request that is about to be sent, which is counted."""
         self._sent += 1
-        if self._sent <= FEW:
-            return await self._slow.handle_async_request(request)
-        if self._fast is None:
+        if self._sent <= AIOHTTP_AFTER:
+            return self._httpx
+        if self._aiohttp is None:
             await anyio.to_thread.run_sync(_import_aiohttp)
-            self._fast = self._fast or AiohttpTransport(self._context)
-        return await self._fast.handle_async_request(request)
+            self._aiohttp = self._aiohttp or AiohttpTransport(self._context)
+        return self._aiohttp
 
     async def aclose(self) -> None:
-        await self._slow.aclose()
-        if self._fast is not None:
-            await self._fast.aclose()
+        await self._httpx.aclose()
+        if self._aiohttp is not None:
+            await self._aiohttp.aclose()
 
 
 class AiohttpTransport(httpx2.AsyncBaseTransport):
-    """Requests of httpx over aiohttp: no redirects, no cookies, nothing unpacked.
+    """Requests over aiohttp: no redirects, no cookies, nothing decompressed.
 
-    How long a request may take is for the caller to say, by canceling it.
+    There is no time limit here: the caller cancels a request that takes too long.
     """
 
     def __init__(self, context: ssl.SSLContext) -> None:
@@ -80,49 +85,69 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
         )
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        from yarl import URL
-
-        async with _httpx_errors(request):
-            response = await self._session.request(
-                request.method,
-                URL(str(request.url), encoded=True),
-                headers=request.headers.multi_items(),
-                data=request.content or None,
-                allow_redirects=False,
-            )
-        return httpx2.Response(
-            response.status, headers=list(response.raw_headers), stream=_Body(response, request)
+        response = await self.send(
+            request.method, str(request.url), request.headers.multi_items(), request.content
         )
+        return response.for_httpx()
+
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str] | Sequence[tuple[str, str]], body: bytes
+    ) -> AiohttpResponse:
+        """Send a request without the objects of httpx, which take longer to make than it takes to send."""
+        import aiohttp
+
+        try:
+            response = await self._session.request(
+                method, _url(url), headers=headers, data=body or None, allow_redirects=False
+            )
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise _httpx_error(error) from None
+        return AiohttpResponse(response)
 
     async def aclose(self) -> None:
         await self._session.close()
 
 
-class _Body(httpx2.AsyncByteStream):
-    def __init__(self, response: aiohttp.ClientResponse, request: httpx2.Request) -> None:
+class AiohttpResponse(httpx2.AsyncByteStream):
+    """A response whose body has not been read, with what the client uses of a response of httpx."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
-        self._request = request
+        self.status_code = response.status
+        self.headers: Mapping[str, str] = response.headers
+
+    def for_httpx(self) -> httpx2.Response:
+        return httpx2.Response(self.status_code, headers=list(self._response.raw_headers), stream=self)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        async with _httpx_errors(self._request):
-            while chunk := await self._response.content.readany():
+        import aiohttp
+
+        content = self._response.content
+        try:
+            while chunk := await content.readany():
                 yield chunk
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise _httpx_error(error) from None
+
+    aiter_raw = __aiter__
 
     async def aclose(self) -> None:
-        # A connection whose answer was not read to its end is closed; any other is used again.
+        # A connection whose response was not read to its end is closed; any other is used again.
         self._response.close()
 
 
-@asynccontextmanager
-async def _httpx_errors(request: httpx2.Request) -> AsyncGenerator[None]:
+def _httpx_error(error: Exception) -> httpx2.TransportError:
     import aiohttp
 
-    try:
-        yield
-    except aiohttp.ClientConnectorError as error:
-        raise httpx2.ConnectError(str(error), request=request) from None
-    except (aiohttp.ClientError, OSError, ValueError) as error:
-        raise httpx2.ReadError(str(error), request=request) from None
+    kind = httpx2.ConnectError if isinstance(error, aiohttp.ClientConnectorError) else httpx2.ReadError
+    return kind(str(error))
+
+
+@lru_cache(maxsize=16)
+def _url(text: str) -> URL:
+    from yarl import URL
+
+    return URL(text, encoded=True)
 
 
 def _import_aiohttp() -> None:
