@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import anyio
-
 from skillwire.catalog.registry import RegisteredSkill, Registry
-from skillwire.errors import SkillNotFound
+from skillwire.errors import SkillNotFound, SkillwireError
 from skillwire.host.approvals.approver import Approver, changed_meanwhile
 from skillwire.host.approvals.schema import Decision
 from skillwire.host.approvals.status import ApprovalStatus
@@ -99,14 +97,19 @@ class HostAdmin:
         """A file for the user to look at before the skill is loaded. This does not load it (SEC-7)."""
         return await self._fetcher.preview(await self._resolver.find(name, server), path)
 
-    async def preview_files(
-        self, skill: RegisteredSkill, *, together: anyio.CapacityLimiter, on_file: Callable[[], None]
-    ) -> Mapping[SkillUri, VerifiedFile]:
-        """Every file of a skill as `find` returned it, requested concurrently. This does not load it (SEC-7).
+    async def preview_skills(
+        self,
+        skills: Iterable[RegisteredSkill],
+        *,
+        together: int,
+        on_file: Callable[[RegisteredSkill], None],
+        on_skill: Callable[[RegisteredSkill, Mapping[SkillUri, VerifiedFile] | SkillwireError], None],
+    ) -> None:
+        """Every file of skills as `preview` gives it, `together` at once from each server.
 
-        `together` limits how many are requested at once. `on_file` is called after each.
+        `on_skill` gets a skill's files when they are all there, or the reason why they are not.
         """
-        return await self._fetcher.preview_files(skill, together=together, on_file=on_file)
+        await self._fetcher.preview_skills(skills, together=together, on_file=on_file, on_skill=on_skill)
 
     async def fetch_files(self, name: str, *, server: str | None = None) -> SkillFiles:
         """Every file of a skill, for a user who decides on it now, and the digest to approve it by.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import anyio
 
 from skillwire.catalog.registry import RegisteredSkill
-from skillwire.errors import ApprovalRequired, LimitExceeded, RequestRefused, SourceError
+from skillwire.errors import ApprovalRequired, LimitExceeded, RequestRefused, SkillwireError, SourceError
 from skillwire.host.approvals.approver import Approver
 from skillwire.host.cache import SkillCache
 from skillwire.limits import Limits
@@ -38,6 +38,19 @@ class SkillFiles:
     digest: SetDigest
 
 
+@dataclass(slots=True, eq=False)
+class _Preview:
+    """A skill whose files are being read."""
+
+    skill: RegisteredSkill
+    entry: CheckedEntry
+    source: Source
+    digests: Mapping[SkillUri, Digest]
+    left: int
+    files: dict[SkillUri, VerifiedFile] = field(default_factory=dict[SkillUri, VerifiedFile])
+    error: SkillwireError | None = None
+
+
 @dataclass(kw_only=True, eq=False)
 class Fetcher:
     """Reads files of skills. Nothing is loaded or held by it; `Loader` does that."""
@@ -60,39 +73,66 @@ class Fetcher:
         data, _ = await self.fetch_bytes(entry, skill.origin, uri, anew=True)
         return self._previewed(entry, uri, data, skill.origin)
 
-    async def preview_files(
-        self, skill: RegisteredSkill, *, together: anyio.CapacityLimiter, on_file: Callable[[], None]
-    ) -> Mapping[SkillUri, VerifiedFile]:
-        """Every file that an entry lists, each as `preview` gives it, as many at once as `together` allows.
+    async def preview_skills(
+        self,
+        skills: Iterable[RegisteredSkill],
+        *,
+        together: int,
+        on_file: Callable[[RegisteredSkill], None],
+        on_skill: Callable[[RegisteredSkill, Mapping[SkillUri, VerifiedFile] | SkillwireError], None],
+    ) -> None:
+        """Read every file that entries list, each as `preview` gives it, `together` at once from each origin.
 
-        The entry is checked once and the cache is asked once, not for each file, which matters with
-        thousands.
+        `on_skill` is called with all files of a skill, or with the first reason why one cannot be had; the
+        other skills are read all the same.
         """
-        entry, origin = check_entry(skill.entry, limits=self.limits), skill.origin
+        waiting: dict[Origin, list[_Preview]] = {}
+        for skill in skills:
+            try:
+                waiting.setdefault(skill.origin, []).append(self._start_preview(skill))
+            except SkillwireError as error:
+                on_skill(skill, error)
+
+        async def read(origin: Origin, previews: list[_Preview]) -> None:
+            digests = {uri: digest for one in previews for uri, digest in one.digests.items()}
+            cached = {} if origin.is_local else await self.cache.fetch_all(origin, digests)
+            files = ((one, uri) for one in previews for uri in one.digests)
+
+            async def work() -> None:
+                for one, uri in files:
+                    if one.error is None:
+                        try:
+                            data = cached.get(uri)
+                            if data is None:
+                                data = (await one.source.read(uri)).data
+                            one.files[uri] = self._previewed(one.entry, uri, data, origin)
+                        except SkillwireError as error:
+                            one.error = error
+                    one.left -= 1
+                    on_file(one.skill)
+                    if not one.left:
+                        on_skill(one.skill, one.error or one.files)
+
+            async with anyio.create_task_group() as tasks:
+                for _ in range(min(together, len(digests))):
+                    tasks.start_soon(work)
+
+        async with anyio.create_task_group() as tasks:
+            for origin, previews in waiting.items():
+                tasks.start_soon(read, origin, previews)
+
+    def _start_preview(self, skill: RegisteredSkill) -> _Preview:
+        entry = check_entry(skill.entry, limits=self.limits)
         if entry.resources is DYNAMIC:
             raise ApprovalRequired(
                 f"{skill.handle} is made on request: it has no fixed files that could be pinned",
                 reason=Reason.UNBINDABLE,
-                origin=origin.label,
+                origin=skill.origin.label,
                 uri=entry.uri,
             )
-        source = self.source_of(origin)  # Refused if the origin is disabled, cached or not.
         digests = {resource.uri: resource.digest for resource in entry.resources}
-        cached = {} if origin.is_local else await self.cache.fetch_all(origin, digests)
-        files: dict[SkillUri, VerifiedFile] = {}
-
-        async def read(uri: SkillUri) -> None:
-            data = cached.get(uri)
-            if data is None:
-                async with together:
-                    data = (await source.read(uri)).data
-            files[uri] = self._previewed(entry, uri, data, origin)
-            on_file()
-
-        async with anyio.create_task_group() as tasks:
-            for uri in digests:
-                tasks.start_soon(read, uri)
-        return files
+        # Refused if the origin is disabled, cached or not.
+        return _Preview(skill, entry, self.source_of(skill.origin), digests, left=len(digests))
 
     async def fetch_files(self, skill: RegisteredSkill) -> SkillFiles:
         """Every current file of a skill for the user to look at; of a dynamic one those that are listed."""

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, cast
-
-import anyio
+from typing import TYPE_CHECKING, Final
 
 from skillwire.catalog.naming import skill_path
 from skillwire.catalog.registry import RegisteredSkill
@@ -197,33 +195,28 @@ class ServerSkills:
     async def _read_all(
         self, host: SkillHost, chosen: Sequence[tuple[RegisteredSkill, str]]
     ) -> tuple[list[Candidate], list[Failure]]:
-        limiter = anyio.CapacityLimiter(_FILES_TOGETHER)
         candidates: list[Candidate] = []
         failures: list[Failure] = []
+        sources = {(one.origin, one.uri): source for one, source in chosen}
         done = 0
         total = sum(len(one.entry.resources) for one, _ in chosen if one.entry.resources is not DYNAMIC)
 
-        async def read(skill: RegisteredSkill, source: str) -> None:
-            def count() -> None:
-                nonlocal done
-                done += 1
-                self.on_progress(skill.origin.label, done, total)
+        def count(skill: RegisteredSkill) -> None:
+            nonlocal done
+            done += 1
+            self.on_progress(skill.origin.label, done, total)
 
+        def collect(skill: RegisteredSkill, found: Mapping[SkillUri, VerifiedFile] | SkillwireError) -> None:
             try:
-                current = await host.find(skill.uri, server=skill.origin.label)
-                files = await host.admin.preview_files(current, together=limiter, on_file=count)
-                candidates.append(self._candidate(current, source, files))
+                if isinstance(found, SkillwireError):
+                    raise found
+                candidates.append(self._candidate(skill, sources[skill.origin, skill.uri], found))
             except SkillwireError as error:
                 failures.append(Failure(skill.entry.name, error))
-            except ExceptionGroup as group:
-                known = [error for error in _flat(group) if isinstance(error, SkillwireError)]
-                if len(known) != len(_flat(group)):
-                    raise
-                failures.append(Failure(skill.entry.name, known[0]))
 
-        async with anyio.create_task_group() as tasks:
-            for skill, source in chosen:
-                tasks.start_soon(read, skill, source)
+        await host.admin.preview_skills(
+            (skill for skill, _ in chosen), together=_FILES_TOGETHER, on_file=count, on_skill=collect
+        )
         return candidates, failures
 
     def _candidate(
@@ -247,13 +240,3 @@ class ServerSkills:
             limits=self.limits,
         )
         return replace(candidate, entry=entry)
-
-
-def _flat(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    found: list[BaseException] = []
-    for error in group.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            found += _flat(cast("BaseExceptionGroup[BaseException]", error))
-        else:
-            found.append(error)
-    return found
