@@ -247,6 +247,23 @@ async def test_files_are_asked_for_together(machine: Machine) -> None:
     assert len(machine.lock().skills) == 6
 
 
+async def test_a_server_that_does_not_answer_does_not_hold_up_the_files_of_another(machine: Machine) -> None:
+    slow, quick = Simulator(), Simulator()
+    for number in range(40):
+        slow.skill(f"slow-{number}")
+    quick.skill("quick")
+    answered = anyio.Event()
+    slow.hold("resources/read", answered)
+    tool = from_servers(machine, {"a-slow": slow, "quick": quick})
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lambda: add(tool, "a-slow", "quick"))
+            while not quick.read_uris():  # noqa: ASYNC110 - the simulator tells nobody
+                await anyio.sleep(0.01)
+            answered.set()
+    assert len(machine.lock().skills) == 41
+
+
 async def test_servers_are_asked_together_whether_something_changed(machine: Machine) -> None:
     servers = {f"s{number}": Simulator() for number in range(8)}
     for label, server in servers.items():

@@ -280,6 +280,8 @@ _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 def _string(text: str) -> str:
     # Characters that show nothing are escaped as well: a reviewer must see them.
     safe = _ESCAPED.sub(lambda match: _ESCAPES.get(match[0]) or f"\\u{ord(match[0]):04x}", text)
+    if safe.isprintable():
+        return f'"{safe}"'
     return '"' + "".join(char if char.isprintable() else _unicode_escape(char) for char in safe) + '"'
 
 
