@@ -256,7 +256,7 @@ def test_every_command_is_in_the_overview() -> None:
 @pytest.mark.parametrize("topic", ["", *dict.fromkeys([*names(), *COMMANDS])])
 def test_help_is_whole_and_fits_at_every_width(topic: str, width: int) -> None:
     text = help_text(topic, width=width)
-    for metavar in ("PATH", "WORDS", "COMMAND", "SOURCE", "NAME"):
+    for metavar in ("PATH", "WORDS", "COMMAND", "SOURCE", "NAME", "CLIENT"):
         text = text.replace(f"{metavar}...", "")
     assert "..." not in text
     assert "Examples:" in text

@@ -1,4 +1,4 @@
-"""`gateway install` writes one entry into a client's file and leaves everything else as it is."""
+"""`gateway install` writes one entry into a client's file, `uninstall` removes it, and all else stays."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from skillwire.cli.commands.gateway import CLIENTS
 from skillwire.host.importers.base import Surroundings
 from skillwire.host.importers.files import find_servers
 from skillwire.host.importers.formats import parse_jsonc
+from terminals import Terminal
 
 FILES = {
     "claude-desktop": ".config/Claude/claude_desktop_config.json",
@@ -90,6 +91,9 @@ BEFORE = {
 }
 
 
+CONTAINERS = {"vscode": "servers", "codex": "mcp_servers", "goose": "extensions"}
+
+
 @pytest.mark.parametrize("indent", [None, 2])
 def test_a_change_is_shown_without_the_secrets_of_other_entries(
     indent: int | None, home: Path, run: Callable[..., tuple[int, str, str]]
@@ -139,6 +143,120 @@ def test_all_else_in_a_file_stays_and_a_backup_is_kept(
     assert run("install", client, "--url", "http://127.0.0.1:8100/mcp", "--token-env", "TOKEN")[0] == 0
     assert "8100" in file.read_text()
     assert file.read_text().count("skillwire") - file.read_text().count("before-skillwire") >= 1
+
+
+LAYOUTS = {
+    "one line": ("cursor", '{"mcpServers": {"other": {"env": {"TOKEN": "hunter2"}}}}'),
+    "no servers": ("cursor", '{\n  "mcpServers": {}\n}\n'),
+    "a comment after a comma": ("cursor", '{"mcpServers": {\n  // first\n  "a": {"url": "x"}, // mine\n}}\n'),
+    "Windows line endings": ("vscode", '{\r\n  "servers": {\r\n    "a": {"url": "x"}\r\n  }\r\n}\r\n'),
+    "a comment before a table": (
+        "codex",
+        'model = "o3"\n\n# mine\n[mcp_servers.other]\ncommand = "a"\n\n# more\n[tools]\nx = 1\n',
+    ),
+    "blocks with comments": (
+        "goose",
+        "extensions:\n    # first\n    other:\n        cmd: a\n\n# last\nlast: 1\n",
+    ),
+    "an inline table": ("codex", 'mcp_servers = { other = { command = "a" } } # mine\n'),
+    "a block with a table in it": (
+        "codex",
+        '[mcp_servers.other]\ncommand = "a"\n[mcp_servers.other.env]\nA = "1"\n',
+    ),
+    "no blocks": ("goose", "extensions: {}\nlast: 1\n"),
+}
+
+
+@pytest.mark.parametrize(
+    ("client", "text"),
+    [*BEFORE.items(), *LAYOUTS.values()],
+    ids=[*BEFORE, *LAYOUTS],
+)
+@pytest.mark.parametrize("url", [(), ("--url", "http://127.0.0.1:8100/mcp", "--token-env", "TOKEN")])
+def test_uninstall_leaves_the_file_as_it_was_before_install(
+    client: str, text: str, url: tuple[str, ...], home: Path, run: Callable[..., tuple[int, str, str]]
+) -> None:
+    file = home / FILES[client]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(text.encode())
+    file.chmod(0o640)
+    before = parsed(file)
+    container = CONTAINERS.get(client, "mcpServers")
+    assert run("install", client, *url)[0] == 0
+    installed = file.read_bytes()
+    code, out, said = run("uninstall", client, "--yes")
+    assert code == 0, said
+    assert "skillwire" in out
+    assert "hunter2" not in out + said
+    after = file.read_bytes().decode()
+    if container in before:
+        assert after == text
+    else:  # The object that install had to add stays, empty.
+        assert parsed(file) == {**before, container: {}}
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert file.with_name(f"{file.name}.before-skillwire").read_bytes() == installed
+
+
+def test_uninstall_says_when_there_is_nothing_to_remove(
+    home: Path, run: Callable[..., tuple[int, str, str]]
+) -> None:
+    file = home / FILES["cursor"]
+    nothing = f"{file} has no entry of the gateway: nothing to remove.\n"
+    assert run("uninstall", "cursor") == (0, "", nothing)
+    assert not file.exists()
+    file.parent.mkdir()
+    file.write_text(BEFORE["cursor"])
+    assert run("uninstall", "cursor", "--yes") == (0, "", nothing)
+    assert file.read_text() == BEFORE["cursor"]
+    code, out, said = run("uninstall")
+    assert (code, out) == (0, "")
+    assert said.startswith("No client has an entry of the gateway (claude-desktop, ")
+    assert json.loads(run("uninstall", "--json")[1])["removed"] == []
+
+
+def test_uninstall_without_a_name_finds_every_client_and_asks_first(
+    home: Path, run: Callable[..., tuple[int, str, str]]
+) -> None:
+    for client in ("cursor", "codex"):
+        assert run("install", client)[0] == 0
+    written = {client: (home / FILES[client]).read_text() for client in ("cursor", "codex")}
+    code, out, said = run("uninstall")
+    assert code == 7
+    assert "nobody can be asked here" in said
+    assert all(str(home / FILES[client]) in out for client in written)
+    code, out, said = run("uninstall", "--dry-run")
+    assert (code, "Nothing was written" in said) == (0, True)
+    assert {client: (home / FILES[client]).read_text() for client in written} == written
+    found = json.loads(run("uninstall", "--yes", "--json")[1])
+    assert [one["client"] for one in found["removed"]] == ["cursor", "codex"]
+    assert parsed(home / FILES["cursor"]) == {"mcpServers": {}}
+    assert parsed(home / FILES["codex"]) == {}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 7)])
+def test_uninstall_asks_on_a_terminal(
+    answer: str, code: int, home: Path, run: Callable[..., tuple[int, str, str]]
+) -> None:
+    assert run("install", "cursor")[0] == 0
+    terminal = Terminal("gateway", "uninstall", "cursor")
+    terminal.wait_for("Remove this entry? [y]es")
+    terminal.type(f"{answer}\n")
+    assert terminal.end() == code, terminal.screen
+    assert ("skillwire" in (home / FILES["cursor"]).read_text()) == (answer == "n")
+
+
+def test_uninstall_leaves_an_entry_of_the_same_name_that_is_no_gateway(
+    home: Path, run: Callable[..., tuple[int, str, str]]
+) -> None:
+    file = home / FILES["cursor"]
+    file.parent.mkdir()
+    text = '{"mcpServers": {"skillwire": {"command": "skillwire", "args": ["serve", "skills"]}}}'
+    file.write_text(text)
+    code, out, said = run("uninstall", "cursor", "--yes")
+    assert (code, out) == (4, "")
+    assert "is not a gateway" in said
+    assert file.read_text() == text
 
 
 @pytest.mark.parametrize("text", ["[1, 2]", '{"mcpServers": 3}', "{", '{"mcpServers": {"a": }'])

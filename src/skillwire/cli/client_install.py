@@ -1,7 +1,7 @@
 """One entry for the gateway in the configuration of a client, leaving the rest of the file unchanged.
 
 The file is edited as text, so comments and layout stay. What is about to be written is parsed and compared:
-it must be the previous content plus the entry, or nothing is written.
+it must be the previous content with the entry added or removed, or nothing is written.
 """
 
 from __future__ import annotations
@@ -9,22 +9,28 @@ from __future__ import annotations
 import difflib
 import json
 import os
-import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
 from skillwire.cli.client_config import ClientServer, client_config
+from skillwire.cli.client_edit import (
+    ENTRY,
+    with_json,
+    with_toml,
+    with_yaml,
+    without_json,
+    without_toml,
+    without_yaml,
+)
 from skillwire.errors import SourceError
 from skillwire.files import write_atomic
 from skillwire.host.importers.base import ClientFile, Surroundings
 from skillwire.host.importers.clients import client_files
 
-ENTRY: Final = "skillwire"
-"""What the entry is called."""
 _CLIENTS: Final = {
     "claude-desktop": ("Claude Desktop", "Restart Claude Desktop to use it."),
     "claude-code": ("Claude Code", "New sessions of Claude Code use it."),
@@ -34,8 +40,12 @@ _CLIENTS: Final = {
     "gemini": ("Gemini CLI", "New sessions of Gemini CLI use it."),
     "goose": ("Goose", "New sessions of Goose use it."),
 }
-_STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
-_BLANK: Final = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_KEYS: Final = {"vscode": "servers", "codex": "mcp_servers", "goose": "extensions"}
+"""Where the servers are in a client's file, unless under `mcpServers`."""
+_REMOVERS: Final[dict[str, Callable[[str, str], tuple[str, str]]]] = {
+    "codex": without_toml,
+    "goose": without_yaml,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +58,8 @@ class ConfigChange:
     """The text of the file; `None` if there is none yet."""
     after: str
     next_step: str
+    removed: str = ""
+    """The text of the entry that is removed; empty if one is added."""
 
     @property
     def is_nothing(self) -> bool:
@@ -60,6 +72,9 @@ class ConfigChange:
 
     def diff(self) -> str:
         """The lines that change, without those around them: other entries may have secrets."""
+        if self.removed:
+            lines = (f"-{line}" for line in self.removed.splitlines())
+            return "\n".join([f"--- {self.path}", f"+++ {self.path}", *lines])
         before, after = self.before or "", self.after
         if "\n" not in before.strip():
             # The whole file is one line: show what is put into it.
@@ -97,13 +112,8 @@ def _shared_start(one: str, other: str) -> int:
 
 def install_entry(client: str, *, url: str = "", token_variable: str = "") -> ConfigChange:
     """The change that makes a client use the gateway: one that it starts, or one at a URL."""
-    name, next_step = _CLIENTS[client]
-    around = Surroundings(environment=os.environ, home=Path.home(), project=Path.cwd(), platform=sys.platform)
-    file = next(one for one in client_files(around) if one.client == name and not one.of_project)
-    try:
-        before = file.path.read_text("utf-8") if file.path.exists() else None
-    except (OSError, UnicodeError) as error:
-        raise SourceError(f"{file.path} cannot be read: {error}") from None
+    file = _file(client)
+    before = _read(file.path)
     server = ClientServer(
         name=ENTRY, command=() if url else _command(), url=url, token_variable=token_variable
     )
@@ -111,9 +121,85 @@ def install_entry(client: str, *, url: str = "", token_variable: str = "") -> Co
         client=client,
         path=file.path,
         before=before,
-        after=edited(client, file, before or "", server),
-        next_step=next_step,
+        after=_with_line_endings(before or "", lambda text: edited(client, file, text, server)),
+        next_step=_CLIENTS[client][1],
     )
+
+
+def uninstall_entry(client: str) -> ConfigChange | None:
+    """The change that removes what `install_entry` wrote; `None` if the client has no such entry."""
+    file = _file(client)
+    before = _read(file.path)
+    if before is None or not before.strip():
+        return None
+    key = _KEYS.get(client, "mcpServers")
+    removed = ""
+
+    def edit(text: str) -> str:
+        nonlocal removed
+        after, removed = _REMOVERS.get(client, without_json)(text, key)
+        return after
+
+    try:
+        values = file.parse(before)
+        entry = _table(_table(values).get(key)).get(ENTRY)
+        if entry is None:
+            return None
+        if not _is_gateway(_table(entry)):
+            raise SourceError(
+                f"the entry {ENTRY} in {file.path} is not a gateway, so `gateway install` did not write it: "
+                "remove it by hand if you do not need it"
+            )
+        after = _with_line_endings(before, edit)
+        rest = file.parse(after)
+        is_right = _without(rest) == _without(values) and ENTRY not in _table(_table(rest).get(key))
+    except ValueError as error:
+        raise SourceError(f"{file.path} cannot be edited: {error}; nothing was changed") from None
+    if not is_right:
+        raise SourceError(
+            f"{file.path} has a layout that cannot be edited: remove the entry {ENTRY} under {key} by hand"
+        )
+    name = _CLIENTS[client][0]
+    return ConfigChange(
+        client=client,
+        path=file.path,
+        before=before,
+        after=after,
+        next_step=f"Restart {name} to stop using the gateway.",
+        removed=removed,
+    )
+
+
+def config_path(client: str) -> Path:
+    """The file that the entry of a client is in, whether or not it exists."""
+    return _file(client).path
+
+
+def _file(client: str) -> ClientFile:
+    around = Surroundings(environment=os.environ, home=Path.home(), project=Path.cwd(), platform=sys.platform)
+    name = _CLIENTS[client][0]
+    return next(one for one in client_files(around) if one.client == name and not one.of_project)
+
+
+def _read(path: Path) -> str | None:
+    """The text of a file with its own line endings; `None` if there is no file."""
+    try:
+        return path.read_bytes().decode("utf-8") if path.exists() else None
+    except (OSError, UnicodeError) as error:
+        raise SourceError(f"{path} cannot be read: {error}") from None
+
+
+def _with_line_endings(text: str, edit: Callable[[str], str]) -> str:
+    """An edited text with the line endings that it had."""
+    if "\r\n" not in text or text.count("\n") != text.count("\r\n"):
+        return edit(text)
+    return edit(text.replace("\r\n", "\n")).replace("\n", "\r\n")
+
+
+def _is_gateway(entry: dict[str, Any]) -> bool:
+    """Whether an entry starts a gateway, or reaches a server at a URL."""
+    words = [entry.get("command"), entry.get("cmd"), *cast("list[object]", entry.get("args") or [])]
+    return "gateway" in words or "mcp-remote" in words or bool({"url", "httpUrl", "uri"} & entry.keys())
 
 
 def _command() -> tuple[str, ...]:
@@ -125,14 +211,12 @@ def _command() -> tuple[str, ...]:
 def edited(client: str, file: ClientFile, text: str, server: ClientServer) -> str:
     """The text of a client's file with the entry, or a `SourceError` if its layout cannot be edited."""
     snippet, _ = client_config(client, server)
-    edit: Callable[[str, str, ClientServer], str] = {"codex": _with_toml, "goose": _with_yaml}.get(
-        client, _with_json
-    )
+    edit: Callable[[str, str], str] = {"codex": with_toml, "goose": with_yaml}.get(client, with_json)
     if client == "claude-code":
         snippet = json.dumps({"mcpServers": {ENTRY: _claude_code(server)}})
     try:
         before = file.parse(text) if text.strip() else None
-        after = edit(text, snippet, server)
+        after = edit(text, snippet)
         is_right = _without(file.parse(after)) == _without(before) and ENTRY in _servers(file.parse(after))
     except ValueError as error:
         raise SourceError(f"{file.path} cannot be edited: {error}; nothing was changed") from None
@@ -166,119 +250,3 @@ def _without(values: object) -> dict[str, Any]:
         if isinstance(value, dict):
             rest[key] = {name: one for name, one in cast("dict[str, Any]", value).items() if name != ENTRY}
     return {key: value for key, value in rest.items() if value != {}}
-
-
-# JSON, with comments
-
-
-def _with_json(text: str, snippet: str, server: ClientServer) -> str:
-    [(key, servers)] = json.loads(snippet).items()
-    entry = json.dumps(servers[ENTRY], indent=2, ensure_ascii=False).replace("\n", "\n    ")
-    if not text.strip():
-        return json.dumps({key: {ENTRY: servers[ENTRY]}}, indent=2, ensure_ascii=False) + "\n"
-    members = dict(_members(text, _start(text)))
-    if key not in members:
-        return _inserted(text, _start(text), f'"{key}": {{\n    "{ENTRY}": {entry}\n  }}', indent="  ")
-    start, _ = members[key]
-    known = dict(_members(text, start)).get(ENTRY)
-    if known is not None:
-        return text[: known[0]] + entry + text[known[1] :]
-    return _inserted(text, start, f'"{ENTRY}": {entry}', indent="    ")
-
-
-def _inserted(text: str, brace: int, member: str, *, indent: str) -> str:
-    """The text with a new first member in the object whose brace is at this position."""
-    is_empty = not list(_members(text, brace))
-    rest = text[brace + 1 :]
-    tail = f"\n{indent[2:]}{rest.lstrip()}" if is_empty else f",{rest}"
-    return f"{text[: brace + 1]}\n{indent}{member}{tail}"
-
-
-def _start(text: str) -> int:
-    place = _skip(text, 1 if text.startswith("\ufeff") else 0)
-    if text[place : place + 1] != "{":
-        raise ValueError("it is not a JSON object")
-    return place
-
-
-def _skip(text: str, place: int) -> int:
-    found = _BLANK.match(text, place)
-    return found.end() if found else place
-
-
-def _members(text: str, brace: int) -> Iterator[tuple[str, tuple[int, int]]]:
-    """The members of the object at a position: their names, and where their values start and end."""
-    place = _skip(text, brace + 1)
-    while (name := _STRING.match(text, place)) is not None:
-        colon = _skip(text, name.end())
-        start = _skip(text, colon + 1)
-        end = _end(text, start)
-        yield json.loads(name[0]), (start, end)
-        comma = _skip(text, end)
-        if text[comma : comma + 1] != ",":
-            return
-        place = _skip(text, comma + 1)
-
-
-def _end(text: str, place: int) -> int:
-    """Where the value that starts at a position ends."""
-    depth = 0
-    while place < len(text):
-        if (string := _STRING.match(text, place)) is not None:
-            place = string.end()
-        elif text[place] in "{[":
-            depth += 1
-            place += 1
-        elif text[place] in "}]":
-            if depth == 0:
-                return place
-            depth -= 1
-            place += 1
-        elif depth == 0 and text[place] == ",":
-            return place
-        elif (after := _skip(text, place)) > place:
-            if depth == 0:
-                return place
-            place = after
-            continue
-        else:
-            place += 1
-            if depth or text[place - 1] not in "}]":
-                continue
-        if depth == 0:
-            return place
-    return place
-
-
-# TOML and YAML
-
-
-def _with_toml(text: str, snippet: str, server: ClientServer) -> str:
-    import tomlkit
-
-    document = cast("dict[str, Any]", tomlkit.parse(text))
-    [entry] = cast("dict[str, dict[str, Any]]", tomlkit.parse(snippet))["mcp_servers"].values()
-    servers = document.setdefault("mcp_servers", tomlkit.table(is_super_table=True))
-    servers[ENTRY] = entry
-    return tomlkit.dumps(cast("Any", document))
-
-
-def _with_yaml(text: str, snippet: str, server: ClientServer) -> str:
-    head, *entry = snippet.splitlines()
-    lines = text.splitlines()
-    at = next(
-        (n for n, line in enumerate(lines) if re.fullmatch(r"extensions:\s*(\{\s*\})?\s*(#.*)?", line)), None
-    )
-    if at is None:
-        return "\n".join([*lines, head, *entry, ""])
-    lines[at] = re.sub(r"\{\s*\}\s*", "", lines[at]).rstrip()
-    first = next((line for line in lines[at + 1 :] if line.strip() and not line.lstrip().startswith("#")), "")
-    own = len(first) - len(first.lstrip()) if first.startswith(" ") else 2
-    entry = [" " * (own - 2) + line if own > 2 else line[2 - own :] for line in entry]
-    start = next((n for n, line in enumerate(lines) if n > at and line.strip() == f"{ENTRY}:"), None)
-    if start is None:
-        return "\n".join([*lines[: at + 1], *entry, *lines[at + 1 :], ""])
-    end = start + 1
-    while end < len(lines) and (not lines[end].strip() or lines[end].startswith(" " * (own + 1))):
-        end += 1
-    return "\n".join([*lines[:start], *entry, *lines[end:], ""])

@@ -261,51 +261,6 @@ def _what(host_options: dict[str, Any]) -> str:
     return " and ".join(parts)
 
 
-def install(*, client: str, url: str | None, token_env: str | None, dry_run: bool, as_json: bool) -> None:
-    """Write one entry into the configuration of a client."""
-    from skillwire.cli.client_install import install_entry
-    from skillwire.cli.output import write
-    from skillwire.cli.screen import show_json
-
-    if token_env and not url:
-        raise UsageError("--token-env needs --url: a gateway that the client starts has no token")
-    if url and not url.startswith(("http://", "https://")):
-        raise UsageError(
-            "--url is not an http:// or https:// URL: give the URL of the gateway's MCP endpoint"
-        )
-    change = install_entry(client, url=url or "", token_variable=token_env or "")
-    if not dry_run:
-        change.apply()
-    if as_json:
-        show_json(change.as_json() | {"written": not dry_run})
-        return
-    if change.is_nothing:
-        info(f"{printable(str(change.path))} has this entry already.")
-    else:
-        write(change.diff())
-        if dry_run:
-            info(f"Nothing was written. Without --dry-run, this goes into {printable(str(change.path))}")
-        else:
-            backup = f"; the previous file is {printable(str(change.backup))}" if change.backup else ""
-            info(f"Wrote {printable(str(change.path))}{backup}. {change.next_step}")
-    if not url:
-        _warn_of_project_servers()
-
-
-def _warn_of_project_servers() -> None:
-    """A client starts the gateway in another directory, where the file of this project is not read."""
-    from skillwire.host.config.file import load_config
-
-    here = [one for one in load_config(fill=False).configured if one.of_project and one.used]
-    if here:
-        names = ", ".join(printable(one.label) for one in here)
-        info(
-            f"The client starts the gateway elsewhere, so it does not see {names} of "
-            f"{printable(str(here[0].file))}: `skillwire servers add NAME URL --user` adds a server for "
-            "every directory."
-        )
-
-
 def list_callers(*, tokens: Path | None, as_json: bool) -> None:
     """Who may use a gateway, and what each may see."""
     from skillwire.cli.screen import Screen, show_json

@@ -8,7 +8,7 @@ from skillwire.cli.command import Argument, choice, command, flag, integer, path
 from skillwire.cli.commands.serving import HTTP_OPTIONS, LISTING_OPTIONS
 
 CLIENTS: Final = ("claude-desktop", "cursor", "vscode", "codex", "gemini", "goose", "claude-code")
-"""The clients that `gateway install` can set up."""
+"""The clients that `gateway install` and `uninstall` can edit."""
 _TOKENS: Final = path("--tokens FILE", "The file of callers.")
 _CALLER: Final = Argument("name", "NAME", "The name of a caller.")
 
@@ -67,11 +67,11 @@ COMMANDS: Final = (
     ),
     command(
         "gateway install",
-        "gateway:install",
+        "gateway_install:install",
         "Add the gateway to the configuration of a client\n\n"
         "Writes one entry, called skillwire, and saves the previous file beside it. The rest of the "
         "file is left unchanged.",
-        Argument("client", "CLIENT", "The client.", choices=CLIENTS),
+        Argument("client", "CLIENT", f"One of {', '.join(CLIENTS)}.", choices=CLIENTS),
         text("--url URL", "Reach a gateway that runs there, instead of starting one."),
         text(
             "--token-env VARIABLE",
@@ -81,6 +81,23 @@ COMMANDS: Final = (
         examples={
             "skillwire gateway install claude-desktop": "then restart Claude Desktop",
             "skillwire gateway install cursor --dry-run": "see the change first",
+        },
+    ),
+    command(
+        "gateway uninstall",
+        "gateway_install:uninstall",
+        "Remove the gateway from the configuration of a client\n\n"
+        "Shows the entry that `gateway install` wrote, asks, and removes it. The previous file is saved "
+        "beside it. The rest of the file is left unchanged. Without CLIENT, the entry is removed from every "
+        "client that has it.",
+        Argument(
+            "clients", "CLIENT", f"One of {', '.join(CLIENTS)}.", choices=CLIENTS, many=True, required=False
+        ),
+        flag("--yes -y", "Remove it without asking."),
+        flag("--dry-run", "Show what would be removed, and write nothing."),
+        examples={
+            "skillwire gateway uninstall cursor": "show the entry, ask, and remove it",
+            "skillwire gateway uninstall --dry-run": "which clients have it",
         },
     ),
     command(
