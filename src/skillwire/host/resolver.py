@@ -24,11 +24,14 @@ from skillwire.trust.guards import looks_like_uri
 from skillwire.trust.origin import Origin
 
 _MOST_FAILURES: Final = 3
+"""A message names this many origins that do not work, and counts the others."""
 
 
 @dataclass(kw_only=True, eq=False)
 class Resolver:
-    """Looks skills up among those that are registered, held, or served without being listed."""
+    """Looks skills up: first among those that are registered, and then, for a URI, on the one server that
+    may have it without listing it.
+    """
 
     registry: Registry
     inventory: Inventory

@@ -7,7 +7,7 @@ keeps what the SDK logs about servers off the terminal (SEC-9, SEC-11).
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final, TypeAlias
 
@@ -79,20 +79,11 @@ async def over_lines(process: ServerProcess, budget: MessageBudget, lost: Lost) 
 
     async def receive() -> None:
         fault: SkillwireError | None = None
+        messages = (_parsed(line, process) async for line in process.lines() if line.strip())
         # `lost` comes before the stream is closed: whoever waits for an answer then wants to know the reason.
         async with to_client:
             try:
-                async for line in process.lines():
-                    if not line.strip():
-                        continue
-                    message = _parsed(line, process)
-                    if not isinstance(message, Exception):
-                        budget.spend(message.message)
-                    await to_client.send(message)
-            except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-                pass
-            except SkillwireError as error:
-                fault = error
+                fault = await _forward(messages, to_client, budget)
             finally:
                 lost(fault)
 
@@ -122,23 +113,34 @@ async def within_budget(
     to_client, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     async with transport as (received, to_server), anyio.create_task_group() as tasks:
 
-        async def pass_on() -> None:
+        async def receive() -> None:
             async with to_client:
-                try:
-                    async for message in received:
-                        if not isinstance(message, Exception):
-                            budget.spend(message.message)
-                        await to_client.send(message)
-                except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-                    pass
-                except SkillwireError as error:
-                    lost(error)
+                if fault := await _forward(received, to_client, budget):
+                    lost(fault)
 
-        tasks.start_soon(pass_on)
+        tasks.start_soon(receive)
         try:
             yield from_server, to_server
         finally:
             tasks.cancel_scope.cancel()
+
+
+async def _forward(
+    messages: AsyncIterable[SessionMessage | Exception],
+    to_client: MemoryObjectSendStream[SessionMessage | Exception],
+    budget: MessageBudget,
+) -> SkillwireError | None:
+    """Pass messages on until one side closes. Returns why the server is cut off, if it is."""
+    try:
+        async for message in messages:
+            if not isinstance(message, Exception):
+                budget.spend(message.message)
+            await to_client.send(message)
+    except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+        pass
+    except SkillwireError as error:
+        return error
+    return None
 
 
 def _parsed(line: bytes, process: ServerProcess) -> SessionMessage | Exception:

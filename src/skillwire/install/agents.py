@@ -28,22 +28,29 @@ _NONE: Final = "-"
 
 
 class Scope(StrEnum):
-    """Whose skills they are: those of a project, or those of a user in every project."""
+    """Whose skills they are."""
 
     PROJECT = "project"
+    """Those of one project. Its lock file is in the project, so that everybody who works on it gets the same
+    versions."""
     USER = "user"
+    """Those of a user in every project."""
 
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """A program that reads skills from folders. The paths are as in the table, not yet resolved."""
+    """A program that reads skills from folders. The paths are as in the table: `Places` resolves them."""
 
     id: str
+    """What `--agent` takes, such as `claude-code`."""
     name: str
     project: str
+    """Its folder of skills in a project."""
     home: str
-    """Empty when the agent reads only skills of projects."""
+    """Its folder of the user's skills; empty when the agent reads only skills of projects."""
     signs: tuple[str, ...]
+    """Files and folders that only exist where the agent is used: `detect_agents` looks for them, and for its
+    own folder in a project."""
 
     @property
     def has_plain_project_folder(self) -> bool:
@@ -53,11 +60,13 @@ class Agent:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the paths of the table begin: a project, a home, and the variables that move folders."""
+    """Where the paths of the table begin."""
 
     project: Path
     home: Path
     environment: Mapping[str, str]
+    """The variables that move folders of agents, such as `XDG_CONFIG_HOME` and those that the table
+    names."""
 
     @classmethod
     def here(cls, project: Path | None = None) -> Places:

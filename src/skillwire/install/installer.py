@@ -44,15 +44,20 @@ class RecordApprovals(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was done. `failures` are by skill, each one line."""
+    """What was done, by the names of skills."""
 
     installed: tuple[str, ...] = ()
     updated: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     current: tuple[str, ...] = ()
+    """Those that were as the lock says already."""
     stopped: tuple[Step, ...] = ()
+    """Folders that were left as they are: someone edited them, or something is there that Skillwire did not
+    put there."""
     refused: tuple[Failure, ...] = ()
+    """What the user did not approve, or what a policy forbids."""
     failures: tuple[Failure, ...] = ()
+    """What could not be fetched, verified or written."""
     copies: tuple[Path, ...] = ()
     """Where a copy was made because links are not allowed."""
 

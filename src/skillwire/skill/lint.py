@@ -331,14 +331,7 @@ class _Linter:
 
     def _advise(self, rule: str, message: str, fix: str, line: int) -> None:
         self._issues.append(
-            Issue(
-                rule=rule,
-                message=message,
-                fix=fix,
-                file=self._file,
-                line=line,
-                severity=Severity.ADVICE,
-            )
+            Issue(rule=rule, message=message, fix=fix, file=self._file, line=line, severity=Severity.ADVICE)
         )
 
 

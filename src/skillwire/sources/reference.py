@@ -10,7 +10,7 @@ git+https://host/repo#v1.2:path  a git repository, at a tag, branch or commit, b
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 from urllib.parse import urlsplit
@@ -40,7 +40,8 @@ class SourceKind(StrEnum):
     ARCHIVE = "archive"
     """A path that ends like an archive: `./pdf.tar.gz`."""
     PACKAGE = "package"
-    """The skills of installed Python packages. No text names it; `install --installed` does."""
+    """The skills of installed Python packages. No text of a user names this place: `skillwire install
+    --installed` does, and the lock has `--installed` as the source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,7 @@ class Reference:
     """A URL, a path or a label: where to go."""
     ref: str = ""
     """Of a git repository: a tag, a branch or a commit; empty for its default branch."""
-    path: str = field(default="")
+    path: str = ""
     """A folder of a repository, or the name of one skill of a server."""
 
 

@@ -59,6 +59,9 @@ _CHARACTERS: Final = {
     ),
 }
 _COMMENT: Final = re.compile(r"<!--(.*?)(?:-->|\Z)", re.DOTALL)
+_LINK: Final = re.compile(r"\[([^\[\]\n]{1,300})\]\(\s*<?([^\s()<>]{1,2000})")
+_FENCE: Final = re.compile(r"[ \t>]*(`{3,}|~{3,})")
+_CODE_SPAN: Final = re.compile(r"`[^`\n]+`")
 # Words that address the reader of a skill rather than describe something.
 _CUE: Final = re.compile(
     r"\b(?:ignore|disregard|override|instructions?|you (?:must|should|are|will)|assistants?|agents?|models?"
@@ -66,16 +69,6 @@ _CUE: Final = re.compile(
     r"|do not (?:tell|mention|reveal|show)|without (?:asking|telling)|silently)\b",
     re.IGNORECASE,
 )
-_LINK: Final = re.compile(r"\[([^\[\]\n]{1,300})\]\(\s*<?([^\s()<>]{1,2000})")
-_HOST_IN_TEXT: Final = re.compile(
-    r"(?:[a-z][a-z0-9+.-]*://)?((?:[a-z0-9-]+\.)+[a-z]{2,24})(?=[/:\s]|$)", re.I
-)
-_FILE_ENDINGS: Final = frozenset(
-    {"md", "txt", "py", "sh", "js", "ts", "json", "yaml", "yml", "toml", "csv", "html", "css", "rs", "go"}
-)
-_ACTING: Final = ("javascript", "data", "vbscript")
-_FENCE: Final = re.compile(r"[ \t>]*(`{3,}|~{3,})")
-_CODE_SPAN: Final = re.compile(r"`[^`\n]+`")
 
 
 def find_hidden_text(text: str, *, markdown: bool) -> tuple[HiddenText, ...]:
@@ -114,6 +107,15 @@ def _in_markdown(text: str) -> Iterator[HiddenText]:
     for match in _LINK.finditer(text):
         if why := _disguise(match[1], match[2]):
             yield HiddenText(Hiding.LINK, text.count("\n", 0, match.start()) + 1, why)
+
+
+_ACTING: Final = ("javascript", "data", "vbscript")
+_HOST_IN_TEXT: Final = re.compile(
+    r"(?:[a-z][a-z0-9+.-]*://)?((?:[a-z0-9-]+\.)+[a-z]{2,24})(?=[/:\s]|$)", re.I
+)
+_FILE_ENDINGS: Final = frozenset(
+    {"md", "txt", "py", "sh", "js", "ts", "json", "yaml", "yml", "toml", "csv", "html", "css", "rs", "go"}
+)
 
 
 def _disguise(label: str, target: str) -> str:

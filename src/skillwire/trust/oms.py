@@ -97,10 +97,16 @@ def bundle_of(
 
 @dataclass(frozen=True, slots=True)
 class SignatureBundle:
+    """A bundle that was parsed. Nothing in it has been verified."""
+
     payload: bytes
+    """The in-toto statement, exactly as it was signed."""
     signature: bytes
     hint: str
+    """Which key signed it, as the signer says: only a configured key with this hint can verify it. Empty if
+    the signer did not say, and with certificates."""
     chain: tuple[bytes, ...]
+    """Certificates in DER, that of the signer first; empty for a plain key."""
     timestamps: tuple[bytes, ...]
     """RFC 3161 timestamps of the signature."""
 

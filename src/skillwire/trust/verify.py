@@ -23,7 +23,7 @@ from __future__ import annotations
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 from dataclasses import InitVar, dataclass
-from typing import Final, NewType, NoReturn, final
+from typing import ClassVar, Final, NewType, NoReturn, final
 
 from skillwire.errors import (
     DigestMismatch,
@@ -51,10 +51,16 @@ CheckedEntry = NewType("CheckedEntry", SkillEntry)
 _SEAL: Final = object()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Sealed:
-    """Only this file creates instances: no subclasses, copies or unpickled objects."""
+    """Only one function of this file creates instances: no subclasses, copies or unpickled objects."""
 
-    __slots__ = ()
+    made_by: ClassVar[str]
+    seal: InitVar[object]
+
+    def __post_init__(self, seal: object) -> None:
+        if seal is not _SEAL:
+            raise TypeError(f"a {type(self).__name__} is made by {self.made_by} alone")
 
     def __init_subclass__(cls) -> None:
         if cls.__bases__ != (_Sealed,):
@@ -81,10 +87,7 @@ class VerifiedFile(_Sealed):
     digest: Digest
     bound: bool
     """Whether the entry lists this digest; a dynamic skill lists none."""
-    seal: InitVar[object]
-
-    def __post_init__(self, seal: object) -> None:
-        _require_seal(seal, "VerifiedFile", "verify_file")
+    made_by = "verify_file"
 
     @property
     def size(self) -> int:
@@ -105,11 +108,10 @@ class VerifiedSkill(_Sealed):
     file: VerifiedFile
     frontmatter: Mapping[str, JsonValue]
     body: str
+    """The text below the frontmatter."""
     body_line: int
-    seal: InitVar[object]
-
-    def __post_init__(self, seal: object) -> None:
-        _require_seal(seal, "VerifiedSkill", "verify_skill_md")
+    """The line of `SKILL.md` that the body starts at, counted from 1."""
+    made_by = "verify_skill_md"
 
     @property
     def origin(self) -> Origin:
@@ -293,8 +295,3 @@ def _parents(uri: SkillUri, root: SkillUri) -> Iterator[str]:
 
 def _manifest_issue(rule: str, uri: SkillUri, message: str) -> Issue:
     return Issue(rule=rule, message=f"{shown_uri(uri)} {message}", fix="list every file of the skill once")
-
-
-def _require_seal(seal: object, made: str, maker: str) -> None:
-    if seal is not _SEAL:
-        raise TypeError(f"a {made} is made by {maker} alone")

@@ -48,10 +48,13 @@ class OneSkill:
 
 @dataclass(slots=True)
 class Session:
-    """One browser with access. `form_token` is what its forms carry."""
+    """One browser with access."""
 
     form_token: str
+    """What its forms carry, so that no other site can send one in its name."""
     used_at: float
+    """When it was last used, by the clock of `Access`. It ends when it was not used for
+    `SESSION_SECONDS`."""
     only: OneSkill | None = None
     """The one skill that it may see; `None` for everything."""
     notice: Notice | None = None

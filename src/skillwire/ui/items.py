@@ -38,18 +38,25 @@ _ORIGINS: Final = {OriginKind.LOCAL: "local", OriginKind.PROJECT: "project", Ori
 
 @dataclass(frozen=True, slots=True)
 class ChangedFile:
+    """A file that differs from what was approved."""
+
     kind: str
+    """The value of its `ChangeKind`, which the templates show and use as a class."""
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """A file of a skill. `real_path` is for links, `path` for display."""
+    """A file of a skill."""
 
     path: str
+    """For display: an unusual name is percent-encoded. Links have `real_path`, which is the name as it
+    is."""
     real_path: str
     size: str
+    """For display, such as `1.2 MB`."""
     bytes: int
+    """0 when an older dialect does not say it."""
     digest: str
 
 

@@ -18,11 +18,14 @@ _OPEN_FILES: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A file in a folder. `name` is for display, cleaned."""
+    """A file in a folder."""
 
     name: str
+    """Cleaned, for display. Below the deepest folder that is shown it is the rest of the path, with its
+    slashes."""
     file: ListedFile
     is_current: bool
+    """Whether it is the file that is open on the page."""
 
 
 @dataclass(slots=True)

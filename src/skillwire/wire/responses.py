@@ -42,14 +42,18 @@ class ListPage:
 
 @dataclass(frozen=True, slots=True)
 class WireChild:
-    """A child in a response to `resources/directory/read`, with its URI as the server wrote it."""
+    """A child in a response to `resources/directory/read`."""
 
     uri: str
+    """As the server wrote it: it is not checked yet, and may be outside of the directory or no URI at
+    all."""
     is_directory: bool
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryPage:
+    """One page of `resources/directory/read`."""
+
     children: tuple[WireChild, ...]
     next_cursor: str | None
 

@@ -25,11 +25,14 @@ _MOST_VALUES: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class SkillTemplate:
-    """A template with its description. `arguments` are in the order of the URI."""
+    """A template with its description."""
 
     template: str
+    """A URI with arguments in braces, such as `skill://docs/{product}/SKILL.md`; `{+path}` stands for
+    several segments."""
     description: str
     arguments: tuple[str, ...]
+    """The names of the arguments, in the order of the URI."""
 
     def expand(self, values: Mapping[str, str]) -> SkillUri:
         """The URI of the skill for these values, or a `FormatError` for missing, unknown or invalid ones."""

@@ -65,23 +65,29 @@ _OLD_ROWS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One approval as it is stored. Nothing in it has been checked yet.
-
-    `server` is made by `server_key`, `label` is what the user called it then. A row that is not current was
-    approved before the skill changed: it allows nothing and shows what changed.
-    """
+    """One approval as it is stored. Nothing in it has been checked yet."""
 
     server: str
+    """What identifies the server, with the caller of a gateway if the approval is theirs: as `server_key`
+    makes it."""
     uri: str
     label: str
+    """What the user called the server then."""
     resources: str
+    """The files that were approved: sorted pairs of a URI and a digest, as JSON."""
     allowed_tools: int
     execute_code: int
     entry: str
+    """The entry that the user saw, as JSON. The skill can be used with it while its server is away."""
     is_current: int
+    """0 for what was approved before the skill changed: such a row allows nothing, and shows what
+    changed."""
     approved_at: str = ""
+    """The time in UTC, in the form of ISO 8601 with microseconds."""
     approved_by: str = ""
+    """The name of the user at the machine."""
     approved_how: str = ""
+    """Where and why, such as `approved on the review page`."""
 
     @property
     def caller(self) -> str:
@@ -124,7 +130,8 @@ class Decision:
     """One decision about a set of files of a skill: what, when, by whom and how."""
 
     server: str
-    """The server and the caller of a gateway, as `server_key` names them."""
+    """What identifies the server, with the caller of a gateway if the decision is theirs: as `server_key`
+    makes it."""
     uri: str
     decision: str
     """A value of `Decided`. A later version may have written one that is not known here."""

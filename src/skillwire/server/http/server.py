@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 _GRACE_SECONDS: Final = 2
+"""How long open requests may take once the server was told to stop."""
 _BACKLOG: Final = 2048
+"""How many connections may wait to be accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,10 @@ class Address:
     """A host and a port to listen on."""
 
     host: str
+    """A name or an IP address. IPv6 has no brackets around it here; `shown_host` has them, as they are part
+    of a URL."""
     port: int
+    """0 lets the system choose one."""
 
     @property
     def is_loopback(self) -> bool:

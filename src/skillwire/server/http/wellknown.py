@@ -25,11 +25,18 @@ from skillwire.sources.wellknown import SCHEMA
 
 FOLDER: Final = "/.well-known/agent-skills/"
 _DESCRIPTION: Final = 1024
+"""The longest description that the index may have, in characters."""
 _SHORT: Final = 16
+"""How many digits of the digest are in the name of an archive."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Artifact:
+    """An archive that is served.
+
+    Its path changes with its bytes, so it can be cached for ever.
+    """
+
     entry: SkillEntry
     data: bytes
     digest: Digest
