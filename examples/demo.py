@@ -54,7 +54,7 @@ async def main(folder: Path) -> None:
         approvals_file=folder / "approvals.sqlite",
     )
     async with host:
-        (server,) = host.servers()
+        (server,) = host.admin.servers()
         if server.status != "ready":
             sys.exit(f"The server is {server.status}: {server.reason}")
         console.print(f"   [green]✓[/] connected over stdio, on revision {server.era} of the protocol")
@@ -109,7 +109,7 @@ async def wait_for_change(host: SkillHost) -> None:
     """Wait until the server has notified the host of the change."""
     try:
         async with asyncio.timeout(SECONDS):
-            async for event in host.events():
+            async for event in host.log.events():
                 if event.kind in (EventKind.REVOKED, EventKind.CHANGED):
                     console.print(f"   [yellow]![/] {event.message}\n")
                     return

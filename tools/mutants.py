@@ -84,7 +84,7 @@ GROUPS = (
                 "        return questions[-1].digest in given\n\n    with host",
                 "        return True\n\n    with host",
             ),
-            ("    if host.asks:\n", "    if False:\n"),
+            ("    if host.admin.can_ask:\n", "    if False:\n"),
             (
                 'self._shown.pop(_call_key(tool.name, arguments), "")',
                 'self._shown.get(_call_key(tool.name, arguments), "")',

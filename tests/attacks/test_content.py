@@ -33,7 +33,7 @@ async def test_a_skill_md_of_other_bytes_is_refused_after_one_refresh_and_one_re
     async with opened(tmp_path, evil=sim, host_options=ASKING) as host:
         with pytest.raises(DigestMismatch):
             await host.load("refunds")
-        assert host.held() == ()
+        assert host.active() == ()
         assert list(host.admin.cache.files()) == []
     assert sim.read_uris() == [skill.uri, skill.uri]
     assert sim.asked("skills/get") == [{"uri": skill.uri}]
@@ -92,7 +92,7 @@ async def test_a_frontmatter_that_lies_is_refused(tmp_path: Path, lie: dict[str,
     async with opened(tmp_path, evil=sim, host_options=ASKING) as host:
         with pytest.raises(FrontmatterMismatch):
             await host.load("refunds")
-        assert host.held() == ()
+        assert host.active() == ()
 
 
 @pytest.mark.requirement("VER-2")
@@ -147,7 +147,7 @@ async def test_content_that_rotates_while_a_skill_is_held_ends_the_holding(tmp_p
         with pytest.raises(ApprovalRequired) as caught:
             await host.read("refunds", "a.md")
         assert caught.value.reason == "changed"
-        assert host.held() == ()
+        assert host.active() == ()
         with pytest.raises(ApprovalRequired):
             await host.load("refunds")
 
@@ -289,7 +289,7 @@ async def test_an_entry_that_is_not_sound_loads_nothing(tmp_path: Path, change: 
                     await host.load(skill_known.handle)
         result = await call(host, "load_skill", name=skill.uri)
         assert result.is_error
-        assert host.held() == ()
+        assert host.active() == ()
     assert sim.read_uris() == []
 
 

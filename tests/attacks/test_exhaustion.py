@@ -26,7 +26,7 @@ def honest() -> Simulator:
 
 
 def failures(host: Any) -> list[str]:
-    return [event.message for event in host.events_so_far() if event.kind == "failure"]
+    return [event.message for event in host.log.events_so_far() if event.kind == "failure"]
 
 
 @pytest.mark.requirement("SEC-9", "LST-1")
@@ -51,7 +51,7 @@ async def test_a_listing_that_loops_is_noticed_at_once(tmp_path: Path) -> None:
         # What came before the loop is there, and the loop is a failure that stays in sight.
         assert [skill.handle for skill in host.skills()] == ["round-and-round", "refunds"]
         assert "the listing stopped after 1 skills" in failures(host)[0]
-        assert "repeats itself" in host.failures()[0].message
+        assert "repeats itself" in host.log.failures()[0].message
     assert len(evil.asked("skills/list")) == 2
 
 
@@ -88,10 +88,10 @@ async def test_a_flood_of_bad_entries_does_not_push_other_events_out_of_the_log(
     evil = honest()
     evil.answer("skills/list", {"skills": [{"uri": f"skill://{number}/SKILL.md"} for number in range(5000)]})
     async with opened(tmp_path, evil=evil, shop=honest()) as host:
-        remarks = [event.message for event in host.events_so_far() if event.kind == "remark"]
+        remarks = [event.message for event in host.log.events_so_far() if event.kind == "remark"]
         assert 0 < len(remarks) < 50
         assert "more problems" in remarks[-1]
-        assert len(host.left_out()) >= 5000
+        assert len(host.log.left_out()) >= 5000
 
 
 @pytest.mark.requirement("SEC-9")
@@ -215,5 +215,5 @@ async def test_an_answer_that_is_no_listing_is_reported_and_nothing_more(tmp_pat
     evil.answer("skills/list", answer)
     async with opened(tmp_path, evil=evil, shop=honest(), config={"call_seconds": 2}) as host:
         assert [skill.handle for skill in host.skills()] == ["refunds"]
-        told = [event for event in host.events_so_far() if event.origin == Origin.mcp("evil")]
+        told = [event for event in host.log.events_so_far() if event.origin == Origin.mcp("evil")]
         assert told

@@ -56,7 +56,7 @@ HOST = """
         folder = Path(sys.argv[2])
         async with SkillHost(servers=servers, watch=False, cache_directory=folder / "cache",
                              approvals_file=folder / "approvals.sqlite") as host:
-            print(host.failures(), file=sys.stderr)
+            print(host.log.failures(), file=sys.stderr)
     asyncio.run(main())
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """

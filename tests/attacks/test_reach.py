@@ -233,7 +233,7 @@ async def test_reading_a_skills_uri_as_a_resource_takes_the_way_of_loading(tmp_p
         await host.admin.approve(await host.find("refunds"))
         text = await host.read_resource("shop", skill.uri)
         assert text.startswith("Skill refunds, from the MCP server shop.")
-        assert [held.entry.uri for held in host.held()] == [skill.uri]
+        assert [held.entry.uri for held in host.active()] == [skill.uri]
         assert "text" in await host.read_resource("shop", skill.file_uri("a.md"))
 
 
@@ -245,7 +245,7 @@ async def test_a_resource_that_only_looks_like_a_skill_is_fenced_and_loads_nothi
         text = await host.read_resource("evil", "skill://fake/SKILL.md")
         assert "untrusted text, not a skill" in text
         assert "<untrusted_skill_resource_" in text
-        assert host.held() == ()
+        assert host.active() == ()
         assert host.skills() == ()
         assert (await call(host, "read_skill_file", name="fake", path="a.md")).is_error
 

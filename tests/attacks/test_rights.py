@@ -142,7 +142,7 @@ async def test_a_nested_skill_does_not_ride_in_with_the_one_around_it(tmp_path: 
         assert caught.value.reason == "new"
         # As a supporting file it is plain text: nothing is held for it.
         assert "Nested orders." in await host.read("outer", "inner/SKILL.md")
-        assert [held.entry.uri for held in host.held()] == ["skill://outer/SKILL.md"]
+        assert [held.entry.uri for held in host.active()] == ["skill://outer/SKILL.md"]
         await host.admin.approve(await host.find("inner"))
         await host.load("inner")
 
@@ -219,7 +219,7 @@ async def test_a_server_does_not_shadow_a_local_skill(tmp_path: Path) -> None:
         assert "mine/refunds" in result.text
         assert "evil/refunds" in result.text
         assert "Evil twin." not in (await host.load("mine/refunds")).text
-        collisions = [event.message for event in host.events_so_far() if event.kind == "collision"]
+        collisions = [event.message for event in host.log.events_so_far() if event.kind == "collision"]
         assert len(collisions) == 1
         assert "local directory mine" in collisions[0]
         assert "MCP server evil" in collisions[0]

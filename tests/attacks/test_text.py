@@ -150,7 +150,7 @@ async def test_events_and_reasons_are_clean_lines_whatever_a_server_says(tmp_pat
     sim = Simulator()
     sim.refuse("skills/list", f"gone\x1b]0;owned\x07\n\u202e{TAGS}", code=-32001)
     async with opened(tmp_path, evil=sim) as host:
-        messages = [event.message for event in host.events_so_far()]
+        messages = [event.message for event in host.log.events_so_far()]
     assert any("gone" in message for message in messages)
     for message in messages:
         assert message.isprintable(), ascii(message)

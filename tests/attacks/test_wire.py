@@ -45,11 +45,13 @@ def honest() -> Simulator:
 
 
 def state(host: SkillHost, label: str = "evil") -> tuple[Status, str]:
-    return next((known.status, known.reason) for known in host.servers() if known.label == label)
+    return next((known.status, known.reason) for known in host.admin.servers() if known.label == label)
 
 
 def told(host: SkillHost) -> str:
-    return " | ".join(event.message for event in host.events_so_far() if event.origin == Origin.mcp("evil"))
+    return " | ".join(
+        event.message for event in host.log.events_so_far() if event.origin == Origin.mcp("evil")
+    )
 
 
 @pytest.mark.process
@@ -77,12 +79,12 @@ async def test_a_process_that_dies_during_a_read_ends_that_read_with_its_reason(
     async with opened(tmp_path, evil=wild("crash while reading"), host_options=SMALL) as host:
         with pytest.raises(SourceError, match="evil went away during resources/read"):
             await host.load("refunds")
-        async for event in host.events():
+        async for event in host.log.events():
             if event.kind == "failure":
                 break
         assert "out of memory" in state(host)[1]
         assert "\x1b" not in state(host)[1]
-        assert host.held() == ()
+        assert host.active() == ()
 
 
 @pytest.mark.process
@@ -399,7 +401,7 @@ async def test_a_server_that_forgot_the_session_is_connected_again(tmp_path: Pat
     ):
         with pytest.raises(SourceError, match="forgotten the session"):
             await host.load("refunds")
-        async for event in host.events():
+        async for event in host.log.events():
             if event.kind == "recovered":
                 break
         assert "# Refunds" in (await host.load("refunds")).text
@@ -471,7 +473,7 @@ async def test_a_standing_stream_outlasts_the_time_of_a_call(tmp_path: Path) -> 
     ):
         await listened.wait()
         with anyio.fail_after(10):
-            async for event in host.events():
+            async for event in host.log.events():
                 if event.kind == "removed":
                     break
         assert host.skills() == ()
@@ -510,7 +512,7 @@ async def test_unasked_messages_over_http_are_counted_and_cut_off(tmp_path: Path
         opened(tmp_path, evil=http(url), host_options=limits) as host,
     ):
         with anyio.fail_after(20):
-            async for event in host.events():
+            async for event in host.log.events():
                 if "more than 50 messages that nobody asked for" in event.message:
                     break
     assert sent < 20_000

@@ -61,7 +61,7 @@ async def test_twenty_servers_of_which_five_lie(tmp_path: Path) -> None:
         # What was approved changes without a word: nothing of the new version passes before another yes.
         await client.read_resource("skill://changes/one-104/SKILL.md")
         changes.skills["skill://one-104/SKILL.md"].change_file("a.md", b"EVIL after approval")
-        await gateway.host.admin.cache.forget_server(gateway.host.servers()[0].origin)
+        await gateway.host.admin.cache.forget_server(gateway.host.admin.servers()[0].origin)
         dies.refuse("resources/read", "I am dead")
         user._answers = ("accept", *["accept"] * 30, "decline")
         for uri in (

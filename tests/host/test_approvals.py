@@ -229,11 +229,11 @@ async def test_while_another_process_holds_the_lock_the_loop_runs_and_the_load_g
                     async with anyio.create_task_group() as tasks:
                         tasks.start_soon(host.load, f"refunds-{number}")
                         await anyio.sleep(0.3)
-                        assert f"refunds-{number}" not in {held.entry.name for held in host.held()}
+                        assert f"refunds-{number}" not in {held.entry.name for held in host.active()}
                         assert other.stdin is not None
                         other.stdin.write(b"go\n")
                         other.stdin.flush()
-            assert f"refunds-{number}" in {held.entry.name for held in host.held()}
+            assert f"refunds-{number}" in {held.entry.name for held in host.active()}
             holds += longest
     assert min(holds) < 0.05
 
@@ -403,7 +403,7 @@ async def test_a_host_opens_where_approvals_cannot_be_read_and_says_so(tmp_path:
     sim.skill("refunds")
     (tmp_path / "approvals.sqlite").mkdir()
     async with opened(tmp_path, shop=sim) as host:
-        assert any("cannot be used: it is not a file" in event.message for event in host.events_so_far())
+        assert any("cannot be used: it is not a file" in event.message for event in host.log.events_so_far())
         with pytest.raises(SkillwireError):
             await host.load("refunds")
 

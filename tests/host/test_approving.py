@@ -95,7 +95,7 @@ async def test_a_revoked_approval_is_gone_for_every_session(tmp_path: Path) -> N
         await host.admin.approve(await host.find("refunds"))
         await host.load("refunds")
         assert await host.admin.revoke("refunds")
-        assert host.held() == ()
+        assert host.active() == ()
         assert not await host.admin.revoke("refunds")
         with pytest.raises(ApprovalRequired):
             await host.load("refunds")
@@ -146,7 +146,7 @@ async def test_a_damaged_file_of_approvals_is_set_aside_and_the_user_is_told(tmp
     async with opened(tmp_path, shop=sim) as host:
         with pytest.raises(ApprovalRequired):
             await host.load("refunds")
-        assert any("set aside" in event.message for event in host.events_so_far())
+        assert any("set aside" in event.message for event in host.log.events_so_far())
     assert (tmp_path / "approvals.sqlite.damaged").read_bytes().startswith(b"this is no database")
 
 

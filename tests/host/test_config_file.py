@@ -97,7 +97,7 @@ def configured(home: Path) -> None:
 async def test_a_host_is_opened_as_the_configuration_says() -> None:
     async with SkillHost.from_config() as host:
         assert [skill.handle for skill in host.skills()] == ["kept"]
-        assert host.servers() == ()
+        assert host.admin.servers() == ()
 
 
 @pytest.mark.parametrize(
@@ -142,6 +142,6 @@ async def test_a_server_whose_variable_is_not_set_costs_only_itself(tmp_path: Pa
         "utf-8",
     )
     async with SkillHost.from_config(unsafe_trust_project=True) as host:
-        assert [server.label for server in host.servers()] == ["other"]
-        [told] = [event.message for event in host.events_so_far() if event.origin == Origin.mcp("data")]
+        assert [server.label for server in host.admin.servers()] == ["other"]
+        [told] = [event.message for event in host.log.events_so_far() if event.origin == Origin.mcp("data")]
     assert "servers.data.token_env needs the variable 'DATA_TOKEN', which is not set" in told

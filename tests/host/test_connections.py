@@ -121,12 +121,12 @@ async def test_a_server_that_comes_back_is_listed_again_and_told_of(tmp_path: Pa
         with pytest.raises(SourceError):
             await host.load("refunds")
         kinds: list[str] = []
-        async for event in host.events():
+        async for event in host.log.events():
             kinds.append(event.kind)
             if event.kind == "recovered":
                 break
         assert kinds == ["added", "failure", "recovered"]
-        assert [state.status for state in host.servers()] == [Status.READY]
+        assert [state.status for state in host.admin.servers()] == [Status.READY]
         assert [skill.handle for skill in host.skills()] == ["refunds"]
 
 
@@ -137,7 +137,7 @@ async def test_a_failure_is_told_once_while_its_reason_stays_the_same(
     monkeypatch.setattr(Connection.__init__, "__kwdefaults__", {"sleep": pauses})
     async with opened(tmp_path, shop="http://127.0.0.1:9/mcp") as host:
         await pauses.enough.wait()
-        assert [event.kind for event in host.events_so_far()] == ["failure"]
+        assert [event.kind for event in host.log.events_so_far()] == ["failure"]
 
 
 @pytest.mark.process

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from skillwire.host.events import Event, EventKind, EventLog
+from skillwire.host.events import Event, EventKind, EventRecorder
 
 pytestmark = pytest.mark.anyio
 
@@ -15,11 +15,11 @@ def event(number: int) -> Event:
 
 
 async def test_a_listener_hears_what_was_before_and_what_comes_after() -> None:
-    log, heard = EventLog(), list[str]()
+    log, heard = EventRecorder(), list[str]()
     log.record(event(1))
 
     async def listen() -> None:
-        async for one in log.listen():
+        async for one in log.events():
             heard.append(one.message)
 
     async with anyio.create_task_group() as tasks:
@@ -33,20 +33,20 @@ async def test_a_listener_hears_what_was_before_and_what_comes_after() -> None:
 
 
 async def test_a_listener_that_comes_late_hears_the_last_thousand() -> None:
-    log = EventLog()
+    log = EventRecorder()
     for number in range(1500):
         log.record(event(number))
     log.close()
-    heard = [one.message async for one in log.listen()]
-    assert len(heard) == len(log.so_far()) == 1000
+    heard = [one.message async for one in log.events()]
+    assert len(heard) == len(log.events_so_far()) == 1000
     assert (heard[0], heard[-1]) == ("event 500", "event 1499")
 
 
 async def test_a_slow_listener_loses_the_oldest_and_holds_nobody_up() -> None:
-    log = EventLog()
+    log = EventRecorder()
     log.record(event(0))
     heard: list[str] = []
-    async for one in log.listen():
+    async for one in log.events():
         heard.append(one.message)
         if len(heard) == 1:
             for number in range(1, 2000):
@@ -58,8 +58,8 @@ async def test_a_slow_listener_loses_the_oldest_and_holds_nobody_up() -> None:
 
 @pytest.mark.requirement("SEC-11")
 async def test_a_message_is_one_clean_line_of_bounded_length() -> None:
-    log = EventLog()
+    log = EventRecorder()
     log.record(Event(kind=EventKind.FAILURE, message="a\x1b[2J\nb\u202e" + "x" * 5000))
-    (told,) = log.so_far()
+    (told,) = log.events_so_far()
     assert told.message.startswith("a bxxx")
     assert len(told.message) <= 1000

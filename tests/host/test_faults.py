@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 
 async def wait_for(host: SkillHost, kind: EventKind) -> None:
     with anyio.fail_after(30):
-        async for event in host.events():
+        async for event in host.log.events():
             if event.kind is kind:
                 return
 
@@ -61,7 +61,7 @@ async def test_an_answer_that_comes_after_its_deadline_is_used_for_nothing(tmp_p
     async with make_host(tmp_path, servers={"slow": config}, ask=agree) as host:
         with pytest.raises(SourceError, match=r"did not answer resources/read within 0\.2 s"):
             await host.load("notes")
-        assert (host.held(), list(host.admin.cache.files())) == ((), [])
+        assert (host.active(), list(host.admin.cache.files())) == ((), [])
         may_answer.set()
         assert (await host.load("notes")).skill.handle == "notes"
 
@@ -78,7 +78,7 @@ async def test_of_fifty_servers_ten_dead_ones_cost_only_themselves(tmp_path: Pat
         servers[f"missing-{number}"] = ServerConfig(command=("no-such-program",))
     async with make_host(tmp_path, servers=servers, ask=agree) as host:
         assert {skill.handle for skill in host.skills()} == {f"skill-{number}" for number in range(40)}
-        failures = [event for event in host.events_so_far() if event.kind is EventKind.FAILURE]
+        failures = [event for event in host.log.events_so_far() if event.kind is EventKind.FAILURE]
         assert sorted({event.origin.label for event in failures if event.origin}) == sorted(
             label for label in servers if not label.startswith("good")
         )

@@ -60,7 +60,7 @@ async def test_skills_are_listed_to_the_last_page_loaded_and_read_on_both_eras(
     for number in range(5):
         sim.skill(f"skill-{number}", files={"a.md": b"text"})
     async with opened(tmp_path, shop=sim, config={"era": era}, host_options=ASKING) as host:
-        (state,) = host.servers()
+        (state,) = host.admin.servers()
         assert (state.status, state.era, state.declares_skills) == (Status.READY, negotiated, True)
         assert [skill.handle for skill in host.skills()] == [f"skill-{number}" for number in range(5)]
         for number in range(5):
@@ -160,7 +160,7 @@ async def test_a_preview_shows_verified_content_and_is_no_load(tmp_path: Path) -
     async with opened(tmp_path, shop=sim) as host:
         assert "with care" in ((await host.admin.preview("refunds")).text or "")
         assert (await host.admin.preview("refunds", "references/a.md")).data == b"Text of a."
-        assert host.held() == ()
+        assert host.active() == ()
         assert list(host.admin.cache.files()) == []
         assert host.admin.approvals.all() == []
         with pytest.raises(ApprovalRequired):
@@ -223,7 +223,7 @@ async def test_a_held_skill_can_be_released_though_nobody_lists_it_any_more(tmp_
         assert host.skills() == ()
         assert host.release("refunds")
         assert host.may_execute("bash").allowed
-        assert host.held() == ()
+        assert host.active() == ()
 
 
 async def test_releasing_what_is_not_held_says_so(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ async def test_a_skill_that_is_switched_off_is_neither_shown_nor_loaded_nor_held
     async with opened(tmp_path, shop=shop_with_refunds(), host_options=ASKING) as host:
         await host.load("refunds")
         host.admin.set_enabled("refunds", False)
-        assert host.held() == ()
+        assert host.active() == ()
         assert host.catalog() == ""
         for name in ("refunds", "skill://refunds/SKILL.md"):
             with pytest.raises(SkillNotFound, match="disabled"):
@@ -284,7 +284,7 @@ async def test_servers_are_reported_with_where_they_are_and_how_they_stand(tmp_p
         "off": ServerConfig(url="http://user:sk-12345678@127.0.0.1:9/mcp?key=sk-12345678"),
     }
     async with make_host(tmp_path, servers=servers) as host:
-        states = {state.label: state for state in host.servers()}
+        states = {state.label: state for state in host.admin.servers()}
     assert states["shop"].policy is Policy.PINNED
     assert not states["plain"].declares_skills
     assert plain.asked("skills/list") == []
@@ -328,7 +328,7 @@ async def test_forgetting_a_server_removes_its_files_its_approvals_and_what_is_h
         await host.load("refunds")
         await host.read("refunds", "references/a.md")
         assert await host.admin.forget_server("shop") == (2, 1)
-        assert host.held() == ()
+        assert host.active() == ()
         assert list(host.admin.cache.files()) == []
         assert host.admin.approvals.all() == []
 
@@ -338,7 +338,7 @@ async def test_events_tell_what_happened_from_the_start_until_the_host_is_closed
     heard: list[tuple[str, str]] = []
 
     async def listen(host: SkillHost) -> None:
-        async for event in host.events():
+        async for event in host.log.events():
             heard.append((event.kind, event.handle))
 
     async with anyio.create_task_group() as tasks, opened(tmp_path, shop=sim) as host:
@@ -364,7 +364,7 @@ async def test_a_host_that_is_closed_answers_with_an_error_and_is_not_opened_aga
         pass
     with pytest.raises(SourceError, match="shop is not connected"):
         await host.load("refunds")
-    assert [state.status for state in host.servers()] == [Status.CLOSED]
+    assert [state.status for state in host.admin.servers()] == [Status.CLOSED]
     await host.close()
     with pytest.raises(RuntimeError, match="opened once"):
         async with host:

@@ -80,7 +80,7 @@ async def test_an_index_skill_is_approved_ahead_and_loads_without_a_question(tmp
         assert host.admin.status(skill).state is State.DYNAMIC
         review = await host.admin.fetch_files("refunds")
         assert [file.path for file in review.files] == ["SKILL.md", "forms/a.md"]
-        assert host.held() == ()
+        assert host.active() == ()
         await host.admin.approve("refunds", digest=review.digest)
         assert host.admin.status(skill).state is State.APPROVED
     async with opened(tmp_path, shop=sim, host_options={"ask": never}) as host:
@@ -97,7 +97,7 @@ async def test_other_text_than_was_approved_is_asked_about_again(tmp_path: Path)
     async with opened(tmp_path, shop=sim) as host:
         with pytest.raises(ApprovalRequired, match="only what was seen can be approved"):
             await host.load("refunds")
-        assert host.held() == ()
+        assert host.active() == ()
     # The old text is approved still: whoever serves it again is not asked about it.
     sim.resources[REFUNDS] = TEXT
     async with opened(tmp_path, shop=sim, host_options={"ask": never}) as host:
@@ -204,7 +204,7 @@ async def test_the_supporting_files_that_a_server_lists_are_in_the_loaded_text(
         text = (await host.load(skill.handle)).text
         assert "references/limits.md" in text
         assert "notes.md" not in text
-        assert host.files(skill) == ("references/limits.md",)
+        assert host.admin.files(skill) == ("references/limits.md",)
         assert "No more than 500." in await host.read(skill.handle, "references/limits.md")
 
 
@@ -224,7 +224,7 @@ async def test_of_several_contents_the_first_counts_and_an_event_says_so_once(tm
         text = (await host.load("refunds")).text
         assert "Body." in text
         assert "Second." not in text
-        said = [event.message for event in host.events_so_far() if "contents" in event.message]
+        said = [event.message for event in host.log.events_so_far() if "contents" in event.message]
         assert said == [
             f"shop answered with 2 contents for {INDEX}: the first is used",
             f"shop answered with 2 contents for {REFUNDS}: the first is used",
@@ -271,7 +271,7 @@ async def test_a_change_of_the_index_is_noticed_by_subscription(tmp_path: Path, 
             await bus.publish(ResourceUpdated(INDEX))
         # At once: that the host looked again after subscribing does not put off the first news.
         with anyio.fail_after(Limits().change_seconds - 1):
-            async for event in host.events():
+            async for event in host.log.events():
                 if event.kind is EventKind.ADDED and event.handle == "payouts":
                     break
         assert {skill.handle for skill in host.skills()} == {"refunds", "payouts"}
@@ -299,11 +299,11 @@ def with_template(sim: Simulator, *products: str) -> Simulator:
 async def test_a_template_is_listed_with_its_arguments_completed_and_loaded(tmp_path: Path) -> None:
     sim = with_template(april(), "widget", "gadget")
     async with opened(tmp_path, shop=sim, host_options={"ask": agree}) as host:
-        (template,) = host.templates()
+        (template,) = host.admin.templates()
         assert (template.name, template.arguments) == ("docs/{product}", ("product",))
         assert (template.origin.label, template.description) == ("shop", "How a product works.")
-        assert await host.complete("docs/{product}", "product") == ("widget", "gadget")
-        assert await host.complete(TEMPLATE, "product", "ga", server="shop") == ("gadget",)
+        assert await host.admin.complete("docs/{product}", "product") == ("widget", "gadget")
+        assert await host.admin.complete(TEMPLATE, "product", "ga", server="shop") == ("gadget",)
         loaded = await host.load("docs/{product}", values={"product": "widget"})
         assert "All about widget." in loaded.text
         assert loaded.skill.uri == "skill://docs/widget/SKILL.md"
@@ -321,7 +321,7 @@ async def test_a_template_is_listed_with_its_arguments_completed_and_loaded(tmp_
         with pytest.raises(SkillNotFound, match="is a skill, not a template"):
             await host.find("refunds", values={"product": "widget"})
         with pytest.raises(SkillNotFound, match="has no argument price; there is product"):
-            await host.complete("docs/{product}", "price")
+            await host.admin.complete("docs/{product}", "price")
 
 
 @pytest.mark.requirement("FMT-9", "SEC-3")
@@ -352,7 +352,7 @@ async def test_a_server_that_does_not_complete_costs_only_the_suggestions(tmp_pa
 
     sim.server.add_request_handler("completion/complete", types.CompleteRequestParams, refuse)
     async with opened(tmp_path, shop=sim, host_options={"ask": agree}) as host:
-        assert await host.complete("docs/{product}", "product") == ()
+        assert await host.admin.complete("docs/{product}", "product") == ()
         assert "widget" in (await host.load("docs/{product}", values={"product": "widget"})).text
 
 
@@ -370,7 +370,7 @@ async def test_a_model_is_told_of_templates_and_opens_one_by_its_uri(tmp_path: P
 
 
 def lines_of(host: SkillHost) -> list[str]:
-    return [str(one.message) for one in (*host.failures(), *host.left_out())]
+    return [str(one.message) for one in (*host.log.failures(), *host.log.left_out())]
 
 
 @pytest.mark.requirement("SEC-9")

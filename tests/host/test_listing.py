@@ -81,10 +81,10 @@ async def test_a_skill_that_instructions_name_is_there_and_stays_through_refresh
         assert [skill.handle for skill in host.skills()] == ["refunds", "returns"]
         await host.refresh()
         await host.load("returns")
-        kinds = [(str(event.kind), event.handle) for event in host.events_so_far()]
+        kinds = [(str(event.kind), event.handle) for event in host.log.events_so_far()]
         assert kinds.count(("added", "returns")) == 1
         assert ("removed", "returns") not in kinds
-        remarks = [event.message for event in host.events_so_far() if event.kind == "remark"]
+        remarks = [event.message for event in host.log.events_so_far() if event.kind == "remark"]
         assert any("skill://nothing/SKILL.md" in message for message in remarks)
 
 
@@ -94,7 +94,9 @@ async def test_a_refresh_that_fails_keeps_what_is_known(tmp_path: Path) -> None:
         sim.refuse("skills/list", "too busy", code=-32001)
         await host.refresh()
         assert [skill.handle for skill in host.skills()] == ["refunds"]
-        assert any("too busy" in event.message for event in host.events_so_far() if event.kind == "failure")
+        assert any(
+            "too busy" in event.message for event in host.log.events_so_far() if event.kind == "failure"
+        )
         await host.load("refunds")
 
 
@@ -113,7 +115,7 @@ async def test_a_bad_entry_costs_itself_alone_and_is_remarked_on(tmp_path: Path)
     bad.resources = [{"uri": bad.uri, "digest": "md5:0", "size": -1}]
     async with opened(tmp_path, shop=sim) as host:
         assert [skill.handle for skill in host.skills()] == ["refunds"]
-        assert any("skill://bad/SKILL.md" in event.message for event in host.events_so_far())
+        assert any("skill://bad/SKILL.md" in event.message for event in host.log.events_so_far())
 
 
 @pytest.mark.requirement("VER-6", "SEC-6")
@@ -122,7 +124,7 @@ async def test_a_stale_entry_is_refreshed_and_the_new_one_is_told_of(tmp_path: P
     async with opened(tmp_path, shop=sim, host_options=ASKING) as host:
         sim.skill("refunds").change_body("A new version.\n")
         assert "A new version." in (await host.load("refunds")).text
-        assert ("changed", "refunds") in [(event.kind, event.handle) for event in host.events_so_far()]
+        assert ("changed", "refunds") in [(event.kind, event.handle) for event in host.log.events_so_far()]
     assert len(sim.asked("skills/get")) == 1
     assert len(sim.asked("skills/list")) == 1
 
@@ -135,7 +137,7 @@ async def test_a_listed_file_that_is_gone_is_a_sign_of_a_changed_skill(tmp_path:
         del sim.skill("refunds").files["a.md"]
         with pytest.raises(SkillwireError, match="changed since it was approved"):
             await host.read("refunds", "a.md")
-        assert host.held() == ()
+        assert host.active() == ()
 
 
 @pytest.mark.requirement("ENT-7", "ENT-8")
@@ -150,7 +152,7 @@ async def test_unknown_metadata_changes_nothing(tmp_path: Path) -> None:
     async with opened(tmp_path, shop=sim, host_options=ASKING) as host:
         loaded = await host.load("refunds")
         assert loaded.skill.entry.meta == skill.meta
-        assert len(host.held()) == 1
+        assert len(host.active()) == 1
 
 
 async def test_listings_are_kept_between_hosts_for_as_long_as_the_server_allows(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ SWIFT = replace(Limits(), min_ttl_seconds=0.05)
 
 async def hear(host: SkillHost, wanted: Callable[[Event], bool]) -> Event:
     with anyio.fail_after(30):
-        async for event in host.events():
+        async for event in host.log.events():
             if wanted(event):
                 return event
     raise AssertionError("the host was closed")
@@ -63,7 +63,7 @@ async def test_a_change_to_a_skill_in_use_is_told_and_takes_its_approval_back(
         write(tmp_path / "skills/notes/references/a.md", b"# Another\n")
         outdated = await hear(host, lambda event: event.kind is EventKind.OUTDATED)
         assert outdated.message == "notes from MCP server shop changed while it is in use; load it again"
-        assert EventKind.REVOKED in {event.kind for event in host.events_so_far()}
+        assert EventKind.REVOKED in {event.kind for event in host.log.events_so_far()}
         with pytest.raises(ApprovalRequired, match="changed since it was approved"):
             await host.read("notes", "references/a.md")
         await host.load("notes")
@@ -80,7 +80,7 @@ async def test_what_is_not_in_use_is_not_followed(config: ServerConfig, tmp_path
         write(tmp_path / "skills/other/b.md", b"# New\n")
         write(tmp_path / "skills/notes/references/a.md", b"# New\n")
         await hear(host, lambda event: event.kind is EventKind.OUTDATED)
-        assert [event.handle for event in host.events_so_far() if event.kind is EventKind.OUTDATED] == [
+        assert [event.handle for event in host.log.events_so_far() if event.kind is EventKind.OUTDATED] == [
             "notes"
         ]
 
@@ -187,11 +187,11 @@ async def test_a_named_folder_that_is_created_later_is_noticed_by_events_of_the_
     monkeypatch.setattr("skillwire.sources.directory.watch._poll", refuse_to_poll)
     folder = tmp_path / "deep/down/own"
     async with make_host(tmp_path, directories=[folder]) as host:
-        assert [failure.origin for failure in host.failures()] == [Origin.local("own")]
+        assert [failure.origin for failure in host.log.failures()] == [Origin.local("own")]
         with anyio.fail_after(10):
             write_skill(folder / "notes", {"a.md": b"# A\n"})
             await hear(host, lambda event: event.kind is EventKind.ADDED and event.handle == "notes")
-        assert not host.failures()
+        assert not host.log.failures()
         assert "# A" in await load_and_read(host, "notes", "a.md")
         with anyio.fail_after(10):
             write_skill(folder / "later")
@@ -211,7 +211,7 @@ async def test_a_usual_folder_that_is_created_later_becomes_part_of_the_host(
     monkeypatch.setenv("HOME", str(home))
     async with make_host(tmp_path, default_directories=True, style="gemini") as host:
         assert [origin.label for origin in host.feed.origins()] == ["user"]
-        assert not host.failures()
+        assert not host.log.failures()
         for path, label in ((home / ".claude", "user-claude"), (project / ".agents", "project")):
             with anyio.fail_after(10):
                 write_skill(path / f"skills/in-{label}")
@@ -248,4 +248,4 @@ async def test_a_folder_that_is_created_inside_the_cache_is_refused(
         write_skill(project / ".agents/skills/notes")
         await host.refresh()
         assert not host.skills()
-        assert "overlap; move one" in host.failures()[0].message
+        assert "overlap; move one" in host.log.failures()[0].message

@@ -53,7 +53,7 @@ async def test_a_directory_that_is_not_there_is_told_of_and_costs_only_itself(tm
     write_skill(tmp_path / "mine/notes")
     async with make_host(tmp_path / "state", directories=[tmp_path / "gone", tmp_path / "mine"]) as host:
         assert [skill.handle for skill in host.skills()] == ["notes"]
-        assert next(event.kind for event in host.events_so_far()) == "failure"
+        assert next(event.kind for event in host.log.events_so_far()) == "failure"
 
 
 @pytest.mark.anyio

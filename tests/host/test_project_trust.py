@@ -43,8 +43,8 @@ async def test_a_server_that_is_not_trusted_is_a_failure_with_a_remedy_and_costs
     skill.write_text("---\nname: notes\ndescription: Takes notes.\n---\nDo it.\n", "utf-8")
     async with SkillHost.from_config(default_directories=True) as host:
         assert [skill.handle for skill in host.skills()] == ["notes"]
-        assert host.servers() == ()
-        [event] = [event for event in host.events_so_far() if event.kind is EventKind.FAILURE]
+        assert host.admin.servers() == ()
+        [event] = [event for event in host.log.events_so_far() if event.kind is EventKind.FAILURE]
         assert event.origin == Origin.mcp("evil")
         assert event.message.startswith("MCP server evil is not trusted")
         assert "skillwire trust" in event.message
@@ -59,7 +59,7 @@ async def test_a_server_that_is_trusted_in_some_way_is_started(work: Path, how: 
         TrustedFiles(state_places().trusted).trust(seen(work / FILE, TEXT.encode()))
     host = SkillHost.from_config(file=FILE if how == "named" else None, unsafe_trust_project=how == "unsafe")
     async with host:
-        assert [server.label for server in host.servers()] == ["evil"]
+        assert [server.label for server in host.admin.servers()] == ["evil"]
     assert (work / "started").exists()
 
 
@@ -70,7 +70,7 @@ async def test_a_directory_is_one_place_however_it_is_reached(work: Path) -> Non
     link = work.parent / "link"
     link.symlink_to(work)
     async with SkillHost.from_config(link) as host:
-        assert [server.label for server in host.servers()] == ["evil"]
+        assert [server.label for server in host.admin.servers()] == ["evil"]
 
 
 def test_many_words_at_once_are_all_kept(tmp_path: Path) -> None:

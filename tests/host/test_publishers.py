@@ -141,7 +141,7 @@ async def test_the_question_and_an_event_say_who_signed(
     async with opened(tmp_path, shop=make(), host_options={"ask": note, "publishers": known}) as host:
         with pytest.raises(ApprovalRequired):
             await host.load("refunds")
-        told = [event.message for event in host.events_so_far() if event.kind == "signature"]
+        told = [event.message for event in host.log.events_so_far() if event.kind == "signature"]
     assert asked == [text]
     assert told == [f"refunds from MCP server shop: {text}"]
 
@@ -231,7 +231,7 @@ async def test_a_changed_text_with_another_signer_says_both(tmp_path: Path) -> N
         await load_again(host)
         served(sim, None, b"unsigned")
         await host.refresh()
-        revoked = [event.message for event in host.events_so_far() if event.kind == "revoked"]
+        revoked = [event.message for event in host.log.events_so_far() if event.kind == "revoked"]
         assert "is not signed now): its approval is revoked" in revoked[0]
         await host.load("refunds")
         assert asked.requests[1].reason is Reason.CHANGED

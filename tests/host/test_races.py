@@ -54,7 +54,7 @@ async def test_two_loads_at_once_ask_the_user_once(tmp_path: Path) -> None:
         async with anyio.create_task_group() as tasks:
             for _ in range(5):
                 tasks.start_soon(host.load, "refunds")
-        assert len(host.held()) == 1
+        assert len(host.active()) == 1
     assert questions == 1
     assert len(sim.read_uris()) == 1
 
@@ -90,7 +90,7 @@ async def test_a_load_that_is_cancelled_leaves_nothing_half_done(tmp_path: Path)
             tasks.start_soon(host.load, "refunds")
             await gate.reached.wait()
             tasks.cancel_scope.cancel()
-        assert host.held() == ()
+        assert host.active() == ()
         assert list(host.admin.cache.files()) == []
         sim.behave("resources/read")
         assert "with care" in (await host.load("refunds")).text
@@ -106,7 +106,7 @@ async def test_a_refresh_during_a_load_does_not_change_what_is_loaded(tmp_path: 
             sim.skill("other")
             await host.refresh()
             gate.open.set()
-        (held,) = host.held()
+        (held,) = host.active()
         assert held.entry.name == "refunds"
 
 
@@ -148,7 +148,7 @@ async def test_a_yes_that_is_taken_back_during_a_load_ends_it(tmp_path: Path) ->
             await host.admin.revoke("refunds")
             gate.open.set()
         assert [error.reason for error in errors] == ["new"]
-        assert host.held() == ()
+        assert host.active() == ()
 
 
 async def test_a_skill_that_is_released_during_a_read_gives_nothing_more(tmp_path: Path) -> None:

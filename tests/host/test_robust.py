@@ -83,7 +83,7 @@ async def test_https_to_a_plain_server_is_called_that(tmp_path: Path) -> None:
         threading.Thread(target=answer, daemon=True).start()
         url = f"https://127.0.0.1:{listener.getsockname()[1]}/mcp"
         async with make_host(tmp_path, servers={"shop": ServerConfig(url=url, connect_seconds=10)}) as host:
-            assert "it does not speak TLS: write http://" in host.failures()[0].message
+            assert "it does not speak TLS: write http://" in host.log.failures()[0].message
 
 
 def script(text: str, **options: Any) -> ServerConfig:
@@ -94,7 +94,7 @@ def script(text: str, **options: Any) -> ServerConfig:
 async def test_a_start_that_fails_shows_the_last_lines_of_standard_error(tmp_path: Path) -> None:
     text = "import sys\nfor n in range(12): print(f'line {n}', file=sys.stderr)\nsys.exit(1)"
     async with make_host(tmp_path, servers={"shop": script(text)}) as host:
-        [state] = host.servers()
+        [state] = host.admin.servers()
         assert state.last_output == tuple(f"line {number}" for number in range(4, 12))
         assert "last output: line 4 | line 5" in state.reason
 
@@ -103,7 +103,7 @@ async def test_a_start_that_fails_shows_the_last_lines_of_standard_error(tmp_pat
 async def test_a_stray_line_on_standard_output_is_named(tmp_path: Path) -> None:
     text = "import time\nprint('Starting server', flush=True)\ntime.sleep(60)"
     async with make_host(tmp_path, servers={"shop": script(text, connect_seconds=1)}) as host:
-        assert 'it wrote "Starting server" to standard output' in host.failures()[0].message
+        assert 'it wrote "Starting server" to standard output' in host.log.failures()[0].message
 
 
 @pytest.mark.process
@@ -118,14 +118,14 @@ async def test_a_server_that_keeps_sending_unasked_messages_is_cut_off(tmp_path:
     limits = Limits(unasked_messages=50, unasked_messages_per_second=1)
     config = script(text, connect_seconds=10)
     async with make_host(tmp_path, servers={"shop": config}, limits=limits) as host:
-        assert "more than 50 messages that nobody asked for" in host.failures()[0].message
+        assert "more than 50 messages that nobody asked for" in host.log.failures()[0].message
 
 
 @pytest.mark.process
 async def test_json_that_is_nested_too_deeply_is_called_that(tmp_path: Path) -> None:
     text = "import time\nprint('[' * 5000 + ']' * 5000, flush=True)\ntime.sleep(60)"
     async with make_host(tmp_path, servers={"shop": script(text, connect_seconds=10)}) as host:
-        assert "nested too deeply" in host.failures()[0].message
+        assert "nested too deeply" in host.log.failures()[0].message
 
 
 async def test_pages_that_came_are_kept_when_a_listing_stops(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ async def test_pages_that_came_are_kept_when_a_listing_stops(tmp_path: Path) -> 
     config = {"connect_seconds": 0.3, "call_seconds": 30}
     async with opened(tmp_path, shop=sim, config=config) as host:
         assert len(host.skills()) == 10
-        assert "10 of its skills have arrived so far" in host.failures()[0].message
+        assert "10 of its skills have arrived so far" in host.log.failures()[0].message
 
 
 async def test_a_host_can_be_limited_to_the_servers_that_are_needed(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ async def test_a_host_can_be_limited_to_the_servers_that_are_needed(tmp_path: Pa
     one.skill("refunds")
     servers = {"one": ServerConfig(instance=one.server), "two": ServerConfig(instance=two.server)}
     async with make_host(tmp_path, servers=servers, only=["one"], timeout=5) as host:
-        assert [state.label for state in host.servers()] == ["one"]
+        assert [state.label for state in host.admin.servers()] == ["one"]
     assert two.requests == []
 
 

@@ -77,7 +77,7 @@ class MySource(Source):
 
 async def hear(host: SkillHost, kind: EventKind) -> Event:
     with anyio.fail_after(30):
-        async for event in host.events():
+        async for event in host.log.events():
             if event.kind is kind:
                 return event
     raise AssertionError("the host was closed")
@@ -127,7 +127,7 @@ async def test_a_source_that_fails_costs_only_itself_and_stays_in_sight(
 ) -> None:
     async with make_host(tmp_path, sources={"bad": Broken(error), "mine": MySource()}) as host:
         assert [skill.handle for skill in host.skills()] == ["refunds"]
-        [failure] = host.failures()
+        [failure] = host.log.failures()
         assert failure.origin is not None
         assert failure.origin.label == "bad"
         assert str(error) in failure.message

@@ -28,7 +28,7 @@ async def use_skills(era: str, style: str, folder: Path, url: str) -> None:
         approvals_file=folder / "approvals.sqlite",
     )
     async with host:
-        print("era", *(state.era for state in host.servers()))
+        print("era", *(state.era for state in host.admin.servers()))
         print("listed", *(skill.entry.name for skill in host.skills()))
         if os.environ["MCP_CONFORMANCE_SCENARIO"].endswith("no-prefetch"):
             for skill in host.skills():

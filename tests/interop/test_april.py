@@ -152,7 +152,7 @@ async def test_a_server_without_resources_is_asked_for_its_index_by_codex_and_go
 
 def problems(host: SkillHost) -> list[str]:
     """What the host says about what it left out."""
-    return [str(line) for line in (*host.failures(), *host.left_out())]
+    return [str(line) for line in (*host.log.failures(), *host.log.left_out())]
 
 
 def test_the_data_for_both_servers_is_the_same() -> None:

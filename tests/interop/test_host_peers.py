@@ -52,7 +52,7 @@ async def test_every_skill_is_discovered_approved_and_loaded_and_every_file_veri
     place, served = server
     config = ServerConfig(**place, era=era, connect_seconds=60, call_seconds=60)  # type: ignore[arg-type]
     async with make_host(tmp_path, servers={"peer": config}, ask=agree) as host:
-        (state,) = host.servers()
+        (state,) = host.admin.servers()
         assert (state.status, state.era) == (Status.READY, ERAS[era]), state
         assert {skill.uri for skill in host.skills()} == {f"skill://{name}/SKILL.md" for name in served}
         for skill in host.skills():
@@ -64,4 +64,4 @@ async def test_every_skill_is_discovered_approved_and_loaded_and_every_file_veri
                 path = "/".join(path_below(resource.uri, root))
                 file = await host.read_bytes(skill.handle, path)
                 assert file.data == (folder / root.removeprefix("skill://") / path).read_bytes(), path
-        assert [event.message for event in host.events_so_far() if event.kind == "failure"] == []
+        assert [event.message for event in host.log.events_so_far() if event.kind == "failure"] == []

@@ -62,7 +62,7 @@ async def test_c2_what_is_refused_is_said(tmp_path: Path) -> None:
     sim.skill("refunds", path="p/" * 1100 + "refunds")
     async with opened(tmp_path, host_options=CODEX, demo=sim) as host:
         assert host.skills() == ()
-        assert any("uri_bytes" in event.message for event in host.events_so_far())
+        assert any("uri_bytes" in event.message for event in host.log.events_so_far())
 
 
 @pytest.mark.requirement("VER-2")
@@ -93,7 +93,7 @@ async def test_c3_where_a_dialect_has_no_metadata_the_file_is_peeked_at(tmp_path
     sim.resources["skill://refunds/_manifest"] = json.dumps({"skill": "refunds", "files": files}).encode()
     async with opened(tmp_path, host_options=CODEX, demo=sim) as host:
         assert "refunds: In the file. (uri:" in host.catalog()
-        assert host.held() == ()
+        assert host.active() == ()
         assert [*host.admin.cache.files()] == []
 
 
@@ -147,7 +147,7 @@ async def test_c5_local_wins_and_the_masked_one_is_reported_and_loadable(tmp_pat
             "own": "refunds",
             "demo": "demo/refunds",
         }
-        (told,) = [event for event in host.events_so_far() if event.kind is EventKind.COLLISION]
+        (told,) = [event for event in host.log.events_so_far() if event.kind is EventKind.COLLISION]
         assert "masked by the one from local directory own" in told.message
         assert 'server="demo"' in (await host.load("demo/refunds")).text
     two = {DEMO: [entry()], EVIL: [entry()]}
@@ -186,7 +186,7 @@ async def test_c6_a_local_skill_comes_with_its_text_and_a_servers_with_its_call(
         assert "# notes" in text
         assert '- refunds: call read_mcp_resource(server="demo", uri="skill://refunds/SKILL.md")' in text
         assert "quiet" not in text
-        assert [held.entry.name for held in host.held()] == ["notes"]
+        assert [held.entry.name for held in host.active()] == ["notes"]
         assert await host.mentions("nothing") == ""
     assert sim.read_uris() == []
 
@@ -225,7 +225,7 @@ async def test_c8_an_unknown_type_is_said_and_skipped(tmp_path: Path) -> None:
     sim.resources["skill://index.json"] = json.dumps({"skills": entries}).encode()
     async with opened(tmp_path, host_options=CODEX, demo=sim) as host:
         assert [skill.handle for skill in host.skills()] == ["y"]
-        assert any("hologram" in event.message for event in host.events_so_far())
+        assert any("hologram" in event.message for event in host.log.events_so_far())
 
 
 def test_the_project_is_no_server() -> None:

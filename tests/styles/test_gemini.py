@@ -128,7 +128,7 @@ async def test_g3_a_load_that_is_under_way_ends_when_a_gate_closes(tmp_path: Pat
     async with opened(tmp_path, host_options={"style": "gemini", "ask": close_and_agree}, demo=sim) as host:
         with pytest.raises(ApprovalRequired):
             await host.load("refunds")
-        assert host.held() == ()
+        assert host.active() == ()
     assert sim.read_uris() == []
 
 
@@ -178,7 +178,7 @@ async def test_g5_a_body_over_the_cap_is_refused_by_the_caps_name(tmp_path: Path
     async with opened(tmp_path, host_options=GEMINI, demo=sim) as host:
         with pytest.raises(LimitExceeded, match="body_bytes"):
             await host.load("big")
-        assert host.held() == ()
+        assert host.active() == ()
         await host.load("fits")
 
 
@@ -196,7 +196,7 @@ async def test_g5_a_name_that_drifts_is_refused(tmp_path: Path, dialect: str) ->
     async with opened(tmp_path, host_options=GEMINI, demo=sim) as host:
         with pytest.raises(FrontmatterMismatch):
             await host.load("refunds")
-        assert host.held() == ()
+        assert host.active() == ()
 
 
 @pytest.mark.requirement("ENT-4", "VER-7")
@@ -210,7 +210,7 @@ async def test_g6_a_bare_uri_is_read_from_its_one_owner_and_refused_when_there_a
     async with opened(tmp_path, host_options=GEMINI, demo=demo, evil=evil) as host:
         (_, read) = host.tools()
         assert not (await read.handler({"uri": "skill://refunds/SKILL.md"})).is_error
-        assert host.held()[0].origin == DEMO
+        assert host.active()[0].origin == DEMO
         assert "Demo's file." in (await read.handler({"uri": "skill://refunds/a.md"})).text
         host.release("refunds")
         refused = await read.handler({"uri": "skill://shared/SKILL.md"})
@@ -246,7 +246,7 @@ async def test_g7_switches_and_lists_per_server(tmp_path: Path) -> None:
         async with opened(tmp_path, host_options=GEMINI, config=config, demo=sim) as host:
             assert len(host.skills()) == left
     async with opened(tmp_path, host_options=GEMINI, config={"skills": False}, demo=sim) as host:
-        assert host.servers() == ()
+        assert host.admin.servers() == ()
     async with opened(tmp_path, host_options={**GEMINI, "disabled": ["refunds"]}, demo=sim) as host:
         assert "refunds" not in [skill.handle for skill in host.skills()]
         with pytest.raises(SkillNotFound, match="disabled"):
@@ -259,7 +259,7 @@ async def test_g8_names_outside_the_pattern_are_left_out_and_said(tmp_path: Path
     sim.skill("plain", description="d" * 900)
     async with opened(tmp_path, host_options=GEMINI, demo=sim) as host:
         assert [skill.handle for skill in host.skills()] == ["plain"]
-        said = [event.message for event in host.events_so_far() if event.kind is EventKind.REMARK]
+        said = [event.message for event in host.log.events_so_far() if event.kind is EventKind.REMARK]
         assert any("name_pattern" in message for message in said)
         assert "d" * 499 + "…</description>" in host.catalog()
         # What is left out is not read as something else, either.
@@ -277,7 +277,7 @@ def test_g8_the_pattern(name: str) -> None:
 
 async def until_there_are(host: SkillHost, count: int) -> None:
     with anyio.fail_after(10):
-        async for event in host.events():
+        async for event in host.log.events():
             if event.kind is EventKind.ADDED and len(host.skills()) == count:
                 return
 
@@ -385,9 +385,12 @@ async def test_a_bare_uri_finds_the_one_server_that_lists_any_such_resource(tmp_
         assert both.is_error
         assert "fits several servers: say which one of demo, evil" in both.text
         assert "Evil's too." in (await read.handler({"uri": "data://two/b", "server": "evil"})).text
-        assert [one.uri for one in await host.list_resources("demo")] == ["data://one/a", "data://two/b"]
+        assert [one.uri for one in await host.admin.list_resources("demo")] == [
+            "data://one/a",
+            "data://two/b",
+        ]
         with pytest.raises(SkillNotFound, match="no server is called other; there is demo, evil"):
-            await host.list_resources("other")
+            await host.admin.list_resources("other")
     assert evil.read_uris() == ["data://two/b"]
 
 

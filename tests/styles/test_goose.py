@@ -42,7 +42,7 @@ async def test_o1_every_server_is_asked_for_an_index_and_errors_cost_nothing(tmp
     plain.middleware.append(note)  # type: ignore[arg-type]
     async with opened(tmp_path, host_options=GOOSE, plain=ServerConfig(instance=plain)) as host:
         assert host.skills() == ()
-        assert [event.message for event in host.events_so_far()] == []
+        assert [event.message for event in host.log.events_so_far()] == []
     assert "resources/read" in asked
 
 
@@ -54,7 +54,7 @@ async def test_o1_a_listing_has_five_seconds(tmp_path: Path) -> None:
     hasty = {**GOOSE, "style": replace(STYLE, listing_seconds=0.05)}
     async with opened(tmp_path, host_options=hasty, demo=sim, good=good) as host:
         assert [skill.handle for skill in host.skills()] == ["refunds"]
-        assert any("listing_seconds" in event.message for event in host.events_so_far())
+        assert any("listing_seconds" in event.message for event in host.log.events_so_far())
 
 
 @pytest.mark.process

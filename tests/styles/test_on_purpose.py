@@ -54,11 +54,11 @@ async def load(host: SkillHost) -> str:
 
 
 async def listing(host: SkillHost) -> str:
-    return "\n".join(one.message for one in host.left_out())
+    return "\n".join(one.message for one in host.log.left_out())
 
 
 async def collisions(host: SkillHost) -> str:
-    return "\n".join(one.message for one in host.events_so_far() if one.kind is EventKind.COLLISION)
+    return "\n".join(one.message for one in host.log.events_so_far() if one.kind is EventKind.COLLISION)
 
 
 async def bare_read(host: SkillHost) -> str:

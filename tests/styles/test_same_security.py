@@ -76,7 +76,7 @@ async def test_what_is_not_what_it_says_is_refused(
             await host.load(handles(host)[name])
         with pytest.raises(SkillwireError):
             await host.read_resource("evil", f"skill://{name}/SKILL.md")
-        assert host.held() == ()
+        assert host.active() == ()
 
 
 @pytest.mark.requirement("VER-3", "VER-7")
@@ -174,4 +174,4 @@ async def test_a_listing_without_end_costs_the_others_nothing(
     attack(evil)
     async with opened(tmp_path, host_options=options(style), evil=evil, good=good) as host:
         assert "good" in {skill.origin.label for skill in host.skills()}
-        assert [failure.origin for failure in host.failures()] == [Origin.mcp("evil")]
+        assert [failure.origin for failure in host.log.failures()] == [Origin.mcp("evil")]

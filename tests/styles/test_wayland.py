@@ -68,7 +68,7 @@ async def test_w1_resources_with_the_scheme_are_listed_and_peeked_at(tmp_path: P
         assert skill.entry.description == "Moves a database."
         assert "Moves a database. Use when: Before a release." in host.catalog()
         # A peek is no load: nothing is held, cached or approved.
-        assert host.held() == ()
+        assert host.active() == ()
         assert [*host.admin.cache.files()] == []
         assert [*host.admin.approvals.all(Origin.mcp("demo"))] == []
     assert sim.read_uris() == ["skill://index.json", "skill://db/migrate"]
@@ -156,7 +156,7 @@ async def test_w4_a_resource_that_cannot_be_read_costs_only_itself(tmp_path: Pat
     dead.refuse("resources/list")
     async with opened(tmp_path, host_options=wayland(), demo=sim, dead=dead) as host:
         assert [skill.handle for skill in host.skills()] == ["demo:good", "demo:plain"]
-        told = [event.message for event in host.events_so_far() if event.kind is not EventKind.ADDED]
+        told = [event.message for event in host.log.events_so_far() if event.kind is not EventKind.ADDED]
     assert any("skill://bad/SKILL.md" in message for message in told)
     assert any(message.startswith("MCP server dead gave no listing") for message in told)
 
@@ -243,7 +243,7 @@ async def test_w7_flat_command_files_are_local_skills_of_the_last_layer(tmp_path
         assert found["old/refunds"] == "Old way."
         assert host.skills()[0].origin.is_local
         assert "All of !`it`." in (await host.load("db:migrate")).text
-        (masked,) = [event for event in host.events_so_far() if event.kind is EventKind.COLLISION]
+        (masked,) = [event for event in host.log.events_so_far() if event.kind is EventKind.COLLISION]
         assert masked.message.endswith("it can be loaded as old/refunds")
 
 

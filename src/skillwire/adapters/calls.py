@@ -85,7 +85,7 @@ async def ask_or_call(
 async def _ask_or_call(
     host: SkillHost, tool: Tool, arguments: Mapping[str, Any], yes: str
 ) -> ToolResult | Question:
-    if host.asks:
+    if host.admin.can_ask:
         return await tool.handler(arguments)
     questions: list[Question] = []
 

@@ -126,7 +126,7 @@ async def run_trial(
             answered.append((call, await tool.handler(call.arguments)))
         done.extend(answered)
         history.extend(service.results(answered))
-    held = host.is_loaded(known.handle)
+    held = known.handle in {one.handle for one in host.active()}
     loaded = [
         result for call, result in done if not result.is_error and _names(call, known.handle, known.uri)
     ]

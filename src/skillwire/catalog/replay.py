@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from skillwire.catalog.render import LOAD_TOOL
 from skillwire.skill.digests import SetDigest
+from skillwire.trust.approval import Grants
+from skillwire.trust.origin import Origin
+from skillwire.trust.verify import CheckedEntry
 
 _HEAD = "These skills were loaded before the conversation was shortened. Their text is repeated here."
 _MOST_NAMED = 20
@@ -15,9 +18,12 @@ _NO_ROOM = "has no room here"
 
 @dataclass(frozen=True, slots=True)
 class ActiveSkill:
-    """A loaded skill: its handle, its set digest, and a line about it."""
+    """A loaded skill: where it came from, the entry it was loaded with, and what the user granted to it."""
 
     handle: str
+    origin: Origin
+    entry: CheckedEntry
+    grants: Grants
     digest: SetDigest | None
     """Of all its files; `None` for a dynamic skill."""
     line: str

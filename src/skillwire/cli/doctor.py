@@ -218,7 +218,7 @@ def _servers(settings: HostConfig, timeout: float) -> Iterator[Finding]:
     findings: list[Finding] = []
 
     async def action(host: SkillHost) -> None:
-        for state in host.servers():
+        for state in host.admin.servers():
             count = sum(
                 not skill.origin.is_local and skill.origin.label == state.label for skill in host.skills()
             )

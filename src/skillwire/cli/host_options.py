@@ -132,7 +132,7 @@ def with_host(
             return await action(host)
         except SkillNotFound as error:
             told = True  # The error names the servers that could not be asked.
-            if reason := why_left_out(name, [one.message for one in host.left_out()]):
+            if reason := why_left_out(name, [one.message for one in host.log.left_out()]):
                 raise SkillNotFound(reason) from None
             if not host.skills(disabled=True):
                 said = str(error).replace(": list the skills to see their names", "")
@@ -140,7 +140,7 @@ def with_host(
             raise
         finally:
             if failures and not told:
-                for failure in host.failures():
+                for failure in host.log.failures():
                     print_error(failure.message)
             await host.close()
 
@@ -157,7 +157,7 @@ async def _show_waiting(host: SkillHost) -> None:
     from rich.text import Text
 
     def words() -> Text:
-        names = [server.label for server in host.servers() if server.status == "connecting"]
+        names = [server.label for server in host.admin.servers() if server.status == "connecting"]
         listed = f"{', '.join(names[:4])}{' and more' if len(names) > 4 else ''}"
         return Text(f"Connecting to {listed} ..." if names else "Listing skills ...")
 

@@ -47,7 +47,7 @@ def search(
             show_json({"skills": skills, "problems": problems_json(problem_events(host))})
             return
         if empty:
-            failed = bool(host.failures())
+            failed = bool(host.log.failures())
             Screen().wrapped(
                 "There is nothing to search: see what failed." if failed else no_skills(host, on)
             )

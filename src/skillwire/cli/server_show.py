@@ -32,13 +32,13 @@ def show_server(*, name: str, options: HostOptions, as_json: bool) -> int:
     _refuse_unused(settings, configured, label)
 
     async def action(host: SkillHost) -> bool:
-        (state,) = host.servers()
+        (state,) = host.admin.servers()
         rows = [
             SkillRow(skill, host.admin.status(skill))
             for skill in host.skills(disabled=True)
             if not skill.origin.is_local
         ]
-        page = _Page(state, configured, rows, host.templates(), host)
+        page = _Page(state, configured, rows, host.admin.templates(), host)
         if as_json:
             show_json({"server": page.document()})
         else:
@@ -94,9 +94,11 @@ class _Page:
         self._configured = configured
         self._rows = rows
         self._templates = templates
-        self._files = {row.skill.key: host.files(row.skill) for row in rows}
+        self._files = {row.skill.key: host.admin.files(row.skill) for row in rows}
         own = (state.origin,)
-        self._problems = [one.message for one in (*host.failures(), *host.left_out()) if one.origin in own]
+        self._problems = [
+            one.message for one in (*host.log.failures(), *host.log.left_out()) if one.origin in own
+        ]
 
     def document(self) -> dict[str, object]:
         """As JSON; fields may be added, none changes its meaning."""

@@ -43,11 +43,11 @@ def list_servers(
             state.label: sum(
                 not skill.origin.is_local and skill.origin.label == state.label for skill in host.skills()
             )
-            for state in host.servers()
+            for state in host.admin.servers()
         }
-        states = {state.label: state for state in host.servers()}
+        states = {state.label: state for state in host.admin.servers()}
         show_servers(settings, logins, states, counts, as_json=as_json)
-        return any(state.status is Status.FAILED for state in host.servers())
+        return any(state.status is Status.FAILED for state in host.admin.servers())
 
     failed = with_host(
         HostOptions(),

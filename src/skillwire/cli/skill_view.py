@@ -236,18 +236,23 @@ def event_json(event: Event) -> dict[str, object]:
 
 def problem_events(host: SkillHost) -> list[Event]:
     """Everything that is wrong now, and every name that several skills have."""
-    told = {failure.message for failure in host.failures()} | {left.message for left in host.left_out()}
+    told = {failure.message for failure in host.log.failures()} | {
+        left.message for left in host.log.left_out()
+    }
     others = [
         event
-        for event in host.events_so_far()
+        for event in host.log.events_so_far()
         if event.kind in _PROBLEMS and event.kind is not EventKind.FAILURE and event.message not in told
     ]
     return [
         *(
             Event(kind=EventKind.FAILURE, message=failure.message, origin=failure.origin)
-            for failure in host.failures()
+            for failure in host.log.failures()
         ),
-        *(Event(kind=EventKind.REMARK, message=left.message, origin=left.origin) for left in host.left_out()),
+        *(
+            Event(kind=EventKind.REMARK, message=left.message, origin=left.origin)
+            for left in host.log.left_out()
+        ),
         *others,
     ]
 

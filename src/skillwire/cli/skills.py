@@ -28,7 +28,7 @@ def _label(host: SkillHost, given: str) -> str:
     from skillwire.errors import SkillNotFound
 
     labels = {
-        *(state.label for state in host.servers()),
+        *(state.label for state in host.admin.servers()),
         *(skill.origin.label for skill in host.skills(disabled=True)),
     }
     for label in labels:
@@ -70,7 +70,7 @@ def list_skills(
         settings, notes = with_client_servers(settings)
 
     async def action(host: SkillHost) -> bool:
-        skills, templates = host.skills(disabled=disabled), host.templates()
+        skills, templates = host.skills(disabled=disabled), host.admin.templates()
         label = None if on is None else _label(host, on)
         if label is not None:
             skills = tuple(skill for skill in skills if skill.origin.label == label)
@@ -93,7 +93,7 @@ def list_skills(
                 {
                     "skills": [skill_json(row) for row in rows],
                     "templates": [template_json(one) for one in templates],
-                    "servers": [server_json(state) for state in host.servers()],
+                    "servers": [server_json(state) for state in host.admin.servers()],
                     "problems": problems_json(events),
                     "skipped": list(notes),
                 }
@@ -151,7 +151,7 @@ def show(
                 **skill_json(row),
                 "frontmatter": dict(skill.entry.frontmatter),
                 "files": files_json(row),
-                "supporting_files": list(host.files(skill)),
+                "supporting_files": list(host.admin.files(skill)),
                 "digest": digest,
             }
             if wanted is not None:
@@ -163,9 +163,9 @@ def show(
         if wanted is not None:
             await _show_text(screen, host, row, wanted)
             return
-        places = {state.label: state.place for state in host.servers()}
+        places = {state.label: state.place for state in host.admin.servers()}
         place = "" if skill.origin.is_local else places.get(skill.origin.label, "")
-        show_skill(screen, row, place, host.files(skill))
+        show_skill(screen, row, place, host.admin.files(skill))
         if row.status.state is State.CHANGED:
             from skillwire.cli.changes import show_changes
 

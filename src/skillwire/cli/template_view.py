@@ -36,9 +36,9 @@ async def show_template(host: SkillHost, name: str, on: str | None, *, as_json: 
     """One template, with the values that its server suggests for each argument."""
     from skillwire.host.templates import find_template
 
-    found = find_template(name, host.templates(), on)
+    found = find_template(name, host.admin.templates(), on)
     known = {
-        argument: await host.complete(found.uri_template, argument, server=found.origin.label)
+        argument: await host.admin.complete(found.uri_template, argument, server=found.origin.label)
         for argument in found.arguments
     }
     if as_json:

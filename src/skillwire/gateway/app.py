@@ -189,12 +189,12 @@ class Gateway:
                 "skills": counts.get(state.label, 0),
                 **({"reason": state.reason} if state.reason else {}),
             }
-            for state in host.servers()
+            for state in host.admin.servers()
             if who.sees_label(state.label)
         ]
         failures = [
             failure.message
-            for failure in host.failures()
+            for failure in host.log.failures()
             if failure.origin is None or who.sees_label(failure.origin.label)
         ]
         audit = self.options.audit
@@ -212,7 +212,7 @@ class Gateway:
 
     def _gauges(self) -> dict[str, tuple[str, float]]:
         """What there is now, for metrics."""
-        servers = self.host.servers()
+        servers = self.host.admin.servers()
         ready = sum(server.status == "ready" for server in servers)
         return {
             "skills": ("Skills offered.", float(len(self._shared.offers()))),

@@ -328,7 +328,7 @@ class Upstream:
     def reasons(self) -> list[tuple[Origin, str]]:
         """Why skills of this host are not served."""
         self._update()
-        found = [(left.origin, left.message) for left in self.host.left_out()]
+        found = [(left.origin, left.message) for left in self.host.log.left_out()]
         found += [(key.origin, f"{shown_uri(key.uri)}: {why}") for key, (_, why) in self._unusable.items()]
         found += [(key.origin, f"{shown_uri(key.uri)}: {why}") for key, why in self.failed.items()]
         return found

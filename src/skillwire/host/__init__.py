@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from skillwire.host.directories import LocalDirectory as LocalDirectory
     from skillwire.host.events import Event as Event
     from skillwire.host.events import EventKind as EventKind
+    from skillwire.host.events import EventLog as EventLog
     from skillwire.host.events import Failure as Failure
     from skillwire.host.events import LeftOut as LeftOut
     from skillwire.host.fetcher import SkillFiles as SkillFiles
@@ -76,7 +77,7 @@ export(
         "config.server": "Era ServerConfig",
         "config.trust": "UntrustedServer",
         "directories": "LocalDirectory",
-        "events": "Event EventKind Failure LeftOut",
+        "events": "Event EventKind EventLog Failure LeftOut",
         "fetcher": "SkillFiles",
         "host": "SkillHost",
         "loaded": "LoadedSkill SlashCommand",

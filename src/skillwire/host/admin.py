@@ -1,4 +1,4 @@
-"""HostAdmin: what a user or an administrator decides about the skills of a host."""
+"""HostAdmin: the servers of a host, and what a user or an administrator decides about its skills."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from skillwire.host.inventory import Inventory
 from skillwire.host.loader import Loader
 from skillwire.host.resolver import Resolver
 from skillwire.host.review import FileComparison, SkillReview, compare
-from skillwire.host.state import Switches
+from skillwire.host.state import ServerState, Switches
 from skillwire.host.styles.base import Style
+from skillwire.host.templates import ServedTemplate, find_template
 from skillwire.issues import shown as shown_name
 from skillwire.limits import Limits
 from skillwire.skill.digests import SetDigest, parse_set_digest
@@ -29,11 +30,12 @@ from skillwire.trust.origin import Origin
 from skillwire.trust.publishers import Publisher
 from skillwire.trust.signatures import SignatureVerdict
 from skillwire.trust.verify import CheckedEntry, VerifiedFile, check_entry
+from skillwire.wire.legacy import ListedResource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostAdmin:
-    """Approvals, switches and the cache of one host: `host.admin`."""
+    """The servers, approvals, switches and cache of one host: `host.admin`."""
 
     approvals: ApprovalStore
     cache: SkillCache
@@ -45,6 +47,42 @@ class HostAdmin:
     _approver: Approver
     _style: Style
     _limits: Limits
+
+    # What servers offer
+
+    def servers(self) -> tuple[ServerState, ...]:
+        """The state of every server."""
+        return self._inventory.places.states()
+
+    def server_view(self, label: str) -> str:
+        """One server with its skills, as the style shows it to a person."""
+        return self._style.server_view(
+            self._inventory.places.server(label), self._registry.skills(), self._limits
+        )
+
+    async def list_resources(self, server: str) -> tuple[ListedResource, ...]:
+        """Every resource that a server lists, skills or not. The strings are the server's own."""
+        return await self._inventory.places.list_resources(self._inventory.places.server(server))
+
+    def templates(self) -> tuple[ServedTemplate, ...]:
+        """Entries of servers' indexes that stand for many skills: load one with a value for each argument."""
+        return self._inventory.places.templates()
+
+    async def complete(
+        self, template: str, argument: str, prefix: str = "", *, server: str | None = None
+    ) -> tuple[str, ...]:
+        """The values that a server suggests for an argument of a template, given the start of a value."""
+        found = find_template(template, self.templates(), server)
+        if argument not in found.arguments:
+            known = ", ".join(found.arguments)
+            raise SkillNotFound(f"{found.name} has no argument {shown_name(argument)}; there is {known}")
+        return await self._resolver.suggestions(found, argument, prefix)
+
+    def files(self, skill: RegisteredSkill | str) -> tuple[str, ...]:
+        """The paths of a skill's supporting files, as far as its entry or its server lists them."""
+        return self._resolver.files(self._registry.find(skill) if isinstance(skill, str) else skill)
+
+    # What is known of a skill
 
     def status(self, skill: RegisteredSkill) -> ApprovalStatus:
         """Whether a skill is approved as it is, changed since, new, and so on. The user is not asked."""
@@ -117,6 +155,13 @@ class HostAdmin:
         Of a skill whose entry lists no files these are its `SKILL.md` and what its server lists below it.
         """
         return await self._fetcher.fetch_files(await self._resolver.find(name, server))
+
+    # What the user decides
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether the user can be asked now: the host has `ask`, or this is inside a block of `asking`."""
+        return self._approver.asker.current is not None
 
     async def approve(
         self,
@@ -240,9 +285,3 @@ class HostAdmin:
         origin = Origin.mcp(label)
         self._loader.release_server(origin)
         return await self.cache.forget_server(origin), await self._approver.forget_server(origin)
-
-    def server_view(self, label: str) -> str:
-        """One server with its skills, as the style shows it to a person."""
-        return self._style.server_view(
-            self._inventory.places.server(label), self._registry.skills(), self._limits
-        )

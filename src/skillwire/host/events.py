@@ -92,16 +92,50 @@ class LeftOut:
 
 
 class EventLog:
-    """Passes every event to every listener, and knows what is wrong now. Failures are logged as warnings."""
+    """What happened to the skills of a host, and what does not work now: `host.log`."""
 
     def __init__(self) -> None:
         self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
-        self._told = 0
+        self._recorded = 0
         self._more: anyio.Event | None = None
         self._closed = False
         self._failures: dict[Origin | str, Failure] = {}
         self._left_out: dict[Origin, tuple[LeftOut, ...]] = {}
         self._remarked: set[str] = set()
+
+    async def events(self) -> AsyncGenerator[Event]:
+        """What happened since the host was opened, then what happens, until it is closed."""
+        heard = self._recorded - len(self._events)
+        while True:
+            # A listener that is slower than the log loses the oldest events; it never delays others.
+            first = self._recorded - len(self._events)
+            heard = max(heard, first)
+            while heard < self._recorded:
+                event = self._events[heard - (self._recorded - len(self._events))]
+                heard += 1
+                yield event
+                heard = max(heard, self._recorded - len(self._events))
+            if self._closed:
+                return
+            if self._more is None:
+                self._more = anyio.Event()
+            await self._more.wait()
+
+    def events_so_far(self) -> tuple[Event, ...]:
+        """The last events since the host was opened. `failures` and `left_out` are complete, this is not."""
+        return tuple(self._events)
+
+    def failures(self) -> tuple[Failure, ...]:
+        """What does not work now: servers that cannot be reached, directories that cannot be read."""
+        return tuple(self._failures.values())
+
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """Every skill that a server or directory has and that cannot be used, with the reason."""
+        return tuple(problem for problems in self._left_out.values() for problem in problems)
+
+
+class EventRecorder(EventLog):
+    """The log as the host writes it. Failures go to the logger `skillwire.host` as warnings too."""
 
     def record(self, event: Event) -> None:
         """Record an event. A failure stays current until `recover` is called for its origin."""
@@ -115,7 +149,7 @@ class EventLog:
             self._failures[key] = Failure(event.origin, message)
             _logger.warning("%s", message)
         self._events.append(event)
-        self._told += 1
+        self._recorded += 1
         self._wake()
 
     def remark_once(self, origin: Origin, message: str) -> None:
@@ -146,39 +180,10 @@ class EventLog:
             message = f"{origin} has {len(new) - _MOST_PROBLEM_EVENTS:,} more problems"
             self.record(Event(kind=EventKind.REMARK, message=message, origin=origin))
 
-    def failures(self) -> tuple[Failure, ...]:
-        """What does not work now."""
-        return tuple(self._failures.values())
-
-    def left_out(self) -> tuple[LeftOut, ...]:
-        """Every skill that cannot be used now, by origin."""
-        return tuple(problem for problems in self._left_out.values() for problem in problems)
-
     def close(self) -> None:
         """End the listeners once they have received everything."""
         self._closed = True
         self._wake()
-
-    def so_far(self) -> tuple[Event, ...]:
-        return tuple(self._events)
-
-    async def listen(self) -> AsyncGenerator[Event]:
-        """Every event kept so far, then each as it happens, until the log is closed."""
-        heard = self._told - len(self._events)
-        while True:
-            # A listener that is slower than the log loses the oldest events; it never delays others.
-            first = self._told - len(self._events)
-            heard = max(heard, first)
-            while heard < self._told:
-                event = self._events[heard - (self._told - len(self._events))]
-                heard += 1
-                yield event
-                heard = max(heard, self._told - len(self._events))
-            if self._closed:
-                return
-            if self._more is None:
-                self._more = anyio.Event()
-            await self._more.wait()
 
     def _wake(self) -> None:
         if self._more is not None:

@@ -8,53 +8,51 @@ async with SkillHost(servers={"shop": "https://shop.example/mcp"}, ask=ask_the_u
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncGenerator, Collection, Generator, Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Final, Self
 
 import anyio
 from anyio.lowlevel import EventLoopToken, current_token
 
 from skillwire.catalog.registry import RegisteredSkill
 from skillwire.catalog.replay import ActiveSkill, Replay
-from skillwire.errors import SkillNotFound, SkillwireError
+from skillwire.errors import SkillwireError
 from skillwire.host.approvals.asking import ApprovalCallback
 from skillwire.host.approvals.database import ApprovalBackend
 from skillwire.host.config.file import load_config
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.config.trust import UntrustedServer
 from skillwire.host.directories import LocalDirectory
-from skillwire.host.events import Event, EventKind, Failure, LeftOut
+from skillwire.host.events import EventLog
 from skillwire.host.loaded import LoadedSkill, SlashCommand, active_skills, replay_active, slash_commands
 from skillwire.host.origins import collect_origins
 from skillwire.host.parts import HostParts
 from skillwire.host.reader import ReadCallback, ReadRequest
 from skillwire.host.search import FoundSkill
-from skillwire.host.state import ServerState
 from skillwire.host.styles import find_style
 from skillwire.host.styles.base import Style
 from skillwire.host.styles.uris import file_refusal
-from skillwire.host.templates import ServedTemplate, find_template
 from skillwire.host.tools import Tool, make_tools
-from skillwire.issues import shown
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.sources.base import Source
 from skillwire.trust.directory import DirectoryView
-from skillwire.trust.guards import Execution, HeldSkill, granted_tools, may_execute
-from skillwire.trust.origin import Origin
+from skillwire.trust.guards import Execution, granted_tools, may_execute
 from skillwire.trust.publishers import Publisher
 from skillwire.trust.verify import VerifiedFile
-from skillwire.wire.legacy import ListedResource
 
 
 class SkillHost:
     """Finds, verifies and loads skills for an agent. Use it as an asynchronous context manager.
 
-    `admin` holds what a user or an administrator decides: approvals, switches, the cache. `feed` gives the
-    skills to a program that passes them on.
+    `log` has events, failures and what was left out. `admin` has the servers, and what a user or an
+    administrator decides: approvals, switches, the cache. `feed` gives the skills to a program that passes
+    them on.
     """
 
     def __init__(
@@ -134,6 +132,7 @@ class SkillHost:
             approvals_file=approvals_file,
             publishers=publishers,
         )
+        self.log: EventLog = self._parts.log
         self.admin = self._parts.admin
         self.feed = self._parts.feed
         self.session = secrets.token_hex(8)
@@ -199,22 +198,7 @@ class SkillHost:
             stack.callback(tasks.cancel_scope.cancel)
             stack.push_async_callback(self._parts.inventory.aclose)
             try:
-                await anyio.to_thread.run_sync(self._parts.cache.adopt)
-                await self._parts.approvals.open()
-            except SkillwireError as error:
-                # Then nothing is approved; local skills, and what needs no approval, still work.
-                self._parts.log.record(Event(kind=EventKind.FAILURE, message=str(error)))
-            if self._parts.approvals.remark:
-                self._parts.remark(self._parts.approvals.remark)
-            for remark in self._remarks:
-                self._parts.remark(remark)
-            tasks.start_soon(self._parts.approvals.run)
-            for server in self._untrusted:
-                origin = Origin.mcp(server.label)
-                message = f"{origin} {server.reason}"
-                self._parts.log.record(Event(kind=EventKind.FAILURE, message=message, origin=origin))
-            try:
-                await self._parts.inventory.open(tasks)
+                await self._parts.open(tasks, untrusted=self._untrusted, remarks=self._remarks)
                 self._stack = stack.pop_all()
             except SkillwireError as error:
                 failure = error  # Raised below: the task group would wrap it.
@@ -237,30 +221,6 @@ class SkillHost:
             await stack.aclose()
 
     # What there is
-
-    def templates(self) -> tuple[ServedTemplate, ...]:
-        """Entries of servers' indexes that stand for many skills: load one with a value for each argument."""
-        return self._parts.inventory.places.templates()
-
-    async def complete(
-        self, template: str, argument: str, prefix: str = "", *, server: str | None = None
-    ) -> tuple[str, ...]:
-        """The values that a server suggests for an argument of a template, for a start of what was typed."""
-        found = find_template(template, self.templates(), server)
-        if argument not in found.arguments:
-            known = ", ".join(found.arguments)
-            raise SkillNotFound(f"{found.name} has no argument {shown(argument)}; there is {known}")
-        return await self._parts.resolver.suggestions(found, argument, prefix)
-
-    def files(self, skill: RegisteredSkill | str) -> tuple[str, ...]:
-        """The paths of a skill's supporting files, as far as its entry or its server lists them."""
-        return self._parts.resolver.files(
-            self._parts.registry.find(skill) if isinstance(skill, str) else skill
-        )
-
-    async def list_resources(self, server: str) -> tuple[ListedResource, ...]:
-        """Every resource that a server lists, skills or not. The strings are the server's own."""
-        return await self._parts.inventory.places.list_resources(self._parts.inventory.places.server(server))
 
     def commands(self) -> tuple[SlashCommand, ...]:
         """The skills that a user may invoke, for hosts that offer them as slash commands."""
@@ -291,27 +251,6 @@ class SkillHost:
         if server is not None:
             self._parts.inventory.places.require_label(server)
         return await self._parts.search.search(query, label=server, limit=limit)
-
-    def servers(self) -> tuple[ServerState, ...]:
-        """The state of every server."""
-        return self._parts.inventory.places.states()
-
-    def failures(self) -> tuple[Failure, ...]:
-        """What does not work now: servers that cannot be reached, directories that cannot be read."""
-        return self._parts.log.failures()
-
-    def left_out(self) -> tuple[LeftOut, ...]:
-        """Every skill that a server or directory has and that cannot be used, with the reason."""
-        return self._parts.log.left_out()
-
-    async def events(self) -> AsyncGenerator[Event]:
-        """What happened since the host was opened, then what happens, until it is closed."""
-        async for event in self._parts.log.listen():
-            yield event
-
-    def events_so_far(self) -> tuple[Event, ...]:
-        """The last events since the host was opened. `failures` and `left_out` are complete, this is not."""
-        return self._parts.log.so_far()
 
     async def refresh(self, label: str | None = None, *, expired_only: bool = False) -> None:
         """List every server and directory again, or one by its label.
@@ -371,12 +310,8 @@ class SkillHost:
         """A resource of a server, bound as SEC-3 says; a skill's URI loads that skill (VER-7)."""
         return await self._parts.actions.read_resource(server, uri)
 
-    def held(self) -> tuple[HeldSkill, ...]:
-        """The skills that are loaded now."""
-        return self._parts.loader.held
-
     def active(self) -> tuple[ActiveSkill, ...]:
-        """What is loaded now, most recently loaded first: handle, set digest and a line for each."""
+        """The skills that are loaded now, most recently loaded first, each with its entry and its grants."""
         return active_skills(self._parts.loader)
 
     async def after_compaction(self, budget: int) -> Replay:
@@ -388,19 +323,10 @@ class SkillHost:
         """
         return await replay_active(self._parts, budget)
 
-    def is_loaded(self, name: str) -> bool:
-        """Whether the skill of this name is loaded."""
-        return self._parts.actions.is_loaded(name)
-
     def release(self, name: str) -> bool:
         """Tell the host that a skill's text has left the context; false when it was not loaded."""
         held = self._parts.loader.held_as(name)
         return self._parts.loader.release(held or self._parts.registry.find(name).key)
-
-    @property
-    def asks(self) -> bool:
-        """Whether the user can be asked now: the host has `ask`, or this is inside a block of `asking`."""
-        return self._parts.asker.current is not None
 
     @contextmanager
     def asking(self, ask: ApprovalCallback, ask_read: ReadCallback | None = None) -> Generator[None]:
@@ -439,6 +365,27 @@ class SkillHost:
     def refuse_path(self, path: str) -> str:
         """Why a file tool of yours must not take this path; empty when it may. A URI is not a file."""
         return file_refusal(path, self.style.resource_tool)
+
+    if not TYPE_CHECKING:  # A type checker reports a moved name, as it does any other that is not there.
+
+        def __getattr__(self, name: str) -> object:
+            place = MOVED.get(name)
+            if place is None:
+                raise AttributeError(f"SkillHost has no attribute {name!r}", name=name, obj=self)
+            warnings.warn(f"host.{name} has moved: use host.{place}", DeprecationWarning, stacklevel=2)
+            return self._parts.actions.is_loaded if name == "is_loaded" else attrgetter(place)(self)
+
+
+MOVED: Final = {
+    name: f"{place}.{name}"
+    for place, names in {
+        "log": "events events_so_far failures left_out",
+        "admin": "servers server_view list_resources templates complete files preview approve revoke "
+        "set_enabled approvals cache",
+    }.items()
+    for name in names.split()
+} | {"held": "active", "is_loaded": "active", "asks": "admin.can_ask", "standing": "admin.status"}
+"""The names that `SkillHost` had before, each with its place now. They work, with a `DeprecationWarning`."""
 
 
 async def _nobody_asked(request: ReadRequest) -> bool:

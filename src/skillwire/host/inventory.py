@@ -22,7 +22,7 @@ from skillwire.catalog.registry import RegisteredSkill, Registry
 from skillwire.errors import LimitExceeded, SkillNotFound, SkillwireError, SourceError
 from skillwire.host.approvals.store import ApprovalStore
 from skillwire.host.config.server import ServerConfig
-from skillwire.host.events import Event, EventKind, EventLog
+from skillwire.host.events import Event, EventKind, EventRecorder
 from skillwire.host.listings import ListingCache
 from skillwire.host.places import Place, Places, ServerPlace, server_place
 from skillwire.host.registration import Registration, unusable
@@ -51,7 +51,7 @@ class Inventory:
         later: Collection[Origin],
         check_directory: Callable[[Path], None],
         registry: Registry,
-        log: EventLog,
+        log: EventRecorder,
         approvals: ApprovalStore,
         registration: Registration,
         on_listed: Callable[[Origin], None],

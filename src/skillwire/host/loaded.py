@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from skillwire.catalog.naming import SkillKey
 from skillwire.catalog.registry import RegisteredSkill
 from skillwire.catalog.replay import ActiveSkill, Candidate, Replay, fit_replay
 from skillwire.host.loader import Loader
@@ -61,21 +62,21 @@ def slash_commands(parts: HostParts, session: str) -> tuple[SlashCommand, ...]:
 def active_skills(loader: Loader) -> tuple[ActiveSkill, ...]:
     """What is loaded now, most recently loaded first."""
     found: list[ActiveSkill] = []
-    for key, handle, entry in loader.active():
-        digest = shown_digest(entry)
-        line = f"{handle} from {key.origin}, {digest or 'dynamic'}"
-        found.append(ActiveSkill(handle, digest, safe_line(line)))
+    for handle, held in loader.active():
+        digest = shown_digest(held.entry)
+        line = f"{handle} from {held.origin}, {digest or 'dynamic'}"
+        found.append(ActiveSkill(handle, held.origin, held.entry, held.grants, digest, safe_line(line)))
     return tuple(found)
 
 
 async def replay_active(parts: HostParts, budget: int) -> Replay:
     """The text of what is loaded, in `budget` characters; what may not be repeated is only named."""
     candidates: list[Candidate] = []
-    for key, handle, entry in parts.loader.active():
-        found = await parts.loader.replayable(key)
+    for handle, held in parts.loader.active():
+        found = await parts.loader.replayable(SkillKey(held.origin, held.entry.uri))
         if isinstance(found, str):
             candidates.append(Candidate(handle, "", None, problem=found))
         else:
             text = parts.style.skill_text(found, handle, parts.context)
-            candidates.append(Candidate(handle, text, shown_digest(entry)))
+            candidates.append(Candidate(handle, text, shown_digest(held.entry)))
     return fit_replay(candidates, budget)

@@ -89,9 +89,9 @@ class Loader:
         keys = [key for key, held in self._held.items() if name in (held.handle, key.uri)]
         return keys[0] if len(keys) == 1 else None
 
-    def active(self) -> tuple[tuple[SkillKey, str, SkillEntry], ...]:
-        """What is held, by key, handle and entry, most recently loaded first."""
-        return tuple((key, held.handle, held.skill.entry) for key, held in reversed(self._held.items()))
+    def active(self) -> tuple[tuple[str, HeldSkill], ...]:
+        """What is held, with the handle that each was loaded under, most recently loaded first."""
+        return tuple((held.handle, held.skill) for held in reversed(self._held.values()))
 
     async def replayable(self, key: SkillKey) -> VerifiedSkill | str:
         """A held skill to repeat, or why it must not be: it changed, or its approval was revoked."""

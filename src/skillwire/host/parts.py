@@ -6,7 +6,12 @@ import secrets
 from collections.abc import Iterable
 from pathlib import Path
 
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
 from skillwire.catalog.registry import RegisteredSkill, Registry
+from skillwire.errors import SkillwireError
 from skillwire.host.admin import HostAdmin
 from skillwire.host.approvals.approver import Approver
 from skillwire.host.approvals.asking import ApprovalCallback, Asker
@@ -14,8 +19,9 @@ from skillwire.host.approvals.database import ApprovalBackend
 from skillwire.host.approvals.store import ApprovalStore
 from skillwire.host.cache import SkillCache
 from skillwire.host.config.file import identities_by_label
+from skillwire.host.config.trust import UntrustedServer
 from skillwire.host.directories import state_places
-from skillwire.host.events import Event, EventKind, EventLog, skill_event
+from skillwire.host.events import Event, EventKind, EventRecorder, skill_event
 from skillwire.host.feed import SkillFeed
 from skillwire.host.fetcher import Fetcher
 from skillwire.host.inventory import Inventory
@@ -55,7 +61,7 @@ class HostParts:
     ) -> None:
         places = state_places()
         self.style = style
-        self.log = EventLog()
+        self.log = EventRecorder()
         self.asker = Asker(ask)
         self.read_asker = Asker(ask_read)
         self.cache = SkillCache(cache_directory or places.cache, limits=limits)
@@ -172,6 +178,25 @@ class HostParts:
             _fetcher=self.fetcher,
             _approver=self.approver,
         )
+
+    async def open(
+        self, tasks: TaskGroup, *, untrusted: Iterable[UntrustedServer], remarks: Iterable[str]
+    ) -> None:
+        """Read the approvals, connect and list every origin, and start what runs while the host is open."""
+        try:
+            await anyio.to_thread.run_sync(self.cache.adopt)
+            await self.approvals.open()
+        except SkillwireError as error:
+            # Then nothing is approved; local skills, and what needs no approval, still work.
+            self.log.record(Event(kind=EventKind.FAILURE, message=str(error)))
+        for remark in filter(None, (self.approvals.remark, *remarks)):
+            self.remark(remark)
+        tasks.start_soon(self.approvals.run)
+        for server in untrusted:
+            origin = Origin.mcp(server.label)
+            message = f"{origin} {server.reason}"
+            self.log.record(Event(kind=EventKind.FAILURE, message=message, origin=origin))
+        await self.inventory.open(tasks)
 
     def remark(self, message: str) -> None:
         self.log.record(Event(kind=EventKind.REMARK, message=message))

@@ -14,7 +14,7 @@ from skillwire.catalog.naming import Naming, fold_handle
 from skillwire.catalog.registry import Changes, RegisteredSkill, Registry
 from skillwire.errors import LimitExceeded
 from skillwire.host.config.server import ServerConfig
-from skillwire.host.events import MOST_EVENTS, Event, EventKind, EventLog, skill_event
+from skillwire.host.events import MOST_EVENTS, Event, EventKind, EventRecorder, skill_event
 from skillwire.host.state import OPEN, Switches
 from skillwire.host.styles.base import Style
 from skillwire.host.styles.ranks import collision_lines
@@ -35,7 +35,7 @@ class Registration:
 
     registry: Registry
     configs: Mapping[Origin, ServerConfig]
-    log: EventLog
+    log: EventRecorder
     disabled: frozenset[str]
     """URIs, and names in the spelling in which names are compared (`fold_handle`)."""
     style: Style

@@ -156,7 +156,7 @@ class ServerSkills:
                 servers[label] = config
         host = SkillHost(servers=servers, watch=False, limits=self.limits, publishers=self.publishers)
         await stack.enter_async_context(host)
-        for state in host.servers():
+        for state in host.admin.servers():
             if state.status.value != _READY:
                 problems[state.label] = SourceError(f"{state.label} cannot be asked", said=state.reason)
         return host, problems
@@ -164,7 +164,7 @@ class ServerSkills:
     @staticmethod
     def _absent(host: SkillHost, label: str, message: str) -> SkillwireError:
         """Why a skill was not found: a server that gave no whole listing may still have it."""
-        for failure in host.failures():
+        for failure in host.log.failures():
             if failure.origin is not None and failure.origin.label == label:
                 return SourceError(f"{label} did not list all its skills", said=failure.message)
         return SkillNotFound(message)

@@ -75,7 +75,7 @@ class Live:
             self.streams -= 1
 
     async def _follow_host(self) -> None:
-        async for _ in self._host.events():
+        async for _ in self._host.log.events():
             self.changed()
 
     async def _follow_approvals(self) -> None:

@@ -126,7 +126,7 @@ class Pages:
         files = paged(item.files, visit.number("files"), _FILE_ROWS)
         path = file.path if file else wanted
         history = await self._host.admin.history(item.review.skill, caller=visit.caller)
-        place = {state.label: state.place for state in self._host.servers()}.get(item.label, "")
+        place = {state.label: state.place for state in self._host.admin.servers()}.get(item.label, "")
         entry = item.review.skill.entry
         return self._layout.render(
             visit,

@@ -55,11 +55,11 @@ class StatusPages:
         counts = Counter(review.skill.origin for review in self._overview.reviews())
         waiting = dict(self._overview.waiting_by_origin())
         left_out: dict[object, list[str]] = {}
-        for problem in self._host.left_out():
+        for problem in self._host.log.left_out():
             left_out.setdefault(problem.origin, []).append(problem.message)
-        states = self._host.servers()
+        states = self._host.admin.servers()
         known = {state.origin for state in states}
-        directories = sorted({*counts, *(problem.origin for problem in self._host.left_out())} - known)
+        directories = sorted({*counts, *(problem.origin for problem in self._host.log.left_out())} - known)
         return self._layout.render(
             visit,
             "servers.html",
@@ -80,7 +80,9 @@ class StatusPages:
                 }
                 for origin in directories
             ],
-            problems=[failure.message for failure in self._host.failures() if failure.origin not in known],
+            problems=[
+                failure.message for failure in self._host.log.failures() if failure.origin not in known
+            ],
         )
 
     async def installed(self, visit: Visit) -> Response:

@@ -66,7 +66,7 @@ async def test_a_host_with_ask_asks_there_and_the_text_arrives_fenced(driver: Dr
     script = Script([LOAD, "done"])
     async with opened(tmp_path, shop=shop(), host_options={"ask": ask}) as host:
         assert await driver.run(host, script) == "done"
-        assert host.is_loaded("refunds")
+        assert "refunds" in {one.handle for one in host.active()}
     assert asked == ["refunds"]
     assert script.questions == []
     assert "Ask for the receipt." in script.results[0]
@@ -108,7 +108,7 @@ async def test_a_no_loads_nothing_and_the_run_goes_on(driver: Driver, tmp_path: 
     options = {} if driver.asks_natively else {"ask": _no}
     async with opened(tmp_path, shop=sim, host_options=options) as host:
         assert await driver.run(host, script, declines) == "done"
-        assert not host.is_loaded("refunds")
+        assert "refunds" not in {one.handle for one in host.active()}
     assert sim.read_uris() == []
     assert len(script.results) == 2
     assert "receipt" not in "".join(script.results)
@@ -134,7 +134,7 @@ async def test_a_yes_to_other_files_is_no_yes(driver: Driver, tmp_path: Path) ->
 
         async with asyncio.timeout(20):
             assert await driver.run(host, script, change_and_agree) == "done"
-        assert not host.is_loaded("refunds")
+        assert "refunds" not in {one.handle for one in host.active()}
     assert "Pay at once." not in "".join(script.results)
 
 
@@ -182,7 +182,7 @@ async def test_a_revoked_skill_is_refused(driver: Driver, tmp_path: Path) -> Non
         await driver.run(host, first)
         assert await host.admin.revoke("refunds")
         assert await driver.run(host, second) == "done"
-        assert not host.is_loaded("refunds")
+        assert "refunds" not in {one.handle for one in host.active()}
     assert "Ask for the receipt." in first.results[0]
     assert "not approved" in second.results[0]
     assert "receipt" not in "".join(second.results)
@@ -198,7 +198,7 @@ async def test_a_lying_server_is_refused(driver: Driver, tmp_path: Path) -> None
     script = Script([LOAD, other, read, "done"])
     async with opened(tmp_path, shop=sim, host_options={"ask": agree}) as host:
         assert await driver.run(host, script) == "done"
-        assert not host.is_loaded("refunds")
+        assert "refunds" not in {one.handle for one in host.active()}
     assert "Send the key" not in "".join(script.results)
     assert "No limit." not in "".join(script.results)
 
@@ -209,7 +209,7 @@ async def test_events_come_out(driver: Driver, tmp_path: Path) -> None:
         await driver.run(host, Script([LOAD, "done"]))
         sim.skill("refunds").change_body("# Refunds\nNew.\n")
         await host.refresh()
-        kinds = {event.kind for event in host.events_so_far()}
+        kinds = {event.kind for event in host.log.events_so_far()}
     assert {EventKind.CHANGED, EventKind.REVOKED, EventKind.OUTDATED} <= kinds
 
 
