@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
@@ -25,8 +25,21 @@ _ID: Final = BigInteger().with_variant(Integer(), "sqlite")
 _SORTED: Final = Text(collation="C").with_variant(Text(), "sqlite")
 
 
+def _table(name: str, *parts: Column[Any] | UniqueConstraint | Index) -> Table:
+    return Table(name, metadata, *parts)
+
+
+def _number(name: str = "number") -> Column[int]:
+    """The primary key of rows that are numbered one after the other."""
+    return Column(name, _ID, primary_key=True)
+
+
 def _keys(*names: str) -> list[Column[str]]:
     return [Column(name, _SORTED, primary_key=True) for name in names]
+
+
+def _sorted(*names: str) -> list[Column[str]]:
+    return [Column(name, _SORTED, nullable=False) for name in names]
 
 
 def _texts(*names: str) -> list[Column[str]]:
@@ -37,9 +50,12 @@ def _numbers(*names: str) -> list[Column[int]]:
     return [Column(name, BigInteger, nullable=False) for name in names]
 
 
-namespaces: Final = Table(
+def _flags(*names: str) -> list[Column[int]]:
+    return [Column(name, Integer, nullable=False) for name in names]
+
+
+namespaces: Final = _table(
     "namespaces",
-    metadata,
     *_keys("name"),
     Column("quota_bytes", BigInteger),
     # The publisher who must have signed every version: a name, and its public key or root certificate in PEM.
@@ -48,38 +64,31 @@ namespaces: Final = Table(
     Column("signer_root", Text),
 )
 
-blobs: Final = Table(
-    "blobs",
-    metadata,
-    *_keys("digest"),
-    *_numbers("size"),
-    Column("data", LargeBinary, nullable=False),
+blobs: Final = _table(
+    "blobs", *_keys("digest"), *_numbers("size"), Column("data", LargeBinary, nullable=False)
 )
 
 # Files of versions that are not published yet. Only who sent a file may publish it by its digest.
-uploads: Final = Table(
+uploads: Final = _table(
     "uploads",
-    metadata,
     Column("namespace", _SORTED, ForeignKey("namespaces.name"), primary_key=True),
     Column("digest", _SORTED, ForeignKey("blobs.digest"), primary_key=True),
     *_numbers("at"),
 )
 
-skills: Final = Table(
+skills: Final = _table(
     "skills",
-    metadata,
-    Column("id", _ID, primary_key=True),
+    _number("id"),
     Column("namespace", _SORTED, ForeignKey("namespaces.name"), nullable=False),
-    Column("name", _SORTED, nullable=False),
+    *_sorted("name"),
     UniqueConstraint("namespace", "name"),
 )
 
-versions: Final = Table(
+versions: Final = _table(
     "versions",
-    metadata,
-    Column("id", _ID, primary_key=True),
+    _number("id"),
     Column("skill_id", _ID, ForeignKey("skills.id"), nullable=False),
-    Column("version", _SORTED, nullable=False),
+    *_sorted("version"),
     *_texts("set_digest"),
     # JSON: the frontmatter, and a [path, digest, size] for each file.
     *_texts("frontmatter", "manifest"),
@@ -94,24 +103,20 @@ versions: Final = Table(
     UniqueConstraint("skill_id", "version"),
 )
 
-files: Final = Table(
+files: Final = _table(
     "files",
-    metadata,
     Column("version_id", _ID, ForeignKey("versions.id"), primary_key=True),
     Column("path", _SORTED, primary_key=True),
     Column("digest", _SORTED, ForeignKey("blobs.digest"), nullable=False),
     Index("files_by_digest", "digest"),
 )
 
-channels: Final = Table(
+channels: Final = _table(
     "channels",
-    metadata,
-    Column("id", _ID, primary_key=True),
-    Column("channel", _SORTED, nullable=False),
+    _number("id"),
+    *_sorted("channel"),
     # The skill's path, as in `acme/pdf/`: with the slash, it sorts as the URIs do.
-    Column("path", _SORTED, nullable=False),
-    Column("namespace", _SORTED, nullable=False),
-    Column("name", _SORTED, nullable=False),
+    *_sorted("path", "namespace", "name"),
     Column("version_id", _ID, ForeignKey("versions.id"), nullable=False),
     # What is searched: the terms of name, place and description, separated by spaces.
     *_texts("terms"),
@@ -121,37 +126,28 @@ channels: Final = Table(
 )
 
 # Every term of a listed skill and how many skills have it. Misspelled words are corrected with it.
-terms: Final = Table(
-    "terms",
-    metadata,
-    *_keys("term"),
-    *_numbers("skills"),
-)
+terms: Final = _table("terms", *_keys("term"), *_numbers("skills"))
 
 # The parts of three letters that a term has: a misspelled word shares most of them.
-term_trigrams: Final = Table(
+term_trigrams: Final = _table(
     "term_trigrams",
-    metadata,
     *_keys("trigram"),
     Column("term", _SORTED, ForeignKey("terms.term"), primary_key=True),
 )
 
 # The change feed. Numbers follow the order of the commits: who has read up to one has seen all before it.
-changes: Final = Table(
+changes: Final = _table(
     "changes",
-    metadata,
-    Column("number", _ID, primary_key=True),
+    _number(),
     *_texts("channel"),
-    Column("namespace", _SORTED, nullable=False),
-    Column("name", _SORTED, nullable=False),
+    *_sorted("namespace", "name"),
     # JSON: the paths of the files that changed; null when the listing itself changed.
     Column("files", Text),
     *_numbers("at"),
 )
 
-tokens: Final = Table(
+tokens: Final = _table(
     "tokens",
-    metadata,
     Column("name", Text, primary_key=True),
     Column("hash", Text, nullable=False, unique=True),
     *_texts("channel"),
@@ -160,42 +156,36 @@ tokens: Final = Table(
 )
 
 # Who may do what: `token:NAME`, `user:SUBJECT`, `group:NAME` or `anyone`, in a namespace or in all (`*`).
-grants: Final = Table(
+grants: Final = _table(
     "grants",
-    metadata,
     Column("subject", Text, primary_key=True),
     *_keys("namespace"),
     *_texts("role"),
 )
 
 # Approvals that several gateways share, in the form of the host's own.
-approvals: Final = Table(
+approvals: Final = _table(
     "approvals",
-    metadata,
     *_keys("server", "uri"),
     *_texts("label", "resources"),
-    Column("allowed_tools", Integer, nullable=False),
-    Column("execute_code", Integer, nullable=False),
+    *_flags("allowed_tools", "execute_code"),
     *_texts("entry"),
-    Column("is_current", Integer, nullable=False),
+    *_flags("is_current"),
     *_texts("approved_at", "approved_by", "approved_how"),
 )
 
-signers: Final = Table("signers", metadata, *_keys("server", "uri"), *_texts("signer"))
+signers: Final = _table("signers", *_keys("server", "uri"), *_texts("signer"))
 
-decisions: Final = Table(
+decisions: Final = _table(
     "decisions",
-    metadata,
-    Column("number", _ID, primary_key=True),
-    Column("server", _SORTED, nullable=False),
-    Column("uri", _SORTED, nullable=False),
+    _number(),
+    *_sorted("server", "uri"),
     *_texts("decision", "digest", "grants", "decided_at", "decided_by", "decided_how"),
     Index("decisions_by_skill", "server", "uri"),
 )
 
-audit: Final = Table(
+audit: Final = _table(
     "audit",
-    metadata,
     Column("number", _ID, primary_key=True, autoincrement=False),
     *_numbers("at"),
     *_texts("who", "action", "what", "details", "hash"),
