@@ -19,7 +19,7 @@ from skillwire.cli.help import help_text
 from skillwire.cli.host_options import HostOptions
 from skillwire.cli.line import read_line
 from skillwire.cli.parser import UsageError, read_words
-from skillwire.cli.serve import ServeOptions
+from skillwire.cli.serve_options import ServeOptions
 from skillwire.limits import DEFAULT_LIMITS
 
 COMMANDS = {command.name: command for command in all_commands()}

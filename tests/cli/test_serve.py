@@ -336,9 +336,16 @@ def test_every_limit_of_the_http_server_has_an_option_that_sets_it(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Limits] = []
-    monkeypatch.setattr(
-        serve_module, "_run_http", lambda server, address, banner, limits, **_: seen.append(limits)
-    )
+
+    class Recorded:
+        url = "http://127.0.0.1"
+        serve = stop = None
+
+        def __init__(self, app: object, address: object, *, limits: Limits) -> None:
+            seen.append(limits)
+
+    monkeypatch.setattr("skillwire.server.http.server.HttpServer", Recorded)
+    monkeypatch.setattr(serve_module, "run_until_signal", lambda *_, **__: None)
     words = [word for name, (value, _, _) in LIMIT_OPTIONS.items() for word in (name, value)]
     assert run(folder, "--http", "127.0.0.1:0")[0] == 0
     assert run(folder, "--http", "127.0.0.1:0", *words)[0] == 0

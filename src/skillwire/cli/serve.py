@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from skillwire.cli.commands.publish import TOKEN_VARIABLE
-from skillwire.cli.commands.registry import REGISTRY_TOKEN_VARIABLE
 from skillwire.cli.logs import log_to_stderr
 from skillwire.cli.output import counted, human_size, info, printable
 from skillwire.cli.parser import UsageError
@@ -19,71 +18,17 @@ from skillwire.cli.running import (
     refuse_without_http,
     run_until_signal,
 )
+from skillwire.cli.serve_options import ServeOptions
 from skillwire.errors import FormatError
 
 if TYPE_CHECKING:
-    from skillwire.limits import Limits
-    from skillwire.server.app import SkillServer
     from skillwire.server.http.auth import Tokens
     from skillwire.server.http.server import Address
-    from skillwire.server.legacy.features import IndexShape, ToolsMode
     from skillwire.skill.uris import SkillUri
     from skillwire.sources.directory.source import DirectorySource
     from skillwire.sources.remote import RemoteSource
 
 _PROBLEMS_SHOWN = 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServeOptions:
-    """The options of the command, as they were given."""
-
-    paths: tuple[str, ...]
-    locked: Path | None
-    installed: bool
-    store: str | None
-    channel: str | None
-    oauth_issuer: str | None
-    oauth_audience: str | None
-    oauth_groups_claim: str | None
-    refresh: float
-    well_known: bool
-    http: str | None
-    allow_host: tuple[str, ...]
-    token_file: Path | None
-    unsafe_no_auth: bool
-    stateless: bool
-    max_connections: int
-    max_connections_per_address: int
-    max_body_bytes: int
-    max_sessions: int
-    session_timeout: float
-    head_timeout: float
-    body_timeout: float
-    write_timeout: float
-    idle_timeout: float
-    name: str | None
-    instructions: str | None
-    access_log: bool
-    log_format: Literal["text", "json"]
-    ttl: float
-    cache_scope: Literal["public", "private"] | None
-    page_size: int
-    unlisted: tuple[str, ...]
-    allow_oversize: bool
-    strict: bool
-    follow_links: bool
-    watch: bool
-    fast_path: bool
-    scan_cache: bool
-    print_config: str | None
-    index: IndexShape
-    manifests: bool
-    prompt_xml: bool
-    tools: ToolsMode
-    prompts: bool
-    list_legacy: bool
-    list_files: bool
 
 
 def run(**given: Any) -> None:
@@ -102,7 +47,9 @@ def run(**given: Any) -> None:
     elif not (options.paths or options.locked or options.installed):
         raise UsageError("PATH is missing: write skillwire serve [OPTIONS] PATH...")
     if options.print_config is not None:
-        _print_config(options.print_config, options)
+        from skillwire.cli.serve_config import print_config
+
+        print_config(options.print_config, options)
     else:
         serve(options)
 
@@ -111,7 +58,9 @@ def serve(options: ServeOptions) -> None:
     """Serve skills over MCP until the client goes away or a signal ends it."""
     log_to_stderr(as_json=options.log_format == "json", access_log=options.access_log, changes=True)
     if options.store is not None:
-        _serve_registry(options, options.store)
+        from skillwire.cli.serve_store import serve_store
+
+        serve_store(options, options.store)
         return
     token = address = None
     if options.http is not None:
@@ -141,7 +90,7 @@ def serve(options: ServeOptions) -> None:
         from skillwire.cli.serve_remote import fetch_remotes
 
         fetch_remotes(remotes, strict=options.strict)
-    limits = _limits(options)
+    limits = options.limits()
     server = SkillServer(
         *([source] if directories or not remotes else []),
         *remotes,
@@ -178,20 +127,19 @@ def serve(options: ServeOptions) -> None:
         with source.saving_cache():
             run_until_signal(lambda: server.run_stdio(), on_hangup=_refreshing(remotes))
     else:
-        hosts = [*options.allow_host, address.shown_host]
-        banner = f"Serving {count} at"
+        from skillwire.server.http.server import HttpServer
+
         with source.saving_cache():
-            _run_http(
-                server,
-                address,
-                banner,
-                limits,
-                hosts=hosts,
-                token=token,
-                stateless=options.stateless,
-                well_known=options.well_known,
-                remotes=remotes,
+            hosts = [*options.allow_host, address.shown_host]
+            app = server.http_app(
+                allowed_hosts=hosts, token=token, stateless=options.stateless, well_known=options.well_known
             )
+            http = HttpServer(app, address, limits=limits)
+            info(f"Serving {count} at {http.url}" + (" (bearer token required)" if token else ""))
+            if not address.is_loopback:
+                names = ", ".join(printable(name) for name in ("localhost", *hosts))
+                info(f"Requests must be addressed to one of: {names}. Add a name with --allow-host")
+            run_until_signal(http.serve, stop=http.stop, on_hangup=_refreshing(remotes))
 
 
 def _store_url(options: ServeOptions) -> str | None:
@@ -203,52 +151,6 @@ def _store_url(options: ServeOptions) -> str | None:
     return store_url(options.store)
 
 
-def _serve_registry(options: ServeOptions, store: str) -> None:
-    """Serve the skills of a registry instead of directories."""
-    from skillwire.cli.serve_store import StoreOptions, serve_store
-    from skillwire.server.legacy.features import LegacyFeatures
-    from skillwire.server.options import ServerOptions
-
-    serve_store(
-        StoreOptions(
-            store=store,
-            channel=options.channel or "stable",
-            http=options.http,
-            name=options.name or "skillwire",
-            instructions=read_instructions(options.instructions),
-            allow_host=options.allow_host,
-            stateless=options.stateless,
-            oauth_issuer=options.oauth_issuer,
-            oauth_audience=options.oauth_audience,
-            oauth_groups_claim=options.oauth_groups_claim or "groups",
-        ),
-        ServerOptions(
-            ttl_ms=round(options.ttl * 1000),
-            page_size=options.page_size,
-            legacy_features=LegacyFeatures(tools=options.tools, prompts=False),
-            watch=options.watch,
-            limits=_limits(options),
-        ),
-        run_until_signal,
-    )
-
-
-def _limits(options: ServeOptions) -> Limits:
-    from skillwire.limits import Limits
-
-    return Limits(
-        http_connections=options.max_connections,
-        http_connections_per_address=options.max_connections_per_address,
-        http_body_bytes=options.max_body_bytes,
-        http_head_seconds=options.head_timeout,
-        http_body_seconds=options.body_timeout,
-        http_write_seconds=options.write_timeout,
-        http_idle_seconds=options.idle_timeout,
-        sessions=options.max_sessions,
-        session_idle_seconds=options.session_timeout,
-    )
-
-
 def _places(options: ServeOptions) -> tuple[tuple[str, ...], Sequence[RemoteSource]]:
     """The directories to serve, and the places that have to be fetched."""
     is_remote = any("://" in path for path in options.paths)
@@ -257,91 +159,6 @@ def _places(options: ServeOptions) -> tuple[tuple[str, ...], Sequence[RemoteSour
     from skillwire.cli.serve_remote import places
 
     return places(options.paths, options.locked, installed=options.installed, interval=options.refresh)
-
-
-def _print_config(client: str, options: ServeOptions) -> None:
-    """Print the client's configuration for this very command line."""
-    import shutil
-    import sys
-
-    from skillwire.cli.client_config import ClientServer, client_config
-    from skillwire.cli.commands import commands_of
-    from skillwire.cli.output import write
-    from skillwire.cli.parser import words_of
-
-    if options.http is not None:
-        variable = TOKEN_VARIABLE if options.store is None else REGISTRY_TOKEN_VARIABLE
-        token = options.store or options.token_file or TOKEN_VARIABLE in os.environ
-        address = _address(options.http, None, unsafe_no_auth=True)
-        host = "127.0.0.1" if address.host in ("0.0.0.0", "::") else address.shown_host  # noqa: S104 - compared
-        url = f"http://{host}:{address.port}/mcp"
-        server = ClientServer(url=url, token_variable=variable if token else "")
-    else:
-        # A client may start it anywhere, and without the PATH of this shell.
-        program = shutil.which("skillwire")
-        start = (program,) if program else (sys.executable, "-m", "skillwire")
-        values = asdict(options)
-        files = {
-            name: value.expanduser().absolute() for name, value in values.items() if isinstance(value, Path)
-        }
-        absolute = {
-            **values,
-            **files,
-            "paths": tuple(map(_absolute, options.paths)),
-            "store": None if options.store is None else _absolute_store(options.store),
-            "print_config": None,
-        }
-        if options.instructions is not None and options.instructions.startswith("@"):
-            absolute["instructions"] = f"@{_absolute(options.instructions[1:])}"
-        [command] = commands_of("serve")
-        server = ClientServer(command=(*start, "serve", *words_of(command, absolute)))
-    snippet, place = client_config(client, server)
-    info(place)
-    write(snippet)
-    if server.token_variable:
-        info(f"The client reads the token from {server.token_variable} of its environment: set it there.")
-    for text in map(_absolute, options.paths):
-        path = text.partition("=")[2] if "=" in text and not Path(text).exists() else text
-        if "://" not in path and not Path(path).is_dir():
-            info(f"There is no directory {printable(path)}: make it before the client starts the server.")
-
-
-def _absolute(text: str) -> str:
-    """A path, or `PREFIX=PATH`, that means the same from everywhere."""
-    if "://" in text:
-        return text  # A repository or a site is the same from everywhere.
-    prefix, sign, path = text.partition("=")
-    if sign and not Path(text).expanduser().exists():
-        return f"{prefix}={Path(path).expanduser().absolute()}"
-    return str(Path(text).expanduser().absolute())
-
-
-def _absolute_store(url: str) -> str:
-    scheme, sign, file = url.partition("sqlite:///")
-    return f"sqlite:///{Path(file).absolute()}" if sign and not scheme else url
-
-
-def _run_http(
-    server: SkillServer,
-    address: Address,
-    banner: str,
-    limits: Limits,
-    *,
-    hosts: list[str],
-    token: Tokens | None,
-    stateless: bool,
-    well_known: bool,
-    remotes: Sequence[RemoteSource],
-) -> None:
-    from skillwire.server.http.server import HttpServer
-
-    app = server.http_app(allowed_hosts=hosts, token=token, stateless=stateless, well_known=well_known)
-    http = HttpServer(app, address, limits=limits)
-    info(f"{banner} {http.url}" + (" (bearer token required)" if token else ""))
-    if not address.is_loopback:
-        names = ", ".join(printable(name) for name in ("localhost", *hosts))
-        info(f"Requests must be addressed to one of: {names}. Add a name with --allow-host")
-    run_until_signal(http.serve, stop=http.stop, on_hangup=_refreshing(remotes))
 
 
 def _refreshing(remotes: Sequence[RemoteSource]) -> Callable[[], object] | None:

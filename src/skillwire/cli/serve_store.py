@@ -2,42 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
 from skillwire.cli.commands import commands_of
 from skillwire.cli.output import counted, info, printable
 from skillwire.cli.parser import UsageError
 from skillwire.cli.registry import open_store
+from skillwire.cli.running import read_instructions, run_until_signal
 
 if TYPE_CHECKING:
+    from skillwire.cli.serve_options import ServeOptions
     from skillwire.registry.login import OAuthSettings
-    from skillwire.server.options import ServerOptions
-
-
-class Run(Protocol):
-    """Runs a server until a signal ends it."""
-
-    def __call__(
-        self, task: Callable[[], Awaitable[None]], *, stop: Callable[[], None] | None = None
-    ) -> None: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreOptions:
-    """What `serve` was given for a registry."""
-
-    store: str
-    channel: str
-    http: str | None
-    name: str
-    instructions: str | None
-    allow_host: tuple[str, ...]
-    stateless: bool
-    oauth_issuer: str | None
-    oauth_audience: str | None
-    oauth_groups_claim: str
 
 
 _USED: Final = frozenset(
@@ -87,22 +63,32 @@ def refuse_idle(given: Mapping[str, object]) -> None:
         raise UsageError(f"a registry has no {', '.join(idle)}: leave that out, or serve directories")
 
 
-def serve_store(given: StoreOptions, options: ServerOptions, run: Run) -> None:
+def serve_store(given: ServeOptions, url: str) -> None:
     """Serve a registry until it is stopped."""
-    store = open_store(given.store)
+    instructions = read_instructions(given.instructions)
+    store = open_store(url)
     from skillwire.registry.catalog import StoreCatalog, View
+    from skillwire.server.legacy.features import LegacyFeatures
+    from skillwire.server.options import ServerOptions
 
-    view = View(given.channel)
+    name = given.name or "skillwire"
+    options = ServerOptions(
+        ttl_ms=round(given.ttl * 1000),
+        page_size=given.page_size,
+        legacy_features=LegacyFeatures(tools=given.tools, prompts=False),
+        watch=given.watch,
+        limits=given.limits(),
+    )
+    channel = given.channel or "stable"
+    view = View(channel)
     count = counted(StoreCatalog(store, view).count(), "skill")
     if given.http is None:
         from skillwire.registry.source import StoreSource
         from skillwire.server.app import SkillServer
 
-        server = SkillServer(
-            StoreSource(store, view), name=given.name, instructions=given.instructions, options=options
-        )
+        server = SkillServer(StoreSource(store, view), name=name, instructions=instructions, options=options)
         info(f"Serving {count} of {printable(store.place)} over stdio")
-        run(server.run_stdio)
+        run_until_signal(server.run_stdio)
         return
     from skillwire.registry.app import RegistryApp
     from skillwire.server.http.server import HttpServer, parse_address
@@ -112,18 +98,18 @@ def serve_store(given: StoreOptions, options: ServerOptions, run: Run) -> None:
     app = RegistryApp(
         store,
         options=options,
-        name=given.name,
-        instructions=given.instructions,
-        oauth=_oauth(given),
+        name=name,
+        instructions=instructions,
+        oauth=_oauth(given, channel),
         allowed_hosts=hosts,
         stateless=given.stateless,
     )
     http = HttpServer(app, address, limits=options.limits)
     info(f"Serving {count} of {printable(store.place)} at {http.url} to those with a grant")
-    run(http.serve, stop=http.stop)
+    run_until_signal(http.serve, stop=http.stop)
 
 
-def _oauth(given: StoreOptions) -> OAuthSettings | None:
+def _oauth(given: ServeOptions, channel: str) -> OAuthSettings | None:
     from skillwire.registry.login import OAuthSettings
 
     if given.oauth_issuer is None and given.oauth_audience is None:
@@ -133,6 +119,6 @@ def _oauth(given: StoreOptions) -> OAuthSettings | None:
     return OAuthSettings(
         issuer=given.oauth_issuer,
         audience=given.oauth_audience,
-        groups_claim=given.oauth_groups_claim,
-        channel=given.channel,
+        groups_claim=given.oauth_groups_claim or "groups",
+        channel=channel,
     )

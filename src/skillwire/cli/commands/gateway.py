@@ -102,14 +102,14 @@ COMMANDS: Final = (
     ),
     command(
         "gateway callers",
-        "gateway:list_callers",
+        "gateway_callers:list_callers",
         "List the callers of a gateway and what they may see",
         _TOKENS,
         examples={"skillwire gateway callers --tokens callers.toml": "who may use it"},
     ),
     command(
         "gateway add-caller",
-        "gateway:add_caller",
+        "gateway_callers:add_caller",
         "Add a caller, and print the token for them\n\n"
         "The token is printed once; the file stores only its digest. A running gateway accepts the "
         "caller within a second.",
@@ -127,7 +127,7 @@ COMMANDS: Final = (
     ),
     command(
         "gateway remove-caller",
-        "gateway:remove_caller",
+        "gateway_callers:remove_caller",
         "Revoke a caller\n\nA running gateway refuses their token within a second, and ends their streams.",
         _CALLER,
         _TOKENS,
