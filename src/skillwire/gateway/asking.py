@@ -19,7 +19,7 @@ import hmac
 import json
 import secrets
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol, TypeAlias
@@ -32,37 +32,22 @@ from pydantic import ValidationError
 from skillwire.errors import SkillwireError
 from skillwire.gateway.approvals import Approvals, Question, Unapproved
 from skillwire.gateway.callers import Caller
+from skillwire.gateway.elicitation import elicitation, modes, refusal_text, says_yes, why_not
 from skillwire.json_types import JsonObject
 from skillwire.server.handlers import Context, Handler, is_modern
 from skillwire.skill.digests import SetDigest
-from skillwire.skill.entries import DYNAMIC
-from skillwire.skill.uris import SkillUri, path_below, skill_root
-from skillwire.text import safe_line
+from skillwire.skill.uris import SkillUri
 from skillwire.trust.approval import Coverage, FileChange, coverage
-from skillwire.trust.guards import requested_tools
 
 APPROVAL_REQUIRED: Final = -32010
 """The JSON-RPC error of a request for a skill that is not approved."""
 QUICKEST_ANSWER: Final = 0.3
 """Seconds. Nobody reads a question and answers it in less."""
 _ASK: Final = "approve"
-_FIELD: Final = "approve"
 _ROUNDS: Final = 4
 _PAGE_SECONDS: Final = 0.25
 _STATE_SECONDS: Final = 900.0
 _MOST_USED: Final = 100_000
-_FILES_SHOWN: Final = 8
-_SCHEMA: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        _FIELD: {
-            "type": "boolean",
-            "title": "Approve this skill",
-            "description": "Yes, it may be loaded with exactly these files.",
-        }
-    },
-    "required": [_FIELD],
-}
 
 Record: TypeAlias = Callable[[str, Question | Unapproved, str], None]
 """Hears of each approval and refusal: which it was, what it was about, and how or why."""
@@ -114,9 +99,9 @@ class ApprovalDesk:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.approvals = approvals
+        self.answer_seconds = answer_seconds
+        self.now = clock
         self._page = page
-        self._answer_seconds = answer_seconds
-        self._clock = clock
         self._key = secrets.token_bytes(32)
         self._used: dict[str, None] = {}
         self._turns: dict[tuple[str, ...], anyio.Lock] = {}
@@ -165,7 +150,7 @@ class ApprovalDesk:
             name, label, uri, digest, number, at, by_page, nonce = json.loads(body)
         except (ValueError, TypeError):
             return None
-        if name != caller.name or nonce in self._used or self._clock() - at > _STATE_SECONDS:
+        if name != caller.name or nonce in self._used or self.now() - at > _STATE_SECONDS:
             return None
         # An answer counts once: who has an old yes cannot undo a later revocation with it.
         self._used[nonce] = None
@@ -184,13 +169,6 @@ class ApprovalDesk:
         finally:
             if not lock.locked() and not lock.statistics().tasks_waiting:
                 self._turns.pop(key, None)
-
-    def now(self) -> float:
-        return self._clock()
-
-    @property
-    def answer_seconds(self) -> float:
-        return self._answer_seconds
 
     def page_url(self, caller: Caller, question: Question) -> str | None:
         if self._page is None or question.digest is None:
@@ -240,11 +218,11 @@ class _Request:
                 raise  # Something else is there by now: that is another question.
             if asked.by_page:
                 if given is None or given.action != "accept" or not await self._approved_on_page(question):
-                    return self.refuse(refused, _no(given))
+                    return self.refuse(refused, why_not(given))
             else:
                 verdict = self._verdict(asked, given)
                 if verdict == "no":
-                    return self.refuse(refused, _no(given))
+                    return self.refuse(refused, why_not(given))
                 if verdict == "again":
                     raise
                 await self._keep(question)
@@ -253,7 +231,7 @@ class _Request:
 
     async def ask(self, refused: Unapproved, question: Question) -> Any:
         """Ask. `None` means yes, and the request can be tried again; else this is the response."""
-        form, url = _modes(self._ctx)
+        form, url = modes(self._ctx)
         page = self._desk.page_url(self._caller, question) if url else None
         if is_modern(self._ctx):
             if form or page:
@@ -279,7 +257,7 @@ class _Request:
         """On 2026-07-28: the client asks, and sends the request again with the answer."""
         number = 1 if self._asked is None else self._asked.round + 1
         asked = _Asked(question.subject, number, self._desk.now(), page is not None)
-        request = _elicitation(question, page, elicitation_id=None)
+        request = elicitation(question, page, elicitation_id=None)
         return types.InputRequiredResult(
             input_requests={_ASK: request}, request_state=self._desk.seal(self._caller, asked)
         )
@@ -289,7 +267,7 @@ class _Request:
         given: types.ElicitResult | None = None
         for number in (1, 2):
             asked = _Asked(question.subject, number, self._desk.now(), page is not None)
-            request = _elicitation(question, page, elicitation_id=secrets.token_hex(8))
+            request = elicitation(question, page, elicitation_id=secrets.token_hex(8))
             given = await self._send(request)
             if page is not None:
                 accepted = given is not None and given.action == "accept"
@@ -302,7 +280,7 @@ class _Request:
                 return None
             if verdict == "no":
                 break
-        return self.refuse(refused, _no(given))
+        return self.refuse(refused, why_not(given))
 
     async def _send(self, request: types.ElicitRequest) -> types.ElicitResult | None:
         from mcp.shared.message import ServerMessageMetadata
@@ -317,8 +295,7 @@ class _Request:
 
     def _verdict(self, asked: _Asked, given: types.ElicitResult | None) -> Literal["yes", "no", "again"]:
         """What an answer means. One that came too soon is asked for once more."""
-        content: Mapping[str, object] = (given.content or {}) if given is not None else {}
-        if given is None or given.action != "accept" or content.get(_FIELD) is not True:
+        if not says_yes(given):
             return "no"
         if self._desk.now() - asked.at >= QUICKEST_ANSWER:
             return "yes"
@@ -349,74 +326,3 @@ class _Request:
         skill = question.offer.skill
         approval = self._desk.approvals.of(self._caller, question.offer)
         return coverage(approval, skill.origin, skill.entry, question.seen) is Coverage.EQUAL
-
-
-def refusal_text(refused: Unapproved, caller: Caller, why: str) -> str:
-    """What is wrong and the one command that helps."""
-    return f"{refused.uri} is not approved ({why}). {next_step(refused, caller)}"
-
-
-def next_step(refused: Unapproved, caller: Caller) -> str:
-    """The one command by which a person approves a skill, and what to do then."""
-    skill = refused.offer.skill
-    if refused.question is None and not refused.was_declined:
-        return f"Change the policy of {skill.origin.label} in skillwire.toml to use it."
-    if refused.offer.digest is None:
-        return "It is made on request, so only a client that can ask its user can load it."
-    who = f" --caller {caller.name}" if caller.name else ""
-    command = f"skillwire approve {skill.uri} --on {skill.origin.label}{who}"
-    return f"A person can read and approve it with: {command}. Then try again."
-
-
-def question_text(question: Question) -> str:
-    """The question to a person, in plain lines. Whatever a server wrote is cleaned, and is quoted as such."""
-    offer = question.offer
-    skill, entry = offer.skill, offer.skill.entry
-    whose = "the MCP server" if not skill.origin.is_local else "the folder"
-    lines = [
-        f"May the skill {safe_line(entry.name)} of {whose} {skill.origin.label} be loaded?",
-        f'It says: "{safe_line(entry.description, limit=300)}"',
-    ]
-    if entry.resources is DYNAMIC:
-        lines.append("It is made on request: your answer is for what was sent now, and not for later.")
-    else:
-        root = skill_root(entry.uri)
-        paths = [safe_line("/".join(path_below(file.uri, root)), limit=80) for file in entry.resources]
-        more = f" and {len(paths) - _FILES_SHOWN} more" if len(paths) > _FILES_SHOWN else ""
-        lines.append(f"Files: {', '.join(paths[:_FILES_SHOWN])}{more} ({entry.total_size:,} bytes)")
-    for change in question.changes[:_FILES_SHOWN]:
-        path = "/".join(path_below(change.uri, skill_root(entry.uri)))
-        lines.append(f"Since you approved it, {safe_line(path, limit=80)} was {change.kind}.")
-    if tools := requested_tools(entry.frontmatter.get("allowed-tools")):
-        lines.append(f"It asks for tools, which are not granted: {safe_line(' '.join(tools), limit=200)}")
-    if question.digest is not None:
-        lines.append(f"Digest: {question.digest}")
-    lines.append("A skill is instructions that your agent will follow. Approve it only if you trust it.")
-    return "\n".join(lines)
-
-
-def _elicitation(question: Question, page: str | None, *, elicitation_id: str | None) -> types.ElicitRequest:
-    message = question_text(question)
-    if page is None:
-        form = types.ElicitRequestFormParams(message=message, requested_schema=_SCHEMA)
-        return types.ElicitRequest(params=form)
-    url = types.ElicitRequestURLParams(message=message, url=page, elicitation_id=elicitation_id)
-    return types.ElicitRequest(params=url)
-
-
-def _modes(ctx: Context) -> tuple[bool, bool]:
-    """Whether the client shows forms, and whether it opens URLs."""
-    capabilities = ctx.session.client_capabilities
-    declared = capabilities.elicitation if capabilities is not None else None
-    if declared is None:
-        return False, False
-    # Before there were two, `{}` meant forms.
-    return declared.form is not None or declared.url is None, declared.url is not None
-
-
-def _no(given: types.ElicitResult | None) -> str:
-    if given is None:
-        return "nobody answered"
-    if given.action == "accept":
-        return "the client answered by itself" if (given.content or {}).get(_FIELD) is True else "declined"
-    return "declined" if given.action == "decline" else "the question was closed"
