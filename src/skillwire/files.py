@@ -6,14 +6,20 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final, Generic, TypeVar
+
+from skillwire.errors import SkillwireError
+
+if TYPE_CHECKING:
+    import logging
 
 UNFINISHED: Final = ".unfinished"
 """The suffix of a file that is still being written. After a crash, a leftover can be deleted."""
 
+T = TypeVar("T")
 _BUFFER_BYTES: Final = 64 * 1024
 
 
@@ -59,6 +65,38 @@ def file_stamp(path: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+class RereadFile(Generic[T]):
+    """What a file says, read again when the file changes.
+
+    If the file becomes unreadable or invalid later, the value stays, and an error is logged once. The first
+    reading raises it.
+    """
+
+    def __init__(self, path: Path, read: Callable[[], T], *, log: logging.Logger, kept: str) -> None:
+        """`read` gives the value or raises a `SkillwireError`; `kept` says in the log that it stays."""
+        self._path = path
+        self._stamp = file_stamp(path)
+        self._problem = ""
+        self._read_value, self._log, self._kept = read, log, kept
+        self.value = read()
+
+    def refresh(self) -> T | None:
+        """The value before, if there is another now. May block."""
+        stamp = file_stamp(self._path)
+        if stamp == self._stamp:
+            return None
+        try:
+            value = self._read_value()
+        except SkillwireError as error:
+            if str(error) != self._problem:
+                self._log.error("%s: %s", self._kept, error)
+            self._problem = str(error)
+            return None
+        before = self.value
+        self._stamp, self._problem, self.value = stamp, "", value
+        return before
 
 
 def unreadable(error: OSError | UnicodeError) -> str:

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
 from skillwire.errors import FormatError, SourceError
-from skillwire.files import file_stamp, read_regular, unreadable
+from skillwire.files import RereadFile, read_regular, unreadable
 from skillwire.gateway.uris import label_segment
 from skillwire.issues import Issue, shown
 from skillwire.server.http.auth import DEFAULT_NAME, Tokens
@@ -133,30 +133,20 @@ class CallerFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._stamp: tuple[int, int, int] | None = file_stamp(path)
-        self._problem = ""
-        self._callers = self._read()
+        self._file = RereadFile(path, self._read, log=_log, kept="the callers stay as they were")
 
     def find(self, token: bytes) -> Caller | None:
-        return self._callers.get(token_digest(token))
+        return self._file.value.get(token_digest(token))
 
     def get(self, name: str) -> Caller | None:
-        return next((caller for caller in self._callers.values() if caller.name == name), None)
+        return next((caller for caller in self._file.value.values() if caller.name == name), None)
 
     def refresh(self) -> None:
-        stamp = file_stamp(self.path)
-        if stamp == self._stamp:
+        replaced = self._file.refresh()
+        if replaced is None:
             return
-        try:
-            callers = self._read()
-        except (SourceError, FormatError) as error:
-            if str(error) != self._problem:
-                _log.error("the callers stay as they were: %s", error)
-            self._problem = str(error)
-            return
-        before = {caller.name for caller in self._callers.values()}
-        after = {caller.name for caller in callers.values()}
-        self._stamp, self._problem, self._callers = stamp, "", callers
+        before = {caller.name for caller in replaced.values()}
+        after = {caller.name for caller in self._file.value.values()}
         _log.warning(
             "the callers changed: %d in all, added: %s, removed: %s",
             len(after),

@@ -19,14 +19,7 @@ from skillwire.gateway.options import GatewayOptions
 from skillwire.gateway.rates import RateLimit
 from skillwire.gateway.server import CallerServer
 from skillwire.issues import shown
-from skillwire.server.http.app import (
-    HEALTH_PATH,
-    LOOPBACK,
-    MCP_PATH,
-    METRICS_PATH,
-    McpEndpoint,
-    is_addressed,
-)
+from skillwire.server.http.app import HEALTH_PATH, MCP_PATH, METRICS_PATH, HostNames, McpEndpoint
 from skillwire.server.http.asgi import Headers, Receive, Scope, Send, refuse_method, respond
 from skillwire.server.http.auth import CHALLENGE, INVALID_TOKEN, bearer_token
 from skillwire.server.http.telemetry import METRICS_TYPE, ObservedApp, Request
@@ -85,8 +78,7 @@ class GatewayHttp(ObservedApp):
         self._health = health
         self._gauges = gauges
         self._callers = options.callers
-        self._names = (*LOOPBACK, *allowed_hosts)
-        self._hosts = frozenset(name.encode("ascii") for name in self._names)
+        self._hosts = HostNames(allowed_hosts)
         self._stateless = stateless
         self._rates = RateLimit(options.requests_per_minute, options.requests_at_once)
         self._endpoints: dict[tuple[str, ...], _Endpoint] = {}
@@ -113,7 +105,7 @@ class GatewayHttp(ObservedApp):
             await self._report_metrics(scope, send)
         elif path != MCP_PATH:
             await respond(scope, send, 404, "Not Found\n")
-        elif not is_addressed(scope, self._hosts):
+        elif not self._hosts.match(scope):
             text = "This gateway is not known under the name in the Host header; allow it with --allow-host"
             await respond(scope, send, 421, f"{text}\n")
         else:
@@ -161,7 +153,7 @@ class GatewayHttp(ObservedApp):
     def _open(self, caller: Caller, scope: Scope) -> _Endpoint:
         server = self._make_server(caller, scope["headers"])
         # Streamed: on the 2025 revisions, a question goes to the client on its response.
-        app = server.endpoint(self._names, stateless=self._stateless, streamed=True)
+        app = server.endpoint(self._hosts.all, stateless=self._stateless, streamed=True)
         endpoint = _Endpoint(caller, server, app)
         endpoint.last_used = time.monotonic()
         endpoint.task = asyncio.create_task(self._run(endpoint))

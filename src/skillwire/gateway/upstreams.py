@@ -45,7 +45,6 @@ _FAILED_SECONDS: Final = 60.0
 _MISSING_SECONDS: Final = 5.0
 _MOST_MISSING: Final = 10_000
 _MOST_FOLLOWED: Final = 200
-_MEMORY_BYTES: Final = 64 * MIB
 _MOST_REASONS: Final = 100
 # An entry that is out of date, or a lie: the next one may be neither.
 _STALE: Final = (VerificationError, FormatError, SkillNotFound)
@@ -412,7 +411,7 @@ class Superseded(Exception):
 class FileMemory:
     """Verified files in memory, the last used ones, for all callers together."""
 
-    def __init__(self, room: int = _MEMORY_BYTES) -> None:
+    def __init__(self, room: int = 64 * MIB) -> None:
         self._room = room
         self._files: OrderedDict[tuple[Offer, SkillUri], bytes] = OrderedDict()
         self._size = 0

@@ -31,29 +31,20 @@ from skillwire.errors import (
 from skillwire.issues import Issue, shown
 from skillwire.registry.access import ALL, Access, Caller, Role
 from skillwire.registry.catalog import StoreCatalog, View
-from skillwire.registry.drafts import Draft, parse_draft
+from skillwire.registry.drafts import PUBLISH_PATH, Draft, parse_draft
 from skillwire.registry.endpoints import OCI_PATH, SITE_PATH, OciEndpoint, SiteEndpoint
-from skillwire.registry.login import Login, OAuthSettings, resource_metadata
+from skillwire.registry.login import METADATA_PATH, Login, OAuthSettings, resource_metadata
 from skillwire.registry.publishing import Publishing
 from skillwire.registry.source import Feed, StoreSource
 from skillwire.registry.store import Store
 from skillwire.server.app import SkillServer
-from skillwire.server.http.app import (
-    HEALTH_PATH,
-    LOOPBACK,
-    MCP_PATH,
-    METRICS_PATH,
-    McpEndpoint,
-    is_addressed,
-)
+from skillwire.server.http.app import HEALTH_PATH, MCP_PATH, METRICS_PATH, HostNames, McpEndpoint
 from skillwire.server.http.asgi import Receive, Scope, Send, refuse_method, respond
 from skillwire.server.http.telemetry import METRICS_TYPE, ObservedApp, Request
 from skillwire.server.legacy.features import LegacyFeatures
 from skillwire.server.options import DEFAULT_OPTIONS, ServerOptions
 from skillwire.skill.digests import digest_of
 
-PUBLISH_PATH: Final = "/registry/v1/publish"
-METADATA_PATH: Final = "/.well-known/oauth-protected-resource"
 _MOST_VIEWS: Final = 256
 _CHECK_SECONDS: Final = 1.0
 _JSON: Final = b"application/json"
@@ -100,8 +91,7 @@ class RegistryApp(ObservedApp):
         self._instructions = instructions
         self._stateless = stateless
         self._store = store
-        self._names = (*LOOPBACK, *allowed_hosts)
-        self._hosts = frozenset(name.encode("ascii") for name in self._names)
+        self._hosts = HostNames(allowed_hosts)
         self._feed = Feed(store)
         self._publishing = Publishing(store, limits=options.limits)
         self._login = Login(Access(store), oauth)
@@ -157,7 +147,7 @@ class RegistryApp(ObservedApp):
         request.user = caller.name
         if path == METRICS_PATH:
             await self._report_metrics(scope, send)
-        elif not is_addressed(scope, self._hosts):
+        elif not self._hosts.match(scope):
             text = "This registry is not known under the name in the Host header; allow it with --allow-host"
             await respond(scope, send, 421, f"{text}\n")
         else:
@@ -207,7 +197,7 @@ class RegistryApp(ObservedApp):
                     server = SkillServer(
                         source, name=self._name, instructions=self._instructions, options=self._options
                     )
-                    running = _Running(server.endpoint(self._names, stateless=self._stateless))
+                    running = _Running(server.endpoint(self._hosts.all, stateless=self._stateless))
                     await running.start()
                     self._views[view] = running
                     while len(self._views) > _MOST_VIEWS:

@@ -18,7 +18,7 @@ from skillwire.errors import (
     VersionConflict,
 )
 from skillwire.issues import Issue, shown
-from skillwire.registry.drafts import FileRow, Published, draft_of
+from skillwire.registry.drafts import PUBLISH_PATH, FileRow, Published, draft_of
 from skillwire.registry.places import checked_version
 from skillwire.registry.publishing import STABLE, Publishing
 from skillwire.registry.store import Store
@@ -28,7 +28,6 @@ from skillwire.skill.uris import SKILL_FILE
 from skillwire.sources.directory.signing import read_folder
 from skillwire.text import redact_url
 
-PATH: Final = "/registry/v1/publish"
 _BATCH_BYTES: Final = 4 << 20
 _ATTEMPTS: Final = 3
 _ERRORS: Final[Mapping[int, type[SkillwireError]]] = {
@@ -40,7 +39,10 @@ _ERRORS: Final[Mapping[int, type[SkillwireError]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A skill on disk that passed `lint`, ready to be published."""
+    """A skill on disk that passed `lint`, ready to be published.
+
+    `contents` are its files, by their paths in the skill.
+    """
 
     name: str
     version: str
@@ -104,7 +106,7 @@ def publish_over_http(
     }
     by_digest: dict[str, bytes] = {digest_of(data): data for data in folder.contents.values()}
     headers = {} if token is None else {"authorization": f"Bearer {token}"}
-    target = f"{parts.scheme}://{parts.netloc}{PATH}"
+    target = f"{parts.scheme}://{parts.netloc}{PUBLISH_PATH}"
     batch: list[str] = []
     with httpx.Client(timeout=60, follow_redirects=False) as client:
         for _ in range(len(by_digest) + _ATTEMPTS):

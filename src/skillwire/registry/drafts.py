@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import cast
+from typing import Final, cast
 
 from skillwire.errors import FormatError, LimitExceeded
 from skillwire.issues import Issue
@@ -13,6 +13,9 @@ from skillwire.registry.places import checked_channel, checked_namespace, checke
 from skillwire.skill.digests import Digest, SetDigest, parse_digest, set_digest
 from skillwire.skill.uris import SKILL_FILE
 from skillwire.sources.archive import safe_path
+
+PUBLISH_PATH: Final = "/registry/v1/publish"
+"""Where a registry takes drafts and their files over HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,10 @@ class FileRow:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What somebody wants to publish. `parse_draft` and `draft_of` make one that is well formed."""
+    """What somebody wants to publish, and the channel that is to point to it then.
+
+    `parse_draft` and `draft_of` make one that is well formed. The name of the skill is in its `SKILL.md`.
+    """
 
     namespace: str
     version: str

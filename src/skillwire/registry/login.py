@@ -18,6 +18,8 @@ from skillwire.issues import shown
 from skillwire.registry.access import Access, Caller
 from skillwire.text import redact_url
 
+METADATA_PATH: Final = "/.well-known/oauth-protected-resource"
+"""Where clients learn which issuer's tokens the registry accepts (RFC 9728)."""
 _TOKEN_SECONDS: Final = 1.0
 _MOST_CACHED: Final = 10_000
 _KEYS_SECONDS: Final = 300.0

@@ -105,9 +105,9 @@ class SkillServer:
 
         With `well_known`, the skills are also served as archives under `/.well-known/agent-skills/`.
         """
-        from skillwire.server.http.app import LOOPBACK, HttpApp
+        from skillwire.server.http.app import HostNames, HttpApp
 
-        endpoint = self.endpoint((*LOOPBACK, *allowed_hosts), stateless=stateless)
+        endpoint = self.endpoint(HostNames(allowed_hosts).all, stateless=stateless)
         return HttpApp(self.library, endpoint, token=token, well_known=well_known)
 
     def endpoint(

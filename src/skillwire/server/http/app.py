@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -69,7 +69,7 @@ class HttpApp(ObservedApp):
         super().__init__()
         self._library = library
         self._mcp = mcp
-        self._hosts = frozenset(name.encode("ascii") for name in mcp.names)
+        self._hosts = HostNames(mcp.names)
         self._tokens = Tokens({DEFAULT_NAME: token}) if isinstance(token, str) else token
         self._site: Asgi | None = None
         if well_known:
@@ -93,7 +93,7 @@ class HttpApp(ObservedApp):
             await self._report_metrics(scope, send)
         elif (app := self._app_at(path)) is None:
             await respond(scope, send, 404, "Not Found\n")
-        elif not is_addressed(scope, self._hosts):
+        elif not self._hosts.match(scope):
             await self._refuse_host(scope, send)
         else:
             await app(scope, receive, send)
@@ -250,13 +250,20 @@ class _SdkApp:
         await self._app(scope, receive, send)
 
 
-def is_addressed(scope: Scope, names: Collection[bytes]) -> bool:
-    """Whether the single `Host` header has one of these names, with or without a port: no DNS rebinding."""
-    hosts = [value for name, value in scope["headers"] if name == b"host"]
-    if len(hosts) != 1:
-        return False
-    name, _, port = hosts[0].rpartition(b":")
-    return (name in names and port.isdigit()) or hosts[0] in names
+class HostNames:
+    """The names that a server answers to: those of this machine itself, and those that were allowed."""
+
+    def __init__(self, allowed: Iterable[str]) -> None:
+        self.all: tuple[str, ...] = (*LOOPBACK, *allowed)
+        self._encoded = frozenset(name.encode("ascii") for name in self.all)
+
+    def match(self, scope: Scope) -> bool:
+        """Whether the single `Host` header has one of them, with or without a port: no DNS rebinding."""
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        if len(hosts) != 1:
+            return False
+        name, _, port = hosts[0].rpartition(b":")
+        return (name in self._encoded and port.isdigit()) or hosts[0] in self._encoded
 
 
 def _client(scope: Scope) -> str:

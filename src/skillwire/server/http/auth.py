@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from skillwire.errors import SourceError
-from skillwire.files import file_stamp, unreadable
+from skillwire.files import RereadFile, unreadable
 from skillwire.issues import shown
 
 CHALLENGE: Final = b'Bearer realm="skillwire"'
@@ -65,25 +65,16 @@ class TokenFile(Tokens):
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
-        self._stamp = file_stamp(self._path)
-        self._problem = ""
-        super().__init__(self._read())
+        self._file = RereadFile(self._path, self._read, log=_log, kept="the tokens are unchanged")
+        super().__init__(self._file.value)
 
     def refresh(self) -> None:
-        stamp = file_stamp(self._path)
-        if stamp == self._stamp:
+        before = self._file.refresh()
+        if before is None:
             return
-        try:
-            tokens = self._read()
-        except SourceError as error:
-            if str(error) != self._problem:
-                _log.error("the tokens are unchanged: %s", error)
-            self._problem = str(error)
-            return
-        before = self._tokens.keys()
-        self._stamp, self._problem = stamp, ""
+        tokens = self._file.value
         self._tokens = {name: token.encode("utf-8") for name, token in tokens.items()}
-        added, removed = sorted(tokens.keys() - before), sorted(before - tokens.keys())
+        added, removed = sorted(tokens.keys() - before.keys()), sorted(before.keys() - tokens.keys())
         _log.warning(
             "the token file changed: %d token%s, added: %s, removed: %s",
             len(tokens),
