@@ -21,7 +21,8 @@ class Severity(StrEnum):
 class Issue:
     """A problem with its place and fix.
 
-    `rule` is a stable, machine-readable name such as `name-not-directory`.
+    `rule` is a stable, machine-readable name such as `name-not-directory`. `file` is a path or a URI, and
+    empty if the issue is not about a file. `fix` is empty where the message says it all.
     """
 
     rule: str

@@ -55,24 +55,31 @@ class Collision:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What one update did."""
+    """What one update did.
+
+    `repeated` are the skills that were listed twice with different content; the first is used. `collisions`
+    are those that the update brought about, not those that were there before.
+    """
 
     added: tuple[RegisteredSkill, ...] = ()
     changed: tuple[RegisteredSkill, ...] = ()
     removed: tuple[RegisteredSkill, ...] = ()
     collisions: tuple[Collision, ...] = ()
     repeated: tuple[SkillKey, ...] = ()
-    """Listed twice with different content; the first is used."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Record:
+    """A skill with the handles that it may be given, the preferred one first and a unique one last.
+
+    `folds` are the handles as they are compared. A skill that is not `listed` was found by its URI.
+    """
+
     key: SkillKey
     entry: SkillEntry
     listed: bool
     handles: tuple[str, ...]
     folds: tuple[str, ...]
-    """The handles as they are compared."""
 
 
 _Records: TypeAlias = dict[Origin, dict[SkillUri, _Record]]

@@ -26,11 +26,10 @@ _K1: Final = 1.2
 _FIELDS: Final = ((6.0, 0.3, 3), (1.0, 0.3, 5), (3.0, 0.5, 35), (0.6, 0.75, 400))
 _PREFIX_WEIGHT: Final = 0.7
 _TYPO_WEIGHT: Final = 0.6
-_MOST_EXPANSIONS: Final = 24
-_SHORTEST_PREFIX: Final = 2
-_SHORTEST_TYPO: Final = 4
-_LONG_WORD: Final = 8
-_SNIPPET_CHARS: Final = 240
+MOST_EXPANSIONS: Final = 24
+"""The number of words that an incomplete or a misspelled word may stand for."""
+SHORTEST_PREFIX: Final = 2
+"""The number of letters from which the last word may be incomplete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +161,7 @@ class SearchIndex(Generic[K]):
         groups: list[dict[str, float]] = []
         for place, alternatives in enumerate(query.terms):
             group = {term: 1.0 for term in alternatives if term in self._postings}
-            if place == len(query.terms) - 1 and len(query.prefix) >= _SHORTEST_PREFIX:
+            if place == len(query.terms) - 1 and len(query.prefix) >= SHORTEST_PREFIX:
                 for term in self._starting_with(query.prefix):
                     group.setdefault(term, _PREFIX_WEIGHT)
             if not group:
@@ -191,7 +190,7 @@ class SearchIndex(Generic[K]):
         words = self._words()
         start = bisect_left(words, prefix)
         found: list[str] = []
-        for word in words[start : start + _MOST_EXPANSIONS]:
+        for word in words[start : start + MOST_EXPANSIONS]:
             if not word.startswith(prefix):
                 break
             found.append(word)
@@ -210,6 +209,10 @@ class SearchIndex(Generic[K]):
                 del self._postings[term]
 
 
+_SHORTEST_TYPO: Final = 4
+_LONG_WORD: Final = 8
+
+
 def similar_terms(term: str, words: Iterable[str]) -> list[str]:
     """The words that differ from a term by a typing error: one, or two in a long word."""
     if len(term) < _SHORTEST_TYPO or term.isdigit():
@@ -221,7 +224,7 @@ def similar_terms(term: str, words: Iterable[str]) -> list[str]:
             errors = typing_errors(term, word, most)
             if errors <= most:
                 near.setdefault(errors, []).append(word)
-    return near[min(near)][:_MOST_EXPANSIONS] if near else []
+    return near[min(near)][:MOST_EXPANSIONS] if near else []
 
 
 def typing_errors(one: str, other: str, most: int) -> int:
@@ -238,6 +241,9 @@ def typing_errors(one: str, other: str, most: int) -> int:
         if min(row) > most:
             return most + 1
     return row[-1]
+
+
+_SNIPPET_CHARS: Final = 240
 
 
 def _passage(text: str, terms: Collection[str]) -> str:

@@ -24,7 +24,10 @@ _NEEDED: Final = ("anyio", "mcp", "platformdirs", "rich", "tomlkit", "watchfiles
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was checked. `level` is `ok`, `note` or `problem`; `advice` is what to do."""
+    """One thing that was checked.
+
+    `level` is `ok`, `note` or `problem`. `advice` is what to do about it; only a note or a problem has some.
+    """
 
     area: str
     level: str

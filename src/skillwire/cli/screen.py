@@ -22,15 +22,7 @@ from skillwire.trust.origin import Origin
 _UNLIMITED: Final = 100_000
 _LEAST_WIDTH: Final = 40
 _TAB: Final = 4
-_CODES: Final = {
-    "bold": "1",
-    "dim": "2",
-    "red": "31",
-    "green": "32",
-    "yellow": "33",
-    "cyan": "36",
-    "bold yellow": "1;33",
-}
+_CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
 class Screen:
@@ -89,7 +81,8 @@ class Screen:
     def _styled(self, text: str, style: str) -> str:
         if not style or not text or not self._colors:
             return text
-        return f"\x1b[{_CODES[style]}m{text}\x1b[0m"
+        codes = ";".join(_CODES[word] for word in style.split())
+        return f"\x1b[{codes}m{text}\x1b[0m"
 
 
 def wrap(line: str, width: int) -> Iterator[str]:

@@ -18,25 +18,26 @@ from skillwire.skill.entries import DYNAMIC
 from skillwire.skill.lint import RESERVED_METADATA
 from skillwire.skill.uris import SCHEME, SkillUri, is_inside, parse_uri, shown_uri, skill_root
 
-# RFC 3986: what may stand in a URI as it is. Whether a % encodes something is for the parser.
-_URI_CHARACTERS: Final = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]*")
-_REG_NAME: Final = re.compile(r"(?:[A-Za-z0-9\-._~!$&'()*+,;=]|%[0-9A-Fa-f]{2})+")
-_RESERVED_PREFIX: Final = re.compile(r"(?:[^/.]+\.)?(?:modelcontextprotocol|mcp)(?:\.[^/]*)?/")
-
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """A file of a manifest. `asked` is its URI as the server spells it."""
+    """A file of a manifest."""
 
     uri: SkillUri
     asked: str
+    """Its URI as the server spells it."""
     digest: str | None
+    """`None` if it is missing or malformed; that is a violation of its own."""
     size: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryView:
-    """An entry. `uri` is `None` if it has no usable one; then nothing more is asked about it."""
+    """An entry as far as it could be read.
+
+    `raw` is what was sent, of whatever type, and `asked` the URI as the server spells it. A report calls the
+    entry by its `place`. Without a usable `uri`, nothing more is asked about it.
+    """
 
     raw: object
     place: str
@@ -90,6 +91,11 @@ def view_entry(raw: object, place: str) -> EntryView:
         has_manifest=is_list(raw.get("resources")) and not manifest.is_doubtful,
         violations=(*violations, *manifest.violations),
     )
+
+
+# RFC 3986: what may stand in a URI as it is. Whether a % encodes something is for the parser.
+_URI_CHARACTERS: Final = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]*")
+_REG_NAME: Final = re.compile(r"(?:[A-Za-z0-9\-._~!$&'()*+,;=]|%[0-9A-Fa-f]{2})+")
 
 
 def check_uri(text: str, place: str) -> tuple[SkillUri | None, list[Violation]]:
@@ -187,6 +193,9 @@ def _reserved_metadata(frontmatter: Mapping[str, object], place: str) -> Iterato
     for key in metadata if is_object(metadata) else ():
         if key.startswith(RESERVED_METADATA):
             yield Violation("ENT-7/reserved", shown(key), place)
+
+
+_RESERVED_PREFIX: Final = re.compile(r"(?:[^/.]+\.)?(?:modelcontextprotocol|mcp)(?:\.[^/]*)?/")
 
 
 def _meta_violations(raw: Mapping[str, object], place: str) -> Iterator[Violation]:

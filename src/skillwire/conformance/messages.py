@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -103,27 +103,20 @@ class Answer:
 
 def answer_from(reply: Reply, *, method: str, about: str, id: int) -> Answer:
     """Check the envelope: one JSON-RPC response, to this request."""
+    answer = Answer(method=method, about=about, status=reply.status)
     if reply.failure is not None:
-        return Answer(
-            method=method,
-            about=about,
-            failure=reply.failure,
-            reason=reply.reason,
-            advice=reply.advice,
-            status=reply.status,
-        )
+        return replace(answer, failure=reply.failure, reason=reply.reason, advice=reply.advice)
     problem = _envelope_problem(reply.message, id)
     message: Mapping[str, object] = reply.message if is_object(reply.message) else {}
     result, error = message.get("result"), message.get("error")
     if not problem and is_object(result):
-        return Answer(method=method, about=about, result=result, status=reply.status, size=reply.size)
+        return replace(answer, result=result, size=reply.size)
     if not problem and is_object(error):
         code, text = whole_number(error.get("code")), error.get("message")
         if code is not None and isinstance(text, str):
-            found = RpcError(code, text, error.get("data"))
-            return Answer(method=method, about=about, error=found, status=reply.status)
+            return replace(answer, error=RpcError(code, text, error.get("data")))
         problem = "the error has no code and message"
-    return Answer(method=method, about=about, failure=Failure.MALFORMED, reason=problem, status=reply.status)
+    return replace(answer, failure=Failure.MALFORMED, reason=problem)
 
 
 def _envelope_problem(message: object, id: int) -> str:

@@ -59,12 +59,16 @@ class RevisionReport:
     revision: str
     is_supported: bool
     reason: str = ""
+    """Why the server does not support it; empty if it does."""
     has_skills: bool = False
+    """Whether the server declares the Skills extension on it."""
     listed: int = 0
     checked: int = 0
+    """How many of the listed skills were read file by file."""
     files: int = 0
     directories: int = 0
     skipped_requests: int = 0
+    """Requests that were not sent because the time or the bytes of the check were used up."""
     entries_left_out: int = 0
     """Entries at the end of a very long or very wrong listing, which were not checked at all."""
 

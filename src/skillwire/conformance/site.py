@@ -36,23 +36,21 @@ from skillwire.trust.verify import check_entry
 if TYPE_CHECKING:
     import httpx2
 
-_TITLES: Final = {
-    Level.MUST: "Must fix",
-    Level.SHOULD: "Should fix",
-    Level.ADVICE: "Advice",
-}
+_TITLES: Final = {Level.MUST: "Must fix", Level.SHOULD: "Should fix", Level.ADVICE: "Advice"}
 _PUBLISH_AGAIN: Final = "write the index again after the artifacts, and upload both"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteFinding:
-    """One thing that is wrong. All text is safe to print on a terminal."""
+    """One thing that is wrong. All text is safe to print on a terminal.
+
+    `skill` is the name in the index; it is empty when the finding is about the index itself.
+    """
 
     level: Level
     message: str
     fix: str
     skill: str = ""
-    """The name in the index; empty when it is about the index itself."""
 
     def __str__(self) -> str:
         return f"{self.skill}: {self.message}" if self.skill else self.message

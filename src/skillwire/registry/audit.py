@@ -21,7 +21,11 @@ _BATCH: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class AuditLine:
-    """Who did what, and when (in milliseconds)."""
+    """Who did what, and when.
+
+    Lines are numbered from 1 on, without gaps. `at` is in milliseconds since 1970, `what` names the skill,
+    namespace or token that it was done to, and `details` is a JSON object.
+    """
 
     number: int
     at: int

@@ -20,7 +20,11 @@ _VERSION: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A file or a directory of a skill. Without a version, it is in the version that a channel points to."""
+    """A file or a directory of a skill.
+
+    Without a version, it is in the version that a channel points to. `path` is relative to the skill; it is
+    empty for the skill's own directory.
+    """
 
     namespace: str
     name: str

@@ -15,7 +15,7 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from skillwire.catalog.search import similar_terms
+from skillwire.catalog.search import MOST_EXPANSIONS, SHORTEST_PREFIX, similar_terms
 from skillwire.catalog.tokenize import Query, terms_of
 from skillwire.registry.schema import channels, term_trigrams, terms
 from skillwire.registry.store import Store
@@ -26,8 +26,6 @@ _MATCHES: Final = 5_000
 _CANDIDATES: Final = 200
 _RANKED: Final = 30
 _SIMILAR: Final = 200
-_EXPANSIONS: Final = 24
-_SHORTEST_PREFIX: Final = 2
 _NAME_BONUS: Final = 2.0
 _COUNT_SECONDS: Final = 60.0
 
@@ -76,9 +74,9 @@ class StoreSearch:
         groups: list[_Group] = []
         for place, alternatives in enumerate(query.terms):
             group = {term: known[term] for term in alternatives if term in known}
-            if place == len(query.terms) - 1 and len(query.prefix) >= _SHORTEST_PREFIX:
+            if place == len(query.terms) - 1 and len(query.prefix) >= SHORTEST_PREFIX:
                 condition = terms.c.term.startswith(query.prefix, autoescape=True)
-                group |= _counts(connection, condition, _EXPANSIONS)
+                group |= _counts(connection, condition, MOST_EXPANSIONS)
             group = group or self._similar(connection, alternatives[0])
             if group:
                 groups.append(_Group(tuple(group), sum(group.values())))

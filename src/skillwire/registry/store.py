@@ -33,14 +33,10 @@ DEFAULT_URL: Final = "sqlite:///registry.db"
 CHANNEL: Final = "skillwire_changes"
 """Where PostgreSQL announces the number of each change."""
 
-_CONNECT_SECONDS: Final = 5
 _WAIT_SECONDS: Final = 5.0
-_STATEMENT_SECONDS: Final = 15
-_LOCK_SECONDS: Final = 8
 _POOL: Final = 10
 # Any number, as long as every writer takes the same.
 _WRITERS: Final = 0x534B494C
-_DRIVERS: Final = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg", "sqlite": "sqlite"}
 
 
 class Store:
@@ -163,6 +159,9 @@ def new_id(inserted: CursorResult[Any]) -> int:
     return int(key[0])
 
 
+_DRIVERS: Final = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg", "sqlite": "sqlite"}
+
+
 def _parse_url(text: str) -> URL:
     try:
         url = make_url(text)
@@ -174,6 +173,11 @@ def _parse_url(text: str) -> URL:
     if driver == "sqlite" and url.database in (None, "", ":memory:"):
         raise SourceError("a registry needs a file: write sqlite:///registry.db")
     return url.set(drivername=driver)
+
+
+_CONNECT_SECONDS: Final = 5
+_STATEMENT_SECONDS: Final = 15
+_LOCK_SECONDS: Final = 8
 
 
 def _postgresql(url: URL) -> Engine:

@@ -19,7 +19,10 @@ _KEPT: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """A message that the server sent on its own: a notification, or a request of its own."""
+    """A message that the server sent on its own: a notification, or a request of its own.
+
+    `uri` is the one in its parameters, as in a notification about one resource; empty if there is none.
+    """
 
     method: str
     is_request: bool

@@ -7,11 +7,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-EXTENSION: Final = "https://skills.extensions.modelcontextprotocol.io/specification/stable/skills"
-PROTOCOL: Final = "https://modelcontextprotocol.io/specification/2026-07-28"
-FORMAT: Final = "https://agentskills.io/specification"
-RFC3986: Final = "https://datatracker.ietf.org/doc/html/rfc3986"
-
 
 class Level(StrEnum):
     """How serious a violation is."""
@@ -49,7 +44,10 @@ AREAS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A sentence of a specification, in our words, and the section that has it."""
+    """A sentence of a specification, in our words, and where it is.
+
+    `page` is the URL of the document, and `section` the anchor in it; without one, the whole page is meant.
+    """
 
     says: str
     page: str
@@ -95,11 +93,17 @@ def advice(id: str, expected: str, fix: str, clause: Clause) -> Rule:
     return Rule(id, Level.ADVICE, expected, fix, clause)
 
 
+FORMAT: Final = "https://agentskills.io/specification"
+RFC3986: Final = "https://datatracker.ietf.org/doc/html/rfc3986"
+_EXTENSION: Final = "https://skills.extensions.modelcontextprotocol.io/specification/stable/skills"
+_PROTOCOL: Final = "https://modelcontextprotocol.io/specification/2026-07-28"
+
+
 def extension(says: str, section: str) -> Clause:
     """A clause of the Skills extension."""
-    return Clause(says, EXTENSION, section)
+    return Clause(says, _EXTENSION, section)
 
 
 def protocol(says: str, page: str, section: str = "") -> Clause:
     """A clause of the base protocol."""
-    return Clause(says, f"{PROTOCOL}/{page}", section)
+    return Clause(says, f"{_PROTOCOL}/{page}", section)
