@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from skillwire.cli.host_options import HostOptions
-from skillwire.cli.output import counted, info, printable
+from skillwire.cli.output import counted, info
 from skillwire.cli.parser import UsageError
 from skillwire.errors import SourceError
 
