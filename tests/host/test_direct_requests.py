@@ -128,6 +128,27 @@ async def test_a_stream_of_messages_that_nobody_asked_for_ends_the_connection() 
             await connection.request("resources/read", {"uri": URI})
 
 
+@pytest.mark.requirement("SEC-9")
+@pytest.mark.usefixtures("each_transport")
+@pytest.mark.parametrize("in_stream", [False, True], ids=["in a body", "in a stream"])
+async def test_an_answer_of_very_many_small_values_is_refused_before_it_is_parsed(in_stream: bool) -> None:
+    async def respond(request: Call) -> None:
+        if request.method != "resources/read":
+            await request.behave()
+            return
+        result = {"contents": [{}] * 100_000}
+        body = {"jsonrpc": "2.0", "id": request.message["id"], "result": result}
+        if in_stream:
+            await streamed(request, body)
+        else:
+            await request.send("200 OK", json.dumps(body).encode(), content_type="application/json")
+
+    async with connected(respond) as (connection, _):
+        with pytest.raises(LimitExceeded, match="values: it is refused"):
+            await connection.request("resources/read", {"uri": URI})
+        assert await connection.request("skills/list", {})
+
+
 @pytest.mark.parametrize(
     "body",
     [
