@@ -179,6 +179,16 @@ def test_what_cannot_run_says_why_on_one_line_and_ends_with_2(arguments: list[st
 
 
 @pytest.mark.process
+def test_a_folder_is_not_taken_for_a_command(tmp_path: Path) -> None:
+    done = run(str(tmp_path))
+    assert done.returncode == 2
+    assert (
+        f"{tmp_path} is a folder, not a server: `skillwire lint {tmp_path}` checks its skills" in done.stderr
+    )
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.process
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9?token=SECRET", "http://u:SECRET@127.0.0.1:9/mcp#SECRET"])
 def test_a_secret_in_a_url_is_not_printed(url: str) -> None:
     done = run(url)

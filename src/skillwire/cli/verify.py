@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from skillwire.cli.output import error as print_error
-from skillwire.cli.output import info, write
+from skillwire.cli.output import info, printable, write
 from skillwire.cli.parser import UsageError
 from skillwire.errors import SkillwireError, SourceError
 from skillwire.limits import DEFAULT_LIMITS
@@ -193,6 +193,12 @@ def _run(
         target = configured.url or list(configured.command)
         headers = {**configured.headers, **headers}
         options |= {"env": configured.env, "directory": configured.directory}
+    elif len(words) == 1 and Path(words[0]).is_dir():
+        folder = printable(words[0])
+        raise UsageError(
+            f"{folder} is a folder, not a server: `skillwire lint {folder}` checks its skills, and "
+            f"`skillwire verify skillwire serve {folder}` a server that serves them"
+        )
 
     async def run() -> Report:
         with _progress() as progress:
