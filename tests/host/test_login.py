@@ -12,7 +12,7 @@ import pytest
 from authorization_server import AuthorizationServer, authorization_server, end_of
 from skillwire.errors import SourceError
 from skillwire.host.login.callback import callback_values
-from skillwire.host.login.flow import check_address, renew, revoke, sign_in
+from skillwire.host.login.flow import Browser, check_address, renew, revoke, sign_in
 from skillwire.host.login.store import Login, LoginStore
 from skillwire.host.login.tokens import LoginTokens
 
@@ -47,7 +47,7 @@ async def signed_in(server: AuthorizationServer) -> Login:
     async def wait() -> str:
         return await anyio.to_thread.run_sync(end_of, shown[0])
 
-    login = await sign_in(server.url, headers={}, redirect_uri=REDIRECT, show=show, wait=wait, seconds=5)
+    login = await sign_in(server.url, Browser(REDIRECT, show, wait), headers={}, seconds=5)
     assert login is not None
     return login
 

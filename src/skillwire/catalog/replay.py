@@ -11,10 +11,6 @@ from skillwire.trust.approval import Grants
 from skillwire.trust.origin import Origin
 from skillwire.trust.verify import CheckedEntry
 
-_HEAD = "These skills were loaded before the conversation was shortened. Their text is repeated here."
-_MOST_NAMED = 20
-_NO_ROOM = "has no room here"
-
 
 @dataclass(frozen=True, slots=True)
 class ActiveSkill:
@@ -52,6 +48,11 @@ class Candidate:
     text: str
     digest: SetDigest | None
     problem: str = ""
+
+
+_HEAD = "These skills were loaded before the conversation was shortened. Their text is repeated here."
+_MOST_NAMED = 20
+_NO_ROOM = "has no room here"
 
 
 def fit_replay(candidates: Sequence[Candidate], budget: int) -> Replay:

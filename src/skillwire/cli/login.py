@@ -129,7 +129,7 @@ async def _sign_in(
 ) -> Login | None:
     from skillwire.cli.ask import read_line
     from skillwire.host.login.callback import listening, redirect_uri
-    from skillwire.host.login.flow import sign_in
+    from skillwire.host.login.flow import Browser, sign_in
 
     by_hand = paste or not has_browser(os.environ, sys.platform)
     async with AsyncExitStack() as stack:
@@ -163,10 +163,8 @@ async def _sign_in(
         try:
             return await sign_in(
                 config.url,
+                Browser(address, show, wait),
                 headers=config.headers,
-                redirect_uri=address,
-                show=show,
-                wait=wait,
                 seconds=_SECONDS,
                 client_id=client_id,
                 client_secret=secret,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from skillwire.cli.host_options import HostOptions, with_host
 from skillwire.errors import SkillNotFound, SourceError
 
 if TYPE_CHECKING:
+    from skillwire.catalog.registry import SkillKey
     from skillwire.cli.screen import Screen
     from skillwire.cli.skill_view import SkillRow
     from skillwire.host.config.configured import ConfiguredServer, HostConfig
@@ -38,7 +40,15 @@ def show_server(*, name: str, options: HostOptions, as_json: bool) -> int:
             for skill in host.skills(disabled=True)
             if not skill.origin.is_local
         ]
-        page = _Page(state, configured, rows, host.admin.templates(), host)
+        events = (*host.log.failures(), *host.log.left_out())
+        page = _Page(
+            state=state,
+            configured=configured,
+            rows=rows,
+            templates=host.admin.templates(),
+            files={row.skill.key: host.admin.files(row.skill) for row in rows},
+            problems=[one.message for one in events if one.origin == state.origin],
+        )
         if as_json:
             show_json({"server": page.document()})
         else:
@@ -79,47 +89,36 @@ def _refuse_unused(settings: HostConfig, configured: ConfiguredServer | None, la
     raise SourceError(f"{label} is not used: {reason}; change that in {configured.file}")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Page:
-    """What is shown of one server."""
+    """What is shown of one server; `files` are the supporting files of its skills."""
 
-    def __init__(
-        self,
-        state: ServerState,
-        configured: ConfiguredServer | None,
-        rows: list[SkillRow],
-        templates: tuple[ServedTemplate, ...],
-        host: SkillHost,
-    ) -> None:
-        self._state = state
-        self._configured = configured
-        self._rows = rows
-        self._templates = templates
-        self._files = {row.skill.key: host.admin.files(row.skill) for row in rows}
-        own = (state.origin,)
-        self._problems = [
-            one.message for one in (*host.log.failures(), *host.log.left_out()) if one.origin in own
-        ]
+    state: ServerState
+    configured: ConfiguredServer | None
+    rows: list[SkillRow]
+    templates: tuple[ServedTemplate, ...]
+    files: Mapping[SkillKey, tuple[str, ...]]
+    problems: list[str]
 
     def document(self) -> dict[str, object]:
         """As JSON; fields may be added, none changes its meaning."""
         from skillwire.cli.skill_view import server_json, skill_json
         from skillwire.cli.template_view import template_json
 
-        state = self._state
+        state = self.state
         return {
             **server_json(state),
-            "file": str(self._configured.file) if self._configured else None,
+            "file": str(self.configured.file) if self.configured else None,
             "declared_in": state.declared_in or None,
             "directory_read": state.directory_read,
             "capabilities": list(state.capabilities),
             "revisions": list(state.revisions),
             "explanation": state.explanation or None,
             "skills": [
-                {**skill_json(row), "supporting_files": list(self._files[row.skill.key])}
-                for row in self._rows
+                {**skill_json(row), "supporting_files": list(self.files[row.skill.key])} for row in self.rows
             ],
-            "templates": [template_json(one) for one in self._templates],
-            "problems": self._problems,
+            "templates": [template_json(one) for one in self.templates],
+            "problems": self.problems,
         }
 
     def show(self, screen: Screen) -> None:
@@ -129,12 +128,12 @@ class _Page:
         from skillwire.cli.template_view import show_templates
         from skillwire.trust.paths import shown_path
 
-        state = self._state
+        state = self.state
         screen.line((state.label, "bold"))
         screen.pairs(
             [
                 ("where", state.place),
-                ("file", printable(str(self._configured.file)) if self._configured else ""),
+                ("file", printable(str(self.configured.file)) if self.configured else ""),
                 ("approval", state.policy.value),
                 ("status", state.status.value + (f": {printable(state.reason)}" if state.reason else "")),
                 ("protocol", _protocol(state)),
@@ -145,23 +144,23 @@ class _Page:
             ]
         )
         screen.line()
-        screen.line(("Skills", "bold"), f"  {counted(len(self._rows), 'skill')}")
-        widest = max((len(row.skill.handle) for row in self._rows), default=0)
-        for row in self._rows:
+        screen.line(("Skills", "bold"), f"  {counted(len(self.rows), 'skill')}")
+        widest = max((len(row.skill.handle) for row in self.rows), default=0)
+        for row in self.rows:
             said = cut(row.skill.entry.description, max(screen.width - widest - len(row.remarks) - 8, 20))
             screen.line("  ", (padded(row.skill.handle, widest), "bold"), f"  {row.remarks}  {said}".rstrip())
-            files = self._files[row.skill.key]
+            files = self.files[row.skill.key]
             for path in files[:_FILES_SHOWN]:
                 screen.line("    ", (shown_path(path), "dim"))
             if len(files) > _FILES_SHOWN:
                 screen.line("    ", (f"and {counted(len(files) - _FILES_SHOWN, 'more file')}", "dim"))
-        if self._templates:
+        if self.templates:
             screen.line()
-            show_templates(screen, self._templates)
-        if self._problems:
+            show_templates(screen, self.templates)
+        if self.problems:
             screen.line()
-            screen.line(("Problems", "bold"), f"  {len(self._problems)}")
-            for problem in self._problems:
+            screen.line(("Problems", "bold"), f"  {len(self.problems)}")
+            for problem in self.problems:
                 screen.wrapped(printable(problem), indent=2, style="yellow")
 
 

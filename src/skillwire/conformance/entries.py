@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from skillwire.conformance.messages import describe, describe_field, whole_number
@@ -80,12 +80,9 @@ def view_entry(raw: object, place: str) -> EntryView:
         violations.extend(_reserved_metadata(frontmatter, place))
     violations.extend(_meta_violations(raw, place))
     manifest = _Manifest(raw, uri, place, {violation.rule for violation in violations})
-    return EntryView(
-        raw=raw,
-        place=place,
-        uri=uri,
-        asked=given,
-        frontmatter=frontmatter,
+    view = EntryView(raw=raw, place=place, uri=uri, asked=given, frontmatter=frontmatter)
+    return replace(
+        view,
         files=manifest.files,
         is_dynamic=raw.get("resources") == DYNAMIC.value,
         has_manifest=is_list(raw.get("resources")) and not manifest.is_doubtful,

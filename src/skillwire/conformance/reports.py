@@ -54,17 +54,18 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevisionReport:
-    """One protocol revision: whether the server supports it, and how much was checked."""
+    """One protocol revision: whether the server supports it, and how much was checked.
+
+    `reason` says why the server does not support it. `has_skills` is whether it declares the Skills extension
+    there. Of the `listed` skills, `checked` is how many were read file by file.
+    """
 
     revision: str
     is_supported: bool
     reason: str = ""
-    """Why the server does not support it; empty if it does."""
     has_skills: bool = False
-    """Whether the server declares the Skills extension on it."""
     listed: int = 0
     checked: int = 0
-    """How many of the listed skills were read file by file."""
     files: int = 0
     directories: int = 0
     skipped_requests: int = 0

@@ -21,7 +21,7 @@ from skillwire.errors import SkillwireError, SourceError
 from skillwire.gateway.approvals import Approvals
 from skillwire.gateway.callers import Caller, resolve
 from skillwire.gateway.options import GatewayOptions
-from skillwire.gateway.server import CallerServer, caller_options
+from skillwire.gateway.server import CallerServer, CommonParts, caller_options
 from skillwire.gateway.upstreams import FileMemory, Upstream
 from skillwire.gateway.uris import label_segment
 from skillwire.gateway.view import CallerSource
@@ -74,10 +74,15 @@ class Gateway:
         style = replace(find_style(host_options.get("style", DEFAULT)), peek=True, peek_index=True)
         self._host_options: dict[str, Any] = {**host_options, "limits": self._limits, "style": style}
         self.server_options = caller_options(server_options)
-        self._name = name
-        self._instructions = instructions
         self._memory = FileMemory()
-        self._entries = EntryCache(_ENTRY_BYTES)
+        self._common = CommonParts(
+            name=name,
+            instructions=instructions,
+            options=self.server_options,
+            make_desk=lambda: self._desk,
+            entries=EntryCache(_ENTRY_BYTES),
+            audit=self.options.audit,
+        )
         self._shared = self._upstream(self._host_options)
         self._approvals = Approvals(self._shared.host.admin.approvals)
         self._own: dict[tuple[str, str], _Pooled] = {}
@@ -156,15 +161,7 @@ class Gateway:
             lock=self.options.locked,
             hidden=hidden,
         )
-        server = CallerServer(
-            source,
-            name=self._name,
-            instructions=self._instructions,
-            options=self.server_options,
-            make_desk=lambda: self._desk,
-            entries=self._entries,
-            audit=self.options.audit,
-        )
+        server = CallerServer(source, self._common)
         source.on_read = server.record_read
         return server
 

@@ -21,7 +21,7 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import anyio
@@ -87,24 +87,22 @@ class _Asked:
     by_page: bool = False
 
 
+@dataclass(slots=True, eq=False)
 class ApprovalDesk:
-    """Asks the callers of one gateway."""
+    """Asks the callers of one gateway.
 
-    def __init__(
-        self,
-        approvals: Approvals,
-        *,
-        page: ApprovalPage | None = None,
-        answer_seconds: float = 300.0,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.approvals = approvals
-        self.answer_seconds = answer_seconds
-        self.now = clock
-        self._page = page
-        self._key = secrets.token_bytes(32)
-        self._used: dict[str, None] = {}
-        self._turns: dict[tuple[str, ...], anyio.Lock] = {}
+    `page` is for clients that open URLs. A client or a person has `answer_seconds` to answer.
+    """
+
+    approvals: Approvals
+    page: ApprovalPage | None = None
+    answer_seconds: float = 300.0
+    now: Callable[[], float] = time.monotonic
+    _key: bytes = field(default_factory=lambda: secrets.token_bytes(32), init=False, repr=False)
+    _used: dict[str, None] = field(default_factory=dict[str, None], init=False)
+    _turns: dict[tuple[str, ...], anyio.Lock] = field(
+        default_factory=dict[tuple[str, ...], anyio.Lock], init=False
+    )
 
     def guard(self, handler: Handler, caller: Caller, record: Record) -> Handler:
         """The handler, with a question to the caller in place of `Unapproved`."""
@@ -171,7 +169,7 @@ class ApprovalDesk:
                 self._turns.pop(key, None)
 
     def page_url(self, caller: Caller, question: Question) -> str | None:
-        if self._page is None or question.digest is None:
+        if self.page is None or question.digest is None:
             return None
         skill = question.offer.skill
         asked = ApprovalQuestion(
@@ -182,7 +180,7 @@ class ApprovalDesk:
             digest=question.digest,
             changes=question.changes,
         )
-        return self._page.url(caller, asked)
+        return self.page.url(caller, asked)
 
 
 class _Request:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -45,31 +45,37 @@ _PATIENCE_SECONDS: Final = 1.0
 _RESPONSES_BYTES: Final = 4 << 20
 
 
-class CallerServer(SkillServer):
-    """Serves one caller. `make_desk` is called when the SDK is imported, to ask through clients."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommonParts:
+    """What the servers of all callers have in common.
 
-    def __init__(
-        self,
-        source: CallerSource,
-        *,
-        name: str,
-        instructions: str | None,
-        options: ServerOptions,
-        make_desk: Callable[[], ApprovalDesk],
-        entries: EntryCache,
-        audit: Audit | None,
-    ) -> None:
+    `make_desk` is called when the SDK is imported, to ask through clients. Without `instructions`, a model is
+    told what skills there are.
+    """
+
+    name: str
+    instructions: str | None
+    options: ServerOptions
+    make_desk: Callable[[], ApprovalDesk]
+    entries: EntryCache
+    audit: Audit | None
+
+
+class CallerServer(SkillServer):
+    """Serves one caller."""
+
+    def __init__(self, source: CallerSource, common: CommonParts) -> None:
         self.source = source
-        self._make_desk = make_desk
-        self._shared_entries = entries
-        self._audit = audit
-        self._given_instructions = instructions
-        super().__init__(source, name=name, instructions=instructions or "", options=options)
+        self._common = common
+        self._audit = common.audit
+        super().__init__(
+            source, name=common.name, instructions=common.instructions or "", options=common.options
+        )
 
     def current_instructions(self) -> str:
         """What a model is told, with the names of the skills as far as they are known now."""
-        if self._given_instructions is not None:
-            return self._given_instructions
+        if self._common.instructions is not None:
+            return self._common.instructions
         listing = self.source.current_entries() or ()
         return gateway_instructions(default_instructions(self._options), listing)
 
@@ -113,7 +119,7 @@ class CallerServer(SkillServer):
             lambda: discovery(
                 self.current_instructions(), self._options.legacy_features, watched=self._options.watch
             ),
-            entries=self._shared_entries,
+            entries=self._common.entries,
             observe=self._observe,
             room=_RESPONSES_BYTES,
             is_ready=lambda: self.source.is_ready,
@@ -137,7 +143,7 @@ class CallerServer(SkillServer):
 
         server: Server[Any] = Server(self._name, version=VERSION, instructions=self.current_instructions())
         attach(server, SkillService(self._results, self._watcher, FencedTexts(self.source.origin_of)))
-        desk = self._make_desk()
+        desk = self._common.make_desk()
         for method in _GUARDED:
             entry = server.get_request_handler(method)
             if entry is not None:

@@ -42,6 +42,11 @@ def _sorted(*names: str) -> list[Column[str]]:
     return [Column(name, _SORTED, nullable=False) for name in names]
 
 
+def _foreign(name: str, target: Column[Any], *, primary_key: bool = False) -> Column[Any]:
+    """A column that names a row of another table."""
+    return Column(name, target.type, ForeignKey(target), primary_key=primary_key, nullable=False)
+
+
 def _texts(*names: str) -> list[Column[str]]:
     return [Column(name, Text, nullable=False) for name in names]
 
@@ -71,15 +76,15 @@ blobs: Final = _table(
 # Files of versions that are not published yet. Only who sent a file may publish it by its digest.
 uploads: Final = _table(
     "uploads",
-    Column("namespace", _SORTED, ForeignKey("namespaces.name"), primary_key=True),
-    Column("digest", _SORTED, ForeignKey("blobs.digest"), primary_key=True),
+    _foreign("namespace", namespaces.c.name, primary_key=True),
+    _foreign("digest", blobs.c.digest, primary_key=True),
     *_numbers("at"),
 )
 
 skills: Final = _table(
     "skills",
     _number("id"),
-    Column("namespace", _SORTED, ForeignKey("namespaces.name"), nullable=False),
+    _foreign("namespace", namespaces.c.name),
     *_sorted("name"),
     UniqueConstraint("namespace", "name"),
 )
@@ -87,7 +92,7 @@ skills: Final = _table(
 versions: Final = _table(
     "versions",
     _number("id"),
-    Column("skill_id", _ID, ForeignKey("skills.id"), nullable=False),
+    _foreign("skill_id", skills.c.id),
     *_sorted("version"),
     *_texts("set_digest"),
     # JSON: the frontmatter, and a [path, digest, size] for each file.
@@ -105,9 +110,9 @@ versions: Final = _table(
 
 files: Final = _table(
     "files",
-    Column("version_id", _ID, ForeignKey("versions.id"), primary_key=True),
-    Column("path", _SORTED, primary_key=True),
-    Column("digest", _SORTED, ForeignKey("blobs.digest"), nullable=False),
+    _foreign("version_id", versions.c.id, primary_key=True),
+    *_keys("path"),
+    _foreign("digest", blobs.c.digest),
     Index("files_by_digest", "digest"),
 )
 
@@ -117,7 +122,7 @@ channels: Final = _table(
     *_sorted("channel"),
     # The skill's path, as in `acme/pdf/`: with the slash, it sorts as the URIs do.
     *_sorted("path", "namespace", "name"),
-    Column("version_id", _ID, ForeignKey("versions.id"), nullable=False),
+    _foreign("version_id", versions.c.id),
     # What is searched: the terms of name, place and description, separated by spaces.
     *_texts("terms"),
     UniqueConstraint("channel", "path"),
@@ -132,7 +137,7 @@ terms: Final = _table("terms", *_keys("term"), *_numbers("skills"))
 term_trigrams: Final = _table(
     "term_trigrams",
     *_keys("trigram"),
-    Column("term", _SORTED, ForeignKey("terms.term"), primary_key=True),
+    _foreign("term", terms.c.term, primary_key=True),
 )
 
 # The change feed. Numbers follow the order of the commits: who has read up to one has seen all before it.

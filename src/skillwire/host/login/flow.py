@@ -8,6 +8,7 @@ that a later process can renew a token without asking the server for it all agai
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -50,13 +51,20 @@ WaitForCallback = Callable[[], Awaitable[str]]
 """Waits for the address that the browser is sent to in the end, and returns it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Browser:
+    """The way of the user to an authorization server and back."""
+
+    redirect_uri: str
+    show: ShowUrl
+    wait: WaitForCallback
+
+
 async def sign_in(
     url: str,
+    browser: Browser,
     *,
     headers: Mapping[str, str],
-    redirect_uri: str,
-    show: ShowUrl,
-    wait: WaitForCallback,
     seconds: float,
     client_id: str = "",
     client_secret: str = "",
@@ -70,23 +78,23 @@ async def sign_in(
     filter_sdk_logs()
 
     async def callback() -> AuthorizationCodeResult:
-        values = callback_values(await wait())
+        values = callback_values(await browser.wait())
         return AuthorizationCodeResult(code=values["code"], state=values.get("state"), iss=values.get("iss"))
 
     async def redirect(address: str) -> None:
         check_address(address, url)
-        await show(address)
+        await browser.show(address)
 
     provider = _Provider(
         url,
-        OAuthClientMetadata(client_name="Skillwire", redirect_uris=[AnyUrl(redirect_uri)]),
+        OAuthClientMetadata(client_name="Skillwire", redirect_uris=[AnyUrl(browser.redirect_uri)]),
         _Memory(),
         redirect,
         callback,
     )
     if client_id:
-        provider.use_client(client_id, client_secret, redirect_uri)
-    elif known is not None and redirect_uri in (known.client.get("redirect_uris") or ()):
+        provider.use_client(client_id, client_secret, browser.redirect_uri)
+    elif known is not None and browser.redirect_uri in (known.client.get("redirect_uris") or ()):
         provider.use_registration(known)
     async with _client(url, seconds, auth=provider) as http:
         try:
