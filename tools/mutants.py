@@ -519,9 +519,8 @@ GROUPS = (
         (
             ("        if self._left < 0:\n", "        if False:\n"),
             (
-                "                        if not isinstance(message, Exception):\n"
-                "                            budget",
-                "                        if False:\n                            budget",
+                "            if not isinstance(message, Exception):\n                budget",
+                "            if False:\n                budget",
             ),
         ),
     ),
