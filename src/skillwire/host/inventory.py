@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import aclosing, contextmanager, suppress
+from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,60 +40,54 @@ if TYPE_CHECKING:
     from skillwire.host.sessions import Connection
 
 
+@dataclass(kw_only=True, eq=False)
 class Inventory:
-    """Opens sources, follows them, and keeps the registry up to date."""
+    """Opens sources, follows them, and keeps the registry up to date. Nothing is opened before `open`."""
 
-    def __init__(
+    servers: InitVar[Mapping[Origin, ServerConfig]]
+    sources: InitVar[Mapping[Origin, Source]]
+    """Every other source."""
+    later: InitVar[Collection[Origin]]
+    """Sources whose directories are not there yet. They become part of the host when these are created and
+    `check_directory` raises nothing."""
+    directories: Mapping[Origin, Path]
+    """Where the local sources are."""
+    check_directory: Callable[[Path], None]
+    registry: Registry
+    log: EventRecorder
+    approvals: ApprovalStore
+    registration: Registration
+    on_listed: Callable[[Origin], None]
+    """Called whenever an origin was listed or told of a change."""
+    style: Style
+    limits: Limits
+    listings: ListingCache | None = None
+    """Servers are listed from this cache while it is current, and connected when they are needed. Without
+    it, all are connected at once."""
+    discover: bool = True
+    """Whether servers are listed."""
+    watch: bool = True
+    """Whether changes are followed."""
+    places: Places = field(init=False)
+
+    def __post_init__(
         self,
-        *,
         servers: Mapping[Origin, ServerConfig],
         sources: Mapping[Origin, Source],
-        directories: Mapping[Origin, Path],
         later: Collection[Origin],
-        check_directory: Callable[[Path], None],
-        registry: Registry,
-        log: EventRecorder,
-        approvals: ApprovalStore,
-        registration: Registration,
-        on_listed: Callable[[Origin], None],
-        style: Style,
-        limits: Limits,
-        listings: ListingCache | None = None,
-        discover: bool = True,
-        watch: bool = True,
     ) -> None:
-        """Nothing is opened yet. `on_listed` is called whenever an origin was listed or told of a change.
-
-        With `listings`, servers are listed from that cache while it is current, and connected when they are
-        needed. Without `discover`, servers are not listed. Without `watch`, changes are not followed.
-        `directories` says where the local sources are. Those of `later` become part of the host when they
-        are created and `check_directory` raises nothing.
-        """
         places = {origin: Place(origin, source) for origin, source in sources.items()}
         self._later = {origin: place for origin, place in places.items() if origin in later}
         self.places = Places(
             configs=dict(servers),
-            registry=registry,
-            switches=lambda: registration.switches,
-            limits=limits,
+            registry=self.registry,
+            switches=lambda: self.registration.switches,
+            limits=self.limits,
             opened={origin: place for origin, place in places.items() if origin not in later},
         )
         # The same tables: this class fills them, `places` answers from them.
         self._places = self.places.opened
         self._servers = self.places.connected
-        self._directories = directories
-        self._check_directory = check_directory
-        self._registry = registry
-        self._log = log
-        self._approvals = approvals
-        self._registration = registration
-        self._fail = registration.fail
-        self._on_listed = on_listed
-        self._style = style
-        self._limits = limits
-        self._listings = listings
-        self._discover = discover
-        self._watch = watch
         # Servers that were quick are asked for nothing more while others still start: on a small machine
         # they would take their time from them.
         self._opened = anyio.Event()
@@ -107,13 +102,13 @@ class Inventory:
             self._servers[origin] = await server_place(
                 origin,
                 config,
-                style=self._style,
-                limits=self._limits,
-                listings=self._listings,
+                style=self.style,
+                limits=self.limits,
+                listings=self.listings,
                 on_change=self._connection_changed,
-                listen_after=self._opened if self._watch else None,
-                discover=self._discover,
-                on_remark=lambda remark, origin=origin: self._log.remark_once(origin, remark),
+                listen_after=self._opened if self.watch else None,
+                discover=self.discover,
+                on_remark=lambda remark, origin=origin: self.log.remark_once(origin, remark),
             )
         async with anyio.create_task_group() as finding:
             for place in self._places.values():
@@ -121,9 +116,9 @@ class Inventory:
             for server in self._servers.values():
                 tasks.start_soon(server.connection.run)
                 finding.start_soon(self._await_listing, server)
-        self._registration.finish_opening()
+        self.registration.finish_opening()
         self._opened.set()
-        if self._watch:
+        if self.watch:
             awaited = [*self._later.values()]
             for place in self._places.values():
                 if place.is_open or self._is_there(place):
@@ -143,15 +138,15 @@ class Inventory:
 
     async def _open_place(self, place: Place) -> None:
         with self._recording_failures(place.origin, "failed"):
-            if (path := self._directories.get(place.origin)) is not None:
-                self._check_directory(path)
+            if (path := self.directories.get(place.origin)) is not None:
+                self.check_directory(path)
             await place.source.open()
             place.is_open = True
             await self._list(place.origin, place.source)
 
     def _is_there(self, place: Place) -> bool:
         """Whether there is something to open. A source of the user's own knows that itself."""
-        path = self._directories.get(place.origin)
+        path = self.directories.get(place.origin)
         try:
             return path is None or path.is_dir()
         except OSError:
@@ -161,7 +156,7 @@ class Inventory:
         """Open directories when they are created."""
         from skillwire.sources.directory.watch import await_directories
 
-        by_path = {self._directories[place.origin]: place for place in places}
+        by_path = {self.directories[place.origin]: place for place in places}
 
         async def take(path: Path) -> bool:
             await self._arrive(by_path[path])
@@ -187,14 +182,14 @@ class Inventory:
             finally:
                 place.is_followed = False
 
-        if self._watch and self._tasks is not None and not place.is_followed:
+        if self.watch and self._tasks is not None and not place.is_followed:
             place.is_followed = True
             self._tasks.start_soon(follow)
 
     async def _await_listing(self, server: ServerPlace) -> None:
         """Wait for one server: for no longer than its deadline, and for a listing while its pages come."""
         connection, source = server.connection, server.source
-        if not self._discover:
+        if not self.discover:
             return
         if server.is_cached:
             await self._list(server.origin, source)
@@ -204,7 +199,7 @@ class Inventory:
             self._offline(server.origin, f"cannot be reached: {connection.reason}")
             return
         seconds = connection.config.connect_seconds
-        until = anyio.current_time() + self._limits.listing_seconds
+        until = anyio.current_time() + self.limits.listing_seconds
         pages = -1
         while not server.listed.is_set() and source.pages != pages and anyio.current_time() < until:
             pages = source.pages
@@ -213,7 +208,7 @@ class Inventory:
         if server.listed.is_set():
             return
         if arrived := source.arrived():
-            self._registration.replace(server.origin, arrived)
+            self.registration.replace(server.origin, arrived)
             reason = (
                 f"is slow: {len(arrived):,} of its skills have arrived so far, and no more for {seconds:g} s"
             )
@@ -257,35 +252,35 @@ class Inventory:
         """Runs in the connection's own task, whenever it is made or lost."""
         server = self._servers[connection.origin]
         if connection.status is not Status.READY:
-            if not self._registration.is_opening:
+            if not self.registration.is_opening:
                 self._offline(server.origin, f"cannot be reached: {connection.reason}")
             return
-        self._log.recover(server.origin, f"{server.origin} is connected")
+        self.log.recover(server.origin, f"{server.origin} is connected")
         try:
-            if self._discover:
+            if self.discover:
                 was_cached, server.is_cached = server.is_cached, False
                 await self._list_server(server, afresh=not was_cached)
         finally:
             server.listed.set()
 
     async def _list_server(self, server: ServerPlace, afresh: bool) -> None:
-        if self._registration.switches.closed_for(server.origin):
+        if self.registration.switches.closed_for(server.origin):
             return
         if afresh:
             await server.source.refresh()
         try:
             await self._list(server.origin, server.source)
         except SkillwireError as error:
-            self._fail(server.origin, f"{server.origin} gave no listing: {error}")
+            self.registration.fail(server.origin, f"{server.origin} gave no listing: {error}")
             return
-        if self._watch:
+        if self.watch:
             server.follow()
-        if self._listings is not None and server.source.listing is not None:
-            await self._listings.put(server.config, server.source.listing)
+        if self.listings is not None and server.source.listing is not None:
+            await self.listings.put(server.config, server.source.listing)
 
     async def _list(self, origin: Origin, source: Source) -> None:
         """Take what a source lists now, and record what it had to leave out."""
-        seconds = None if origin.is_local else self._style.listing_seconds
+        seconds = None if origin.is_local else self.style.listing_seconds
         with operation("discover", attributes=lambda: {ORIGIN: _shown(origin)}) as listing:
             try:
                 with anyio.fail_after(seconds):
@@ -298,9 +293,9 @@ class Inventory:
             listing.set(DIALECT, ",".join(sorted({entry.dialect for entry in entries})))
         issues = [issue for problem in source.problems() for issue in problem.issues]
         if incomplete := [issue for issue in issues if issue.rule == INCOMPLETE]:
-            self._fail(origin, f"{origin}: {incomplete[0].message}")
+            self.registration.fail(origin, f"{origin}: {incomplete[0].message}")
         else:
-            self._log.recover(origin)
+            self.log.recover(origin)
         if origin.is_local:
             left_out = [
                 f"{'left out' if problem.is_left_out else 'warning'}: {problem}"
@@ -308,8 +303,8 @@ class Inventory:
             ]
         else:
             left_out = [unusable(origin, issue) for issue in issues if issue.rule != INCOMPLETE]
-        self._on_listed(origin)
-        self._registration.replace(origin, entries, left_out)
+        self.on_listed(origin)
+        self.registration.replace(origin, entries, left_out)
 
     async def _follow(self, origin: Origin, source: Source) -> None:
         """Keep the registry up to date with what a source says has changed, until canceled."""
@@ -319,7 +314,7 @@ class Inventory:
                     try:
                         await self._apply(origin, source, change)
                     except SkillwireError as error:
-                        self._fail(origin, f"{origin} gave no listing: {error}")
+                        self.registration.fail(origin, f"{origin} gave no listing: {error}")
 
     @contextmanager
     def _recording_failures(self, origin: Origin, what: str) -> Generator[None]:
@@ -327,18 +322,18 @@ class Inventory:
         try:
             yield
         except SkillwireError as error:
-            self._fail(origin, str(error))
+            self.registration.fail(origin, str(error))
         except Exception as error:
-            self._fail(origin, f"{origin} {what}: {type(error).__name__}: {error}")
+            self.registration.fail(origin, f"{origin} {what}: {type(error).__name__}: {error}")
 
     async def _apply(self, origin: Origin, source: Source, change: Change) -> None:
-        if self._registration.switches.closed_for(origin):
+        if self.registration.switches.closed_for(origin):
             return
         if change.uri is not None:
             try:
                 # A skill that may not be listed any more is refused when it is next loaded.
                 with suppress(LimitExceeded):
-                    self._registration.add(origin, await source.get_entry(change.uri))
+                    self.registration.add(origin, await source.get_entry(change.uri))
                 return
             except SkillNotFound:
                 await source.refresh()
@@ -347,30 +342,30 @@ class Inventory:
     def follow(self, origin: Origin, uris: Collection[SkillUri]) -> None:
         """Subscribe to changes of these skills while they are in use."""
         server = self._servers.get(origin)
-        if server is not None and self._watch:
+        if server is not None and self.watch:
             server.held = tuple(skill_root(uri) for uri in uris)
             server.follow()
 
     def _offline(self, origin: Origin, reason: str) -> None:
         """Say why a server cannot be used, and fall back to what was approved before and may be cached."""
-        self._fail(origin, f"{origin} {reason}")
-        if not self._style.keeps_offline:
-            self._registration.clear(origin)
+        self.registration.fail(origin, f"{origin} {reason}")
+        if not self.style.keeps_offline:
+            self.registration.clear(origin)
             return
-        if self._registration.has_skills(origin):
+        if self.registration.has_skills(origin):
             return
         try:
-            self._registration.replace(origin, [stored.entry for stored in self._approvals.all(origin)])
+            self.registration.replace(origin, [stored.entry for stored in self.approvals.all(origin)])
         except SkillwireError as error:
-            self._fail(origin, str(error))
+            self.registration.fail(origin, str(error))
 
     # Looking things up
 
     async def look_up(self, uri: SkillUri, origin: Origin) -> RegisteredSkill:
         """Ask a server for a skill that it may not list (LST-3)."""
         entry = await self.places.source(origin).get_entry(uri)
-        self._registration.add(origin, entry)
-        return self._registry.find_uri(uri, origin.label)
+        self.registration.add(origin, entry)
+        return self.registry.find_uri(uri, origin.label)
 
     async def current(self, skill: RegisteredSkill) -> RegisteredSkill:
         """The skill as it is now, where it is known from a cached listing alone: that costs one request."""
@@ -387,13 +382,13 @@ class Inventory:
 
         Returns the servers that were disabled and are enabled now.
         """
-        before, self._registration.switches = self._registration.switches, switches
+        before, self.registration.switches = self.registration.switches, switches
         for origin in self._servers:
             if closed := switches.closed_for(origin):
-                self._registration.clear(origin)
+                self.registration.clear(origin)
                 if not before.closed_for(origin):
                     message = f"{origin}: {closed}"
-                    self._log.record(Event(kind=EventKind.REMARK, message=message, origin=origin))
+                    self.log.record(Event(kind=EventKind.REMARK, message=message, origin=origin))
         return tuple(
             origin
             for origin in self._servers

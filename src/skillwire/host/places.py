@@ -22,7 +22,7 @@ from skillwire.skill.dialects import Dialect
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri
 from skillwire.sources.base import Source
-from skillwire.sources.mcp import McpSource
+from skillwire.sources.mcp import DialectOptions, McpSource
 from skillwire.trust.approval import Policy, Reason
 from skillwire.trust.origin import Origin
 from skillwire.wire.legacy import ListedResource
@@ -235,10 +235,12 @@ async def server_place(
     source = McpSource(
         origin.label,
         connection,
-        accept_drafts=config.accept_drafts,
-        bare_scan=config.bare_scan or style.bare_scan,
-        peek=_peek(config, style),
-        ask_everyone=style.asks_everyone,
+        options=DialectOptions(
+            accept_drafts=config.accept_drafts,
+            bare_scan=config.bare_scan or style.bare_scan,
+            peek=_peek(config, style),
+            ask_everyone=style.asks_everyone,
+        ),
         on_remark=on_remark,
         limits=limits,
     )
@@ -247,13 +249,11 @@ async def server_place(
     return ServerPlace(origin, source, config, connection, is_cached=cached is not None)
 
 
-def _peek(config: ServerConfig, style: Style) -> Callable[[SkillEntry], bool] | None:
+def _peek(config: ServerConfig, style: Style) -> Callable[[SkillEntry], bool]:
     """For which skills the frontmatter is read early: for a server with policy `never`, none (VER-5)."""
-    if config.approval is Policy.NEVER:
-        return None
 
     def wanted(entry: SkillEntry) -> bool:
-        if not config.selection.admits(entry):
+        if config.approval is Policy.NEVER or not config.selection.admits(entry):
             return False
         if entry.dialect is Dialect.BARE_SCAN:
             return True  # Nothing else says what it is.

@@ -84,13 +84,18 @@ class SkillReview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileComparison:
-    """A file that differs from what was approved. What is not at hand is `None`, and `problem` says why."""
+    """A file that differs from what was approved.
+
+    What is not at hand is `None`, and `problem` says why.
+    """
 
     uri: SkillUri
     path: str
     kind: ChangeKind
     old: bytes | None = None
+    """What was approved; `None` also for an added file."""
     new: bytes | None = None
+    """What is served now; `None` also for a removed file."""
     problem: str = ""
 
     @property

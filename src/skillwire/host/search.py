@@ -52,39 +52,37 @@ class FoundSkill:
     """The handles of skills with the same `SKILL.md`, which are not found again."""
 
 
+@dataclass(kw_only=True, eq=False)
 class SkillSearch:
-    """Searches the skills of one registry."""
+    """Searches the skills of one registry.
 
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        source_of: Callable[[Origin], _Readable],
-        cache: SkillCache,
-        limits: Limits,
-    ) -> None:
-        self._registry = registry
-        self._source_of = source_of
-        self._cache = cache
-        self._limits = limits
+    It watches the registry and the cache, so that only what changed since is indexed again.
+    """
+
+    registry: Registry
+    source_of: Callable[[Origin], _Readable]
+    cache: SkillCache
+    limits: Limits
+
+    def __post_init__(self) -> None:
         self._updating = anyio.Lock()
         self._one_at_a_time = anyio.CapacityLimiter(1)
         self._start_over()
-        registry.watch(self._note)
-        cache.watch(self._note_file)
+        self.registry.watch(self._note)
+        self.cache.watch(self._note_file)
 
     async def search(
         self, query: str, *, label: str | None = None, limit: int | None = None
     ) -> tuple[FoundSkill, ...]:
         """The skills that fit best, of one origin if a label is given. A query without words finds none."""
-        words = parse_query(query, limits=self._limits)
-        wanted = self._limits.search_results if limit is None else limit
+        words = parse_query(query, limits=self.limits)
+        wanted = self.limits.search_results if limit is None else limit
         if not words or wanted < 1:
             return ()
         index = await self._up_to_date()
 
         def is_wanted(key: SkillKey) -> bool:
-            skill = self._registry.get(key)
+            skill = self.registry.get(key)
             return skill is not None and skill.enabled and label in (None, key.origin.label)
 
         matches = await anyio.to_thread.run_sync(
@@ -92,9 +90,9 @@ class SkillSearch:
         )
         found: list[FoundSkill] = []
         for match in matches:
-            skill = self._registry.get(match.key)
+            skill = self.registry.get(match.key)
             if skill is not None:
-                copies = [self._registry.get(key) for key in match.copies]
+                copies = [self.registry.get(key) for key in match.copies]
                 handles = tuple(copy.handle for copy in copies if copy is not None)
                 found.append(FoundSkill(skill, index.snippet(match), match.partial, handles))
         return tuple(found)
@@ -108,7 +106,7 @@ class SkillSearch:
     def _note_file(self, origin: Origin, uri: SkillUri) -> None:
         """A file came into the cache or went; if it is a skill's own, its text did."""
         key = SkillKey(origin, uri)
-        if self._stale is not None and self._registry.get(key) is not None:
+        if self._stale is not None and self.registry.get(key) is not None:
             self._stale[key] = None
 
     def _start_over(self) -> None:
@@ -116,7 +114,7 @@ class SkillSearch:
         # What changed since the index was made; `None` when nothing is indexed yet.
         self._stale: dict[SkillKey, None] | None = None
         self._text_bytes: dict[SkillKey, int] = {}
-        self._room = self._limits.search_text_bytes
+        self._room = self.limits.search_text_bytes
 
     async def _up_to_date(self) -> SearchIndex[SkillKey]:
         async with self._updating:
@@ -124,7 +122,7 @@ class SkillSearch:
             stale = self._stale
             if stale is None:
                 # In order, so that the same skills give the same ranks.
-                stale = dict.fromkeys(skill.key for skill in self._registry.skills(disabled=True))
+                stale = dict.fromkeys(skill.key for skill in self.registry.skills(disabled=True))
             self._stale = {}
             if stale:
                 try:
@@ -142,7 +140,7 @@ class SkillSearch:
         local: list[RegisteredSkill] = []
         for key in stale:
             self._room += self._text_bytes.pop(key, 0)
-            skill = self._registry.get(key)
+            skill = self.registry.get(key)
             if skill is None:
                 gone.append(key)
             else:
@@ -152,13 +150,13 @@ class SkillSearch:
         texts += [await self._local_text(skill) for skill in local]
         rows = zip([*remote, *local], texts, strict=True)
         await anyio.to_thread.run_sync(
-            lambda: index.update([_document(skill, text, self._limits) for skill, text in rows], gone),
+            lambda: index.update([_document(skill, text, self.limits) for skill, text in rows], gone),
             limiter=self._one_at_a_time,
         )
 
     def _cached_texts(self, skills: Sequence[RegisteredSkill]) -> list[str]:
         # Of most servers nothing was loaded yet: then there are no files to look for.
-        used = {origin: any(self._cache.files(origin)) for origin in {skill.origin for skill in skills}}
+        used = {origin: any(self.cache.files(origin)) for origin in {skill.origin for skill in skills}}
         return [self._cached_text(skill) if used[skill.origin] else "" for skill in skills]
 
     def _cached_text(self, skill: RegisteredSkill) -> str:
@@ -166,13 +164,13 @@ class SkillSearch:
         digest = self._wanted_digest(skill)
         if digest is None:
             return ""
-        return self._text(skill, self._cache.get(skill.origin, skill.uri, digest))
+        return self._text(skill, self.cache.get(skill.origin, skill.uri, digest))
 
     async def _local_text(self, skill: RegisteredSkill) -> str:
         if self._wanted_digest(skill) is None:
             return ""
         try:
-            data = (await self._source_of(skill.origin).read(skill.uri)).data
+            data = (await self.source_of(skill.origin).read(skill.uri)).data
         except SkillwireError:
             return ""
         return self._text(skill, data)

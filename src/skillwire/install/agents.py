@@ -39,13 +39,17 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """A program that reads skills from folders. The paths are as in the table: `Places` resolves them."""
+    """A program that reads skills from folders.
+
+    The paths are as in the table, with `~` and variables: `Places` resolves them.
+    """
 
     id: str
     """What `--agent` takes, such as `claude-code`."""
     name: str
     project: str
-    """Its folder of skills in a project."""
+    """Its folder of skills, from the top of a project. It can be the canonical one, `.agents/skills`, which
+    many agents read."""
     home: str
     """Its folder of the user's skills; empty when the agent reads only skills of projects."""
     signs: tuple[str, ...]

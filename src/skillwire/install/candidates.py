@@ -64,6 +64,8 @@ class Failure:
     """Something that could not be fetched, and why."""
 
     what: str
+    """The name of a skill; where no name is known yet, its path in the source, or the source as the user
+    wrote it."""
     error: SkillwireError
 
 

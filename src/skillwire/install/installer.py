@@ -44,7 +44,10 @@ class RecordApprovals(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was done, by the names of skills."""
+    """What was done, by the names of skills.
+
+    Nothing is missing if `stopped`, `refused` and `failures` are empty.
+    """
 
     installed: tuple[str, ...] = ()
     updated: tuple[str, ...] = ()

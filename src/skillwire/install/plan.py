@@ -33,9 +33,10 @@ class Act(StrEnum):
     REMOVE = "remove"
     """No longer in the lock, and unchanged since Skillwire put it there."""
     EDITED = "edited"
-    """Stopped: Skillwire put it there, and it was changed since."""
+    """Stopped: Skillwire put it there, and it was changed since. It is only overwritten when the user forces
+    that."""
     FOREIGN = "foreign"
-    """Stopped: Skillwire did not put it there."""
+    """Stopped: Skillwire did not put it there. It is only overwritten when the user forces that."""
 
     @property
     def words(self) -> str:
@@ -223,13 +224,13 @@ def plan(
             link_to = canonical / skill.name if links and target != CANONICAL_TARGET else None
             before, there = placed.get(path), found.get(path, NOTHING)
             own = canonical / skill.name if target != CANONICAL_TARGET else None
-            act = _act(skill, there, before, link_to, own, modes=modes, forced=skill.name in forced)
+            is_forced = skill.name in forced
             steps.append(
                 Step(
                     name=skill.name,
                     target=target,
                     path=path,
-                    act=act,
+                    act=_act(skill, there, before, link_to, own, modes=modes, forced=is_forced),
                     found=there,
                     skill=skill,
                     link_to=link_to,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -159,22 +160,21 @@ class Workspace:
             if wanted is None or placed.name in wanted:
                 looked_at.setdefault(path, ())
         found = look_at_all(looked_at)
-        made = plan(
-            lock, folders=folders, found=found, placed=state.placed, links=self.links, force=force, only=only
+        make = partial(
+            plan,
+            lock,
+            folders=folders,
+            found=found,
+            placed=state.placed,
+            links=self.links,
+            force=force,
+            only=only,
         )
+        made = make()
         if any(
             _only_modes_differ(step.act, step.found, step.skill) for step in made.steps
         ) and not knows_modes(folders["agents"]):
-            return plan(
-                lock,
-                folders=folders,
-                found=found,
-                placed=state.placed,
-                links=self.links,
-                modes=False,
-                force=force,
-                only=only,
-            )
+            return make(modes=False)
         return made
 
     def carry_out(

@@ -29,11 +29,14 @@ NO_SIZE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class SkillResource:
-    """One file of a skill. `size` is its length in bytes, or `NO_SIZE`."""
+    """One file of a skill."""
 
     uri: SkillUri
     digest: Digest
+    """The digest of its bytes as they are served: before any decoding, and with the line ends that they
+    have."""
     size: int
+    """Its length in bytes, or `NO_SIZE`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,10 +27,15 @@ from skillwire.skill.uris import SKILL_FILE
 RESERVED_METADATA: Final = "io.modelcontextprotocol/"
 
 SHORT_DESCRIPTION: Final = 40
+"""Characters: a shorter description hardly says when to use a skill."""
 LONG_DESCRIPTION: Final = 700
+"""Characters: every session pays for descriptions, because the catalog has those of all skills, used or
+not."""
 MAX_BODY_LINES: Final = 500
 MAX_BODY_TOKENS: Final = 5_000
+"""A session pays for the body once the skill is loaded; what is longer goes into supporting files."""
 CHARACTERS_PER_TOKEN: Final = 4
+"""How tokens are estimated: no tokenizer is needed for that, and each model has another."""
 
 _WHEN: Final = re.compile(
     r"\b(?:when|whenever|while|before|after|during|if|trigger\w*|asks?|asked|needs? to|wants? to"

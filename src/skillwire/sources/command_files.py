@@ -33,6 +33,11 @@ _DEEPEST: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class _Command:
+    """A command file as a skill.
+
+    It is opened below `root`, the folder of commands, so that no link leads out of it.
+    """
+
     entry: SkillEntry
     path: Path
     root: Path

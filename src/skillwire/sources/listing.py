@@ -16,7 +16,7 @@ from skillwire.issues import Issue
 from skillwire.json_types import is_object
 from skillwire.limits import Limits
 from skillwire.skill.entries import SkillEntry
-from skillwire.skill.uris import SKILL_FILE, SkillUri, parse_uri, shown_uri
+from skillwire.skill.uris import SKILL_FILE, SkillUri, is_inside, parse_uri, shown_uri
 from skillwire.sources.base import Problem
 from skillwire.wire.declaration import Declaration
 from skillwire.wire.paging import PageLimits, Stop
@@ -258,3 +258,29 @@ def _not_served(text: str, error: SkillwireError) -> Issue:
         fix="tell the server's operator",
         file=shown_uri(text),
     )
+
+
+def spelling_of(uri: SkillUri, spellings: Mapping[SkillUri, str]) -> str:
+    """A URI as its server writes it, because the server may not know any other spelling."""
+    if not spellings or uri in spellings:
+        return spellings.get(uri, uri)
+    for root, written in spellings.items():
+        if is_inside(uri, root):
+            return written + uri[len(root) :]
+    return uri
+
+
+def skill_at(text: str, known: Collection[SkillUri]) -> SkillUri | None:
+    """The innermost known skill at or around a URI."""
+    try:
+        uri = parse_uri(text)
+    except FormatError:
+        return None
+    directory = f"{uri}/"
+    while True:
+        directory = directory.rpartition("/")[0]
+        if directory.endswith("/"):  # Only the scheme is left.
+            return None
+        skill = SkillUri(f"{directory}/{SKILL_FILE}")
+        if skill in known:
+            return skill

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from typing import Final
 
 import anyio
 
@@ -20,7 +22,7 @@ from skillwire.errors import (
 from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.entries import NO_SIZE, SkillEntry
-from skillwire.skill.uris import SKILL_FILE, SkillUri, is_inside, parse_uri, shown_uri, skill_root
+from skillwire.skill.uris import SkillUri, is_inside, parse_uri, shown_uri, skill_root
 from skillwire.sources.base import Change, DirectoryChild, Problem, Read, Source, children_among
 from skillwire.sources.legacy import Asker, all_resources, list_legacy
 from skillwire.sources.listing import (
@@ -33,6 +35,8 @@ from skillwire.sources.listing import (
     confirm_mentioned,
     is_last_page,
     read_pages,
+    skill_at,
+    spelling_of,
 )
 from skillwire.sources.peek import unlisted_entry, with_peeks
 from skillwire.wire.declaration import Declaration
@@ -44,34 +48,44 @@ from skillwire.wire.templates import SkillTemplate, completed_values
 from skillwire.wire.v1 import METHOD_GET, METHOD_READ_DIRECTORY
 
 
-class McpSource(Source):
-    """The skills of one server, in any dialect.
+def _none(entry: SkillEntry) -> bool:
+    return False
 
-    `accept_drafts` accepts entries without files, as in a draft; `bare_scan` accepts resources that only look
-    like skills. Only the user enables them. `peek` selects the skills whose frontmatter is read early, where
-    VER-5 allows it; `ask_everyone` requests an index even if a server declared no resources. `on_remark` is
-    called for unusual but usable responses.
-    """
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DialectOptions:
+    """What is accepted and asked for beyond the final extension. By default, nothing."""
+
+    accept_drafts: bool = False
+    """Accept entries without files, as in a draft. Only the user enables it."""
+    bare_scan: bool = False
+    """Accept resources that only look like skills. Only the user, or the style that they chose, enables
+    it."""
+    peek: Callable[[SkillEntry], bool] = _none
+    """Selects the skills whose frontmatter is read early, where VER-5 allows it."""
+    ask_everyone: bool = False
+    """Request an index even if a server declared no resources."""
+
+
+_FINAL_ONLY: Final = DialectOptions()
+
+
+class McpSource(Source):
+    """The skills of one server, in any dialect. `on_remark` is called for unusual but usable responses."""
 
     def __init__(
         self,
         label: str,
         peer: Peer,
         *,
-        accept_drafts: bool = False,
-        bare_scan: bool = False,
-        peek: Callable[[SkillEntry], bool] | None = None,
-        ask_everyone: bool = False,
+        options: DialectOptions = _FINAL_ONLY,
         on_remark: Callable[[str], None] | None = None,
         limits: Limits = DEFAULT_LIMITS,
         clock: Callable[[], float] = anyio.current_time,
     ) -> None:
         self._label = label
         self._peer = peer
-        self._accept_drafts = accept_drafts
-        self._bare_scan = bare_scan
-        self._peek = peek
-        self._ask_everyone = ask_everyone
+        self._options = options
         self._on_remark = on_remark or _ignore
         self._limits = limits
         self._clock = clock
@@ -207,7 +221,7 @@ class McpSource(Source):
             if error.code == INVALID_PARAMS:
                 raise SkillNotFound(f"{self._label} has no skill at {shown_uri(uri)}", uri=uri) from None
             raise
-        entry = single_entry(answer, uri, accept_drafts=self._accept_drafts, limits=self._limits)
+        entry = single_entry(answer, uri, accept_drafts=self._options.accept_drafts, limits=self._limits)
         self._asked_for.add(uri)
         return entry
 
@@ -279,16 +293,16 @@ class McpSource(Source):
                 if error.code != METHOD_NOT_FOUND:
                     raise
                 self._is_draft = True
-        elif not self._peer.serves_resources and not self._ask_everyone:
+        elif not self._peer.serves_resources and not self._options.ask_everyone:
             return self._made({}, [], None, {})
         asker = self._asker()
         try:
-            found = await list_legacy(asker, bare_scan=self._bare_scan, limits=self._limits)
+            found = await list_legacy(asker, bare_scan=self._options.bare_scan, limits=self._limits)
         except RequestRefused:
             if self._peer.serves_resources or self._is_draft:
                 raise
             return self._made({}, [], None, {})  # It never declared this method.
-        found = await with_peeks(found, asker.read, wanted=self._peek or _none, limits=self._limits)
+        found = await with_peeks(found, asker.read, wanted=self._options.peek, limits=self._limits)
         entries = {entry.uri: entry for entry in found.entries}
         self._templates, self._has_index = found.templates, found.has_index
         self._set_resources(found.resources)
@@ -301,7 +315,7 @@ class McpSource(Source):
             self._peer,
             self._label,
             memory=self._memory,
-            accept_drafts=self._accept_drafts,
+            accept_drafts=self._options.accept_drafts,
             limits=self._limits,
         )
         self._spellings = arriving.spellings
@@ -369,39 +383,16 @@ class McpSource(Source):
         return children
 
     def _spelling(self, uri: SkillUri) -> str:
-        """A URI as the server writes it, because it may not know any other spelling."""
-        if not self._spellings or uri in self._spellings:
-            return self._spellings.get(uri, uri)
-        for root, written in self._spellings.items():
-            if is_inside(uri, root):
-                return written + uri[len(root) :]
-        return uri
+        return spelling_of(uri, self._spellings)
 
     def _skill_at(self, text: str) -> SkillUri | None:
-        """The innermost known skill at or around a URI."""
-        try:
-            uri = parse_uri(text)
-        except FormatError:
-            return None
-        known = {entry.uri for entry in self.current_entries() or ()} | self._asked_for
-        directory = f"{uri}/"
-        while True:
-            directory = directory.rpartition("/")[0]
-            if directory.endswith("/"):  # Only the scheme is left.
-                return None
-            skill = SkillUri(f"{directory}/{SKILL_FILE}")
-            if skill in known:
-                return skill
+        return skill_at(text, {entry.uri for entry in self.current_entries() or ()} | self._asked_for)
 
     def _require_declaration(self) -> Declaration:
         declaration = self._peer.declaration
         if declaration is None:
             raise SourceError(f"{self._label} does not declare the skills extension")
         return declaration
-
-
-def _none(entry: SkillEntry) -> bool:
-    return False
 
 
 def _ignore(remark: str) -> None:

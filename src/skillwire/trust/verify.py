@@ -199,12 +199,7 @@ def verify_file(
 
 
 def verify_skill_md(
-    entry: CheckedEntry,
-    data: bytes,
-    origin: Origin,
-    *,
-    retrieved: int = 0,
-    limits: Limits = DEFAULT_LIMITS,
+    entry: CheckedEntry, data: bytes, origin: Origin, *, retrieved: int = 0, limits: Limits = DEFAULT_LIMITS
 ) -> VerifiedSkill:
     """Check a skill's own `SKILL.md`, bytes and frontmatter, or raise a `VerificationError` or `FormatError`.
 

@@ -35,7 +35,11 @@ class ShownRow:
 
 @dataclass(frozen=True, slots=True)
 class ShownFile:
-    """One file that differs, with its rows, or why there are none."""
+    """One file that differs, with its rows.
+
+    There are none for a binary file, for one of which a version is not at hand, and on a full page. `remark`
+    then says so.
+    """
 
     id: str
     path: str

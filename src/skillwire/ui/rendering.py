@@ -34,9 +34,7 @@ class Templates:
 class Layout:
     """What all pages of a session have around them: the navigation with its counts, and a notice."""
 
-    def __init__(
-        self, templates: Templates, overview: Overview, live: Live, *, has_audit: bool = False
-    ) -> None:
+    def __init__(self, templates: Templates, overview: Overview, live: Live, *, has_audit: bool) -> None:
         self._templates = templates
         self._overview = overview
         self._live = live

@@ -57,7 +57,8 @@ class ApprovalStatus:
     policy: Policy
     """The policy of its server; `always` for the user's own files."""
     nested: bool = False
-    """Whether it is inside another skill of its origin: no policy loads it without asking."""
+    """Whether it is inside another skill of its origin. Then no policy loads it without asking, and an
+    approval of the other skill does not cover it (SEC-5)."""
     grants: Grants = NO_GRANTS
     """What it may do beyond being read, if it is loaded now."""
     changes: tuple[FileChange, ...] = ()

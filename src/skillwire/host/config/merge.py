@@ -215,9 +215,6 @@ def _filled_in(
     if issues:
         return f"cannot be used: {'; '.join(str(issue) for issue in issues)}"
     folder = server.file.parent
-    if command:  # A path in a file means the same from everywhere.
-        program = anchored_program(os.path.expanduser(command[0]), str(folder), windows=os.name == "nt")  # noqa: PTH111
-        command = (program, *command[1:])
     if directory:
         directory = str(folder / Path(directory).expanduser())
     elif command and start_in_folder:
@@ -226,7 +223,7 @@ def _filled_in(
     try:
         return ServerConfig(
             url=url,
-            command=command,
+            command=_anchored(command, folder),
             env=env,
             headers=headers,
             token=token,
@@ -242,6 +239,14 @@ def _filled_in(
         )
     except SkillwireError as error:
         return f"cannot be used: {file}: {key}: {error}"
+
+
+def _anchored(command: tuple[str, ...], folder: Path) -> tuple[str, ...]:
+    """The command of a file in this folder: a path in a file means the same from everywhere."""
+    if not command:
+        return command
+    program = os.path.expanduser(command[0])  # noqa: PTH111 - a `Path` would drop the `./` in front of it.
+    return (anchored_program(program, str(folder), windows=os.name == "nt"), *command[1:])
 
 
 def _publishers(

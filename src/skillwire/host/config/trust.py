@@ -25,11 +25,14 @@ _LONGEST_RECORD: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class SeenFile:
-    """A file as it was read. `of_project` is whether it came with the project, or is the user's own."""
+    """A file as it was read."""
 
     path: Path
     digest: Digest
+    """The digest of what was read. Trust is bound to it, so a file that changes has to be trusted
+    again."""
     of_project: bool = True
+    """Whether it came with the project; otherwise it is the user's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

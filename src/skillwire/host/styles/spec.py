@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from skillwire.catalog.render import LIST_TOOL, LOAD_TOOL, READ_TOOL
-from skillwire.host.styles.base import Actions, Style, ToolSpec
+from skillwire.host.styles.base import Actions, Style, ToolAction, ToolSpec
 
 RESOURCE_TOOL: Final = "read_resource"
 
@@ -38,6 +38,19 @@ def read_resource_tool(name: str, description: str) -> ToolSpec:
     )
 
 
+def _file_tool(
+    name: str, description: str, path: str, action: ToolAction, *, required: tuple[str, ...]
+) -> ToolSpec:
+    """A tool for the files of a loaded skill. `path` describes its second parameter."""
+    return ToolSpec(
+        name=name,
+        description=description,
+        parameters=(("name", "The loaded skill's name."), ("path", path)),
+        required=required,
+        action=action,
+    )
+
+
 READ_RESOURCE: Final = read_resource_tool(
     RESOURCE_TOOL, "Read a resource of an MCP server by its URI. The URI of a skill loads that skill."
 )
@@ -53,25 +66,19 @@ SPEC_TOOLS: Final = (
         required=("name",),
         action=_load,
     ),
-    ToolSpec(
-        name=READ_TOOL,
-        description="Read a supporting file of a loaded skill, such as references/guide.md.",
-        parameters=(
-            ("name", "The loaded skill's name."),
-            ("path", "The file's path, starting at the skill's directory."),
-        ),
+    _file_tool(
+        READ_TOOL,
+        "Read a supporting file of a loaded skill, such as references/guide.md.",
+        "The file's path, starting at the skill's directory.",
+        _read,
         required=("name", "path"),
-        action=_read,
     ),
-    ToolSpec(
-        name=LIST_TOOL,
-        description="List the files in a directory of a loaded skill.",
-        parameters=(
-            ("name", "The loaded skill's name."),
-            ("path", "The directory's path; the skill's own by default."),
-        ),
+    _file_tool(
+        LIST_TOOL,
+        "List the files in a directory of a loaded skill.",
+        "The directory's path; the skill's own by default.",
+        _list,
         required=("name",),
-        action=_list,
     ),
     READ_RESOURCE,
 )

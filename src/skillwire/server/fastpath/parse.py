@@ -17,15 +17,6 @@ from skillwire.wire.v1 import METHOD_GET, METHOD_LIST, METHOD_READ_DIRECTORY
 ERA: Final = "2026-07-28"
 METHOD_DISCOVER: Final = "server/discover"
 METHOD_READ: Final = "resources/read"
-
-VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
-_CLIENT_KEY: Final = "io.modelcontextprotocol/clientInfo"
-_CAPABILITIES_KEY: Final = "io.modelcontextprotocol/clientCapabilities"
-SERVER_KEY: Final = "io.modelcontextprotocol/serverInfo"
-_ENVELOPE_KEYS: Final = frozenset({VERSION_KEY, _CLIENT_KEY, _CAPABILITIES_KEY})
-ENVELOPE: Final[Mapping[str, object]] = {VERSION_KEY: ERA, _CAPABILITIES_KEY: {}}
-"""The minimum length of a request of this revision."""
-_CLIENT_FIELDS: Final = frozenset({"name", "version", "title"})
 _PARAMS: Final = {
     METHOD_DISCOVER: frozenset({"_meta"}),
     METHOD_LIST: frozenset({"_meta", "cursor"}),
@@ -33,6 +24,16 @@ _PARAMS: Final = {
     METHOD_READ: frozenset({"_meta", "uri"}),
     METHOD_READ_DIRECTORY: frozenset({"_meta", "uri", "cursor"}),
 }
+"""The methods with a fast path, each with the parameters that it may have."""
+
+VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
+_CLIENT_KEY: Final = "io.modelcontextprotocol/clientInfo"
+_CAPABILITIES_KEY: Final = "io.modelcontextprotocol/clientCapabilities"
+SERVER_KEY: Final = "io.modelcontextprotocol/serverInfo"
+_ENVELOPE_KEYS: Final = frozenset({VERSION_KEY, _CLIENT_KEY, _CAPABILITIES_KEY})
+ENVELOPE: Final[Mapping[str, object]] = {VERSION_KEY: ERA, _CAPABILITIES_KEY: {}}
+"""The least that the `_meta` of a request of this revision has."""
+_CLIENT_FIELDS: Final = frozenset({"name", "version", "title"})
 _LARGEST_ID: Final = 2**53
 _LONGEST_ID: Final = 256
 # Longer requests are parsed each time.
