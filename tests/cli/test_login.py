@@ -332,7 +332,7 @@ def test_a_server_that_asks_for_no_login_needs_none(
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["servers", "login", "nobody"], 8, "no server is called nobody; there is "),
+        (["servers", "login", "nobody"], 8, "no server is called nobody; known: "),
         (["servers", "login", "tool"], 4, "tool is started by a command"),
         (["servers", "login", "token"], 4, "token has a token in your configuration"),
         (["servers", "login", "http://other.example/mcp"], 4, "it must be an https:// URL"),

@@ -91,7 +91,7 @@ def test_nothing_found_is_said_and_is_no_error(search: Search) -> None:
     ("arguments", "code", "said"),
     [
         pytest.param(["***"], 2, "WORDS has no letters or digits", id="no word"),
-        pytest.param(["refund", "--on", "nobody"], 8, "there is mine, team", id="unknown origin"),
+        pytest.param(["refund", "--on", "nobody"], 8, "known: mine, team", id="unknown origin"),
         pytest.param(["refund", "--limit", "0"], 2, "--limit", id="no skills wanted"),
     ],
 )

@@ -229,7 +229,7 @@ def test_a_lock_whose_content_cannot_be_had_as_pinned_is_not_served(tmp_path: Pa
         check=False,
     )
     assert done.returncode == 4
-    assert "notes cannot be had as pinned" in done.stderr
+    assert "notes cannot be fetched as pinned" in done.stderr
 
 
 # Installed packages

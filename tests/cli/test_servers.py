@@ -308,7 +308,7 @@ def test_only_a_server_that_is_there_can_be_disabled(run: Run) -> None:
     run("servers", "add", "web", "https://w.example")
     for command in ("disable", "enable"):
         ended = run("servers", command, "wbe")
-        assert (ended.code, "no server is called wbe in your files; there is web" in ended.err) == (8, True)
+        assert (ended.code, "no server is called wbe in your files; known: web" in ended.err) == (8, True)
 
 
 def test_import_keeps_every_switch_and_says_so(run: Run, home: Path) -> None:
@@ -330,11 +330,11 @@ def test_import_keeps_every_switch_and_says_so(run: Run, home: Path) -> None:
     ended = run("servers", "import", "--write")
     shown = " ".join(ended.out.split())
     for words in (
-        "kept as it is there: only the skills a",
-        "kept as it is there: no skill",
-        "kept as it is there: its skills stay disabled",
-        "kept as it is there: not the skills noisy",
-        "it wants you to sign in: skillwire servers login signed",
+        "as in that client: only the skills a",
+        "as in that client: no skill",
+        "as in that client: its skills stay disabled",
+        "as in that client: not the skills noisy",
+        "it requires a login: skillwire servers login signed",
     ):
         assert words in shown
     texts = parse_config(user_file(home).read_text("utf-8"), user_file(home)).servers
@@ -380,7 +380,7 @@ def test_a_secret_in_clear_is_warned_about_and_offered_as_a_variable(run: Run) -
     header = f"Authorization=Bearer {SECRET}"
     ended = run("servers", "add", "docs", "https://d.example/mcp", "--header", header)
     assert ended.code == 0
-    assert "docs: the header Authorization looks like a secret, and would be in clear in " in ended.err
+    assert "docs: the header Authorization looks like a secret, and would be plain text in " in ended.err
     assert "--use-variables" in ended.err
     assert SECRET in PROJECT.read_text()
     run("servers", "remove", "docs")

@@ -293,7 +293,7 @@ def test_read_gives_the_models_view_or_verified_bytes(run: Run) -> None:
     ended = run("read", "refunds", "logo.png", "--raw", "-o", "logo.png", *server)
     assert (ended.code, Path("logo.png").read_bytes()) == (0, data)
     again = run("read", "refunds", "logo.png", "--raw", "-o", "logo.png", *server)
-    assert (again.code, "exists already" in again.err) == (4, True)
+    assert (again.code, "already exists" in again.err) == (4, True)
     unlisted = run("read", "refunds", "../secret", *server)
     assert (unlisted.code, unlisted.out) == (8, "")
 
@@ -380,7 +380,7 @@ def test_paths_has_the_place_of_every_file(run: Run, tmp_path: Path) -> None:
         "indexes",
     }
     assert all(Path(place["path"]).is_relative_to(tmp_path) for place in paths.values())
-    assert "not there yet" in run("paths").out
+    assert "does not exist yet" in run("paths").out
 
 
 @pytest.mark.process
@@ -471,7 +471,7 @@ def test_one_server_or_directory_is_listed_and_no_other_is_connected(run: Run) -
     assert [skill["name"] for skill in mine["skills"]] == ["tidy"]
     nobody = run("list", *given, "--on", "nobody")
     assert nobody.code == 8
-    assert "no server or directory is called nobody; there is gone, mine, shop" in nobody.err
+    assert "no server or directory is called nobody; known: gone, mine, shop" in nobody.err
 
 
 @pytest.mark.process

@@ -112,7 +112,7 @@ def test_the_style_of_the_configuration_counts_for_commands_unless_they_name_ano
     write(config, b'style = "emacs"\n')
     code, out, err = run("list")
     assert (code, out) == (4, "")
-    assert err.startswith(f"skillwire: the key style of {config}: no style is called emacs: there is ")
+    assert err.startswith(f"skillwire: the key style of {config}: no style is called emacs: choose from ")
 
 
 def test_a_style_that_is_not_there_is_one_line(run: Run) -> None:
@@ -120,5 +120,5 @@ def test_a_style_that_is_not_there_is_one_line(run: Run) -> None:
     assert (code, out) == (2, "")
     assert err.startswith(
         "skillwire list: --style: no style is called emacs: "
-        "there is spec, claude, codex, gemini, goose, wayland"
+        "choose from spec, claude, codex, gemini, goose, wayland"
     )

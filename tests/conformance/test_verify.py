@@ -98,7 +98,7 @@ async def test_a_finding_says_where_what_was_expected_what_was_seen_and_what_to_
     assert finding.requirement == "ENT-3"
     assert finding.level is Level.MUST
     assert finding.uri == "skill://acme/billing/refunds/notes/bom.txt"
-    assert (finding.expected, finding.seen) == ("15 bytes, as many as were read", "3 bytes in the entry")
+    assert (finding.expected, finding.seen) == ("15 bytes, the number that was read", "3 bytes in the entry")
     assert finding.fix == "count the raw bytes, not characters"
     assert finding.revisions == (LEGACY, MODERN)
     assert report.of("ENT-3") == report.of("ENT-3/size") == report.violations == (finding,)

@@ -85,7 +85,7 @@ async def test_skills_of_all_origins_are_found_best_first(tmp_path: Path) -> Non
 async def test_an_unknown_server_is_named_with_those_there_are(tmp_path: Path) -> None:
     put(tmp_path / "shop/orders")
     async with opened(tmp_path, servers={"shop": served(tmp_path / "shop")}) as host:
-        with pytest.raises(SkillNotFound, match="no server or directory is called shpo; there is shop, mine"):
+        with pytest.raises(SkillNotFound, match="no server or directory is called shpo; known: shop, mine"):
             await host.search("orders", server="shpo")
 
 

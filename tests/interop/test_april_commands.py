@@ -83,7 +83,7 @@ def test_servers_show_of_a_server_that_fails_or_is_not_there(run: Run) -> None:
     assert dead.code == 4
     assert "status    failed: " in dead.out
     missing = run("servers", "show", "other", *server())
-    assert (missing.code, missing.err) == (8, "skillwire: no server is called other; there is april\n")
+    assert (missing.code, missing.err) == (8, "skillwire: no server is called other; known: april\n")
     run("servers", "add", "off", "https://off.example/mcp")
     Path("skillwire.toml").write_text(Path("skillwire.toml").read_text() + "skills = false\n")
     off = run("servers", "show", "off")

@@ -46,7 +46,9 @@ def test_a_day_with_a_registry(run: Run, place: str, tmp_path: Path):
     second = folder(tmp_path / "2", "pdf", {"a.md": b"two"}, "1.1.0")
     published = run("publish", str(first), "--store", place, "--namespace", "acme")
     assert published.out.startswith("Published acme/pdf 1.0.0  sha256:")
-    assert run("publish", str(first), "--store", place, "--namespace", "acme").out.startswith("Already there")
+    assert run("publish", str(first), "--store", place, "--namespace", "acme").out.startswith(
+        "Already published"
+    )
     assert run("publish", str(second), "--store", place, "--namespace", "acme").code == 0
     conflict = folder(tmp_path / "3", "pdf", {"a.md": b"three"}, "1.1.0")
     refused = run("publish", str(conflict), "--store", place, "--namespace", "acme")
@@ -91,8 +93,8 @@ def test_a_token_is_shown_once_and_revoked_by_name(run: Run, place: str):
     assert secret.startswith("skr_")
     listed = run("registry", "tokens", "--store", place)
     heads, row = listed.out.splitlines()
-    assert heads.split() == ["NAME", "CHANNEL", "CREATED", "MAY"]
-    assert row[heads.index("MAY") :] == "publish in acme"
+    assert heads.split() == ["NAME", "CHANNEL", "CREATED", "PERMISSIONS"]
+    assert row[heads.index("PERMISSIONS") :] == "publish in acme"
     assert secret not in listed.out
     assert run("registry", "tokens", "add", "ci", "--store", place).code == 3
     assert run("registry", "tokens", "revoke", "ci", "--store", place).code == 0

@@ -24,7 +24,7 @@ PAGE = Path(__file__).parents[2] / "docs/styles.md"
 def test_every_style_is_found_by_its_name_and_spec_comes_first() -> None:
     assert [style.name for style in all_styles()] == ["spec", "claude", "codex", "gemini", "goose", "wayland"]
     assert find_style("goose").name == "goose"
-    with pytest.raises(SourceError, match="no style is called emacs: there is spec, claude, codex"):
+    with pytest.raises(SourceError, match="no style is called emacs: choose from spec, claude, codex"):
         find_style("emacs")
 
 

@@ -59,7 +59,7 @@ def clear(
         wanted = Origin.mcp(server)
         if wanted not in origins:
             known = ", ".join(origin.label for origin in origins) or "none"
-            raise SkillNotFound(f"no files of a server called {server} are cached; there is {known}")
+            raise SkillNotFound(f"no files of a server called {server} are cached; known: {known}")
         origins = [wanted]
     removed = {origin.label: kept.remove_server(origin) for origin in origins}
     indexes = [] if server is not None else _indexes()

@@ -31,7 +31,7 @@ def import_servers(
         unknown = [name for name in only if name not in {server.label for server in found}]
         if unknown:
             known = ", ".join(sorted({server.label for server in found})) or "none"
-            raise UsageError(f"--only: no client has a server called {unknown[0]}; there is {known}")
+            raise UsageError(f"--only: no client has a server called {unknown[0]}; known: {known}")
         found = [server for server in found if server.label in only]
     file, other = config_files(not project)
     before = read_config(file)

@@ -123,7 +123,7 @@ def nobody_to_ask(what: str) -> ApprovalRequired:
 
 @contextmanager
 def progress(work: Installer) -> Generator[None]:
-    """Show on a terminal how far the fetching is, then the installing."""
+    """Show the progress of fetching and installing on a terminal."""
     if not sys.stderr.isatty():
         yield
         return
@@ -150,7 +150,7 @@ def progress(work: Installer) -> Generator[None]:
 
 
 class _Record:
-    """Records an approval where hosts find it. Nothing of a host is imported until there is one."""
+    """Records approvals where hosts find them. Nothing of a host is imported until there is one."""
 
     def __init__(self, servers: Mapping[str, ServerConfig]) -> None:
         self._servers = servers
@@ -163,8 +163,11 @@ class _Record:
         try:
             await HostApprovals(self._servers)(workspace, installed)
         except SkillwireError as error:
-            info(f"Installed, but hosts ask again: the approval cannot be stored ({printable(str(error))})")
+            info(
+                "Installed, but hosts will ask again: "
+                f"the approval cannot be stored ({printable(str(error))})"
+            )
 
 
 def _say_waiting() -> None:
-    info("Another skillwire is working here; waiting for it ...")
+    info("Another skillwire process is running here; waiting for it ...")

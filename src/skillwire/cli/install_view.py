@@ -40,7 +40,7 @@ UNMARKED: Final = (
 
 
 def source_words(skill: LockedSkill) -> str:
-    """Where a skill comes from, for a person: what was given, and what that turned out to be."""
+    """Where a skill comes from, for a person: what the user gave, and what it resolved to."""
     return printable(skill.source_words)
 
 
@@ -66,7 +66,7 @@ def show_candidate(screen: Screen, candidate: Candidate, before: LockedSkill | N
 def show_locked(screen: Screen, skill: LockedSkill) -> None:
     """One skill as a lock pins it."""
     screen.line((skill.name, "bold"), " from ", (source_words(skill), "cyan"))
-    screen.pairs(_rows(skill, f"{signer_words(skill.signer)}, as skillwire.lock says"))
+    screen.pairs(_rows(skill, f"{signer_words(skill.signer)}, according to skillwire.lock"))
 
 
 def _rows(skill: LockedSkill, signature: str) -> list[tuple[str, str]]:
@@ -80,7 +80,7 @@ def _rows(skill: LockedSkill, signature: str) -> list[tuple[str, str]]:
 
 
 def powers_words(powers: Powers) -> str:
-    """What a skill asks for, in one line."""
+    """What a skill asks for, on one line."""
     parts = [
         f"tools {_listed(powers.allowed_tools)}" if powers.allowed_tools else "",
         f"scripts {_listed(powers.scripts)}" if powers.scripts else "",
@@ -89,7 +89,7 @@ def powers_words(powers: Powers) -> str:
 
 
 def _named(names: Sequence[str]) -> str:
-    """Names in one line; of very many the first ones."""
+    """Names on one line, only the first ones if there are many."""
     more = f" and {len(names) - _NAMES_SHOWN:,} more" if len(names) > _NAMES_SHOWN else ""
     return ", ".join(names[:_NAMES_SHOWN]) + more
 
@@ -140,7 +140,7 @@ def show_step(screen: Screen, step: Step) -> None:
 def show_report(screen: Screen, report: Report, versions: VersionStore | None = None) -> None:
     """What was done, a line for each group, and what was not done, a line for each skill.
 
-    With the kept `versions` it shows what was edited in folders that were left alone.
+    With the stored `versions`, it shows what was edited in folders that were left alone.
     """
     for words, names, style in (
         ("Installed", report.installed, "green"),
@@ -192,7 +192,7 @@ def only_failure(report: Report, extra: Sequence[Failure] = ()) -> Failure | Non
 
 
 def conclude(report: Report, extra: Sequence[Failure] = ()) -> None:
-    """End the command as the report says: with nothing, or with the error that has the right exit code."""
+    """Raise the error that has the exit code for the report; return if everything was done."""
     failures = (*report.failures, *extra)
     done = bool(report.installed or report.updated or report.removed or report.current)
     if report.is_whole and not failures:
@@ -203,7 +203,7 @@ def conclude(report: Report, extra: Sequence[Failure] = ()) -> None:
         raise RefusedByPolicy(f"{counted(len(report.refused), 'skill')} refused: see above")
     if report.stopped and not failures and not report.refused:
         names = sorted({step.name for step in report.stopped})
-        raise OutOfSync(f"{', '.join(names)}: not as skillwire.lock says; --adopt or --force decides")
+        raise OutOfSync(f"{', '.join(names)} differ from skillwire.lock: choose --adopt or --force")
     if not done and not report.stopped and not report.refused:
         words = f"{counted(len(failures), 'skill')} not installed: see above"
         if all(isinstance(failure.error, VerificationError) for failure in failures):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def outdated(*, names: tuple[str, ...], user: bool, as_json: bool, options: HostOptions) -> None:
-    """Ask every source whether it has something other than what is pinned."""
+    """Ask every source whether it still has what is pinned."""
     from skillwire.install.freshness import Freshness
 
     tool = installer(workspace(user=user), options)
@@ -139,7 +139,7 @@ def diff(*, name: str, local: bool, user: bool, as_json: bool, options: HostOpti
 
 
 def _signature_now(work: Workspace, skill: LockedSkill, options: HostOptions) -> SignatureVerdict | None:
-    """Who signed the pinned files, by the configured publishers; `None` if the files are not kept."""
+    """Who signed the pinned files, by the configured publishers; `None` if the files are not stored."""
     from datetime import UTC, datetime
 
     from skillwire.trust.oms import SIGNATURE_FILE
@@ -156,7 +156,8 @@ def _signature_now(work: Workspace, skill: LockedSkill, options: HostOptions) ->
 
 
 def why(*, name: str | None, user: bool, as_json: bool, options: HostOptions) -> None:
-    """Where a skill came from, what it is pinned to, and what was agreed to when; without a name, of each."""
+    """Where a skill came from, what it is pinned to, and what was approved when; without a name, of every
+    skill."""
     from skillwire.cli.install_view import skill_json as document
     from skillwire.cli.install_view import source_words
     from skillwire.install.state import acceptance_key

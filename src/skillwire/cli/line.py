@@ -60,7 +60,7 @@ def read_line(words: Sequence[str]) -> Line:
 
 
 def run_line(line: Line) -> int:
-    """Do what the line asks for, and give the exit code."""
+    """Run the command, and return the exit code."""
     if line.version:
         from skillwire.cli.output import write
         from skillwire.version import VERSION
@@ -97,7 +97,7 @@ def _until_dashes(words: list[str]) -> list[str]:
 
 
 def _find(first: str, rest: list[str], *, wants_help: bool) -> tuple[Command | None, list[str]]:
-    """The command, and the words after its name; `None` for a group that was named alone for its help."""
+    """The command, and the words after its name; `None` for a group whose help was requested."""
     commands = {command.name: command for command in commands_of(first)}
     group = group_of(first)
     if group is None:
@@ -108,7 +108,7 @@ def _find(first: str, rest: list[str], *, wants_help: bool) -> tuple[Command | N
     command = commands.get(f"{first} {second}")
     if command is None:
         known = [name.partition(" ")[2] for name in commands]
-        hint = closest(second, known) or f"there is {', '.join(known)}"
+        hint = closest(second, known) or f"choose from {', '.join(known)}"
         raise UsageError(f"there is no command {second!r}: {hint}", command=first)
     return command, rest[1:]
 

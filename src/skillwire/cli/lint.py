@@ -62,7 +62,7 @@ def new(*, path: Path, description: str | None) -> int:
         with file.open("x", encoding="utf-8", newline="\n") as stream:
             stream.write(text)
     except FileExistsError:
-        raise SourceError(f"{file} is already there; choose another name") from None
+        raise SourceError(f"{file} already exists; choose another name") from None
     except OSError as error:
         raise SourceError(f"{file} cannot be written: {error.strerror}") from None
     write(printable(f"Wrote {file}. Edit it, then run: skillwire lint {directory}"))

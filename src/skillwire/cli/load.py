@@ -27,7 +27,7 @@ def load(
 ) -> None:
     """Load a skill and print exactly what a model would get.
 
-    On a terminal you are asked about a skill that you have not approved. Elsewhere the command ends with 7.
+    On a terminal you are asked about a skill that you have not approved. Otherwise the command exits with 7.
     """
     from skillwire.cli.output import write
     from skillwire.cli.screen import show_json
@@ -85,7 +85,7 @@ def read(
             with output.open("xb") as stream:
                 stream.write(file.data)
         except FileExistsError:
-            raise SourceError(f"{output} exists already: give another name, or delete it") from None
+            raise SourceError(f"{output} already exists: give another name, or delete it") from None
         except OSError as error:
             raise SourceError(f"{output} cannot be written: {error.strerror}") from None
         info(f"Wrote {len(file.data):,} bytes, {file.digest}, to {output}")
@@ -104,7 +104,7 @@ def _with_person(
 async def _load(
     host: SkillHost, name: str, values: dict[str, str] | None, on: str | None, options: HostOptions
 ) -> LoadedSkill:
-    """Load a skill; if the user cannot be asked, the error says what to type."""
+    """Load a skill; if the user cannot be asked, the error names the command to run."""
     from skillwire.cli.ask import terminal_callback
 
     try:

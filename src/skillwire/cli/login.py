@@ -78,7 +78,7 @@ def login(
     screen.wrapped(f"The token is in {where}. {_lifetime(done)}")
     if place != KEYRING and system_keyring() is None:
         screen.wrapped(
-            "There is no system keyring here that can be used, or the package keyring is not installed "
+            "No usable system keyring was found, or the package keyring is not installed "
             "(skillwire[keyring])."
         )
     screen.line("See its skills with: skillwire list")
@@ -176,7 +176,7 @@ async def _sign_in(
 
 
 def _show(label: str, config: ServerConfig, url: str, address: str, *, by_hand: bool) -> None:
-    """Say where the login is, before anything is opened: on standard error, where questions are asked."""
+    """Print where the login is before anything is opened, on standard error like every question."""
     from urllib.parse import urlsplit
 
     from skillwire.cli.output import print_stderr
@@ -187,7 +187,7 @@ def _show(label: str, config: ServerConfig, url: str, address: str, *, by_hand: 
     if not by_hand:
         print_stderr("Your browser opens this address; if it does not, open it yourself:")
         print_stderr(f"  {shown(url, len(url))}")
-        print_stderr("Waiting until you are done there. Ctrl-C stops.")
+        print_stderr("Waiting for you to finish there. Ctrl-C stops.")
         return
     print_stderr("1. Open this address in a browser, on any machine, and sign in:")
     print_stderr(f"   {shown(url, len(url))}")
@@ -205,7 +205,7 @@ async def _open_browser(url: str) -> bool:
 
 
 def has_browser(environment: Any, platform: str) -> bool:
-    """Whether a browser can be opened for the person: not on a machine that they reached over SSH."""
+    """Whether a browser can be opened for the user: not on a machine that they reached over SSH."""
     if environment.get("BROWSER"):
         return True
     if platform in ("darwin", "win32"):
@@ -214,7 +214,7 @@ def has_browser(environment: Any, platform: str) -> bool:
 
 
 def _registered_port(known: Login | None) -> int:
-    """The port of the address that we were registered with: authorization servers often compare it."""
+    """The port of the registered redirect address: authorization servers often compare it."""
     from urllib.parse import urlsplit
 
     for address in (known.client.get("redirect_uris") or ()) if known is not None else ():
@@ -262,7 +262,7 @@ def _server(name: str) -> tuple[str, ServerConfig]:
             raise SourceError(f"{one.label} {one.reason}")
     known = ", ".join(server.label for server in settings.configured) or "none"
     raise SkillNotFound(
-        f"no server is called {printable(name)}; there is {known}. Add it first with "
+        f"no server is called {printable(name)}; known: {known}. Add it first with "
         "`skillwire servers add NAME URL`, or give its URL"
     )
 

@@ -22,7 +22,7 @@ _verbosity = 0
 
 
 def set_verbosity(*, quiet: bool, verbose: bool) -> None:
-    """For this process: print only results and errors, or also what is going on."""
+    """For this process: print only results and errors, or also progress."""
     global _verbosity
     _verbosity = 1 if verbose else -1 if quiet else 0
 
@@ -33,7 +33,7 @@ def verbosity() -> int:
 
 
 def info(text: str = "") -> None:
-    """A line for the person, on standard error, which no client reads. Not printed with `--quiet`."""
+    """A line for the user, on standard error, which no client reads. Not printed with `--quiet`."""
     if _verbosity >= 0:
         print_stderr(text)
 
@@ -52,18 +52,18 @@ def print_stderr(text: str = "") -> None:
 
 
 class OutputError(SourceError):
-    """Standard output cannot be written: the disk is full, say."""
+    """Standard output cannot be written, for example because the disk is full."""
 
 
 def write(text: str) -> None:
-    """What the person asked for, on standard output. What the terminal cannot encode is escaped."""
+    """What the user asked for, on standard output. What the terminal cannot encode is escaped."""
     encoding = sys.stdout.encoding
     with _output_errors():
         print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)  # noqa: T201 - see above
 
 
 def write_bytes(data: bytes) -> None:
-    """Bytes as they are, on standard output."""
+    """Bytes unchanged, on standard output."""
     with _output_errors():
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()

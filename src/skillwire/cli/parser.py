@@ -46,7 +46,7 @@ def read_words(command: Command, words: Sequence[str]) -> dict[str, Any]:
             and len(positional) >= len(command.arguments)
             and "://" not in positional[-1]
         ):
-            # It cannot be known whose option it is.
+            # It is ambiguous whose option it is.
             raise UsageError(f"{word} may be an option of {positional[-1]}: put -- before the command")
         name, equals, attached = word.partition("=")
         option = known.get(name)
@@ -91,7 +91,7 @@ def words_of(command: Command, values: Mapping[str, Any]) -> list[str]:
 
 
 def closest(word: str, known: Iterable[str]) -> str:
-    """A question that names the likely spelling, or nothing."""
+    """A question with the likely spelling; empty if there is none."""
     from difflib import get_close_matches
 
     # Without the dashes, which every option has in common.

@@ -1,4 +1,4 @@
-"""`skillwire paths`: where everything lies that Skillwire keeps."""
+"""`skillwire paths`: where Skillwire stores its files."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ def paths(*, as_json: bool) -> None:
         )
         return
     Screen().pairs(
-        (name, printable(str(path)) + ("" if path.exists() else "  (not there yet)"))
+        (name, printable(str(path)) + ("" if path.exists() else "  (does not exist yet)"))
         for name, path in named.items()
     )

@@ -1,4 +1,4 @@
-"""The files of a project that wait for the user's trust, and what they name: servers and directories."""
+"""The files of a project that need the user's trust, and what they name: servers and directories."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ProjectFile:
 class ProjectDirectory:
     """A directory of skills that a project's file names, as it is written there.
 
-    `path` is `None` if it is not shown: it lies outside the project, or depends on a variable.
+    `path` is `None` if it is not shown: it is outside the project, or depends on a variable.
     """
 
     text: str
@@ -53,7 +53,7 @@ def found_servers(project: Path | None = None) -> list[FoundServer]:
 
 
 def client_files(project: Path | None = None) -> list[ClientFile]:
-    """The files in which other clients may have servers, whether they are there or not."""
+    """The files in which other clients may have servers, whether they exist or not."""
     import os
     import sys
 
@@ -71,9 +71,9 @@ def client_files(project: Path | None = None) -> list[ClientFile]:
 
 
 def write_project(file: Path, before: ConfigText | None, text: str) -> bool:
-    """Write the user's or the project's file. False when the project's has something that waits for trust.
+    """Write the user's or the project's file. Returns false if the project's file is not trusted then.
 
-    What the user has us write is the user's own word, and stays so when nothing else was there that is not.
+    What a user adds with a command is trusted, unless the file already had something that is not.
     """
     from skillwire.host.config.edit import write_config
     from skillwire.host.config.file import is_trusted, project_file
@@ -121,4 +121,4 @@ def _directory(text: str, root: Path) -> ProjectDirectory:
     path = root / Path(text).expanduser()
     if not path.resolve().is_relative_to(root.resolve()):
         return ProjectDirectory(text, None, "outside the project: it is not read")
-    return ProjectDirectory(text, path, "" if path.is_dir() else "it is not there")
+    return ProjectDirectory(text, path, "" if path.is_dir() else "it does not exist")

@@ -85,7 +85,7 @@ def publish(
             }
         )
         if not as_json:
-            what = ("Published ", "green") if done.is_new else "Already there: "
+            what = ("Published ", "green") if done.is_new else "Already published: "
             Screen().line(
                 what,
                 f"{printable(f'{done.namespace}/{done.name} {done.version}')}  {done.set_digest}",
@@ -130,7 +130,7 @@ def tokens(
             info(f"The token of {name}. It is shown once; keep it secret:")
             write(token)
             if role is None:
-                info(f"It may do nothing yet: skillwire registry grant token:{name} read")
+                info(f"It has no permissions yet: skillwire registry grant token:{name} read")
         return
     if action == "revoke" and name is not None:
         access.revoke_token(name, by=_operator())
@@ -159,11 +159,13 @@ def tokens(
     if not rows:
         info("No tokens yet: skillwire registry tokens add NAME --role admin")
         return
-    table = [("NAME", "CHANNEL", "CREATED", "MAY")]
+    table = [("NAME", "CHANNEL", "CREATED", "PERMISSIONS")]
     for row in rows:
         roles = ", ".join(f"{value.name.lower()} in {key}" for key, value in sorted(row.roles.items()))
-        may = "nothing: revoked" if row.revoked_at is not None else roles or "nothing yet"
-        table.append((printable(row.name), printable(row.channel), _time(row.created_at), printable(may)))
+        permissions = "revoked" if row.revoked_at is not None else roles or "none"
+        table.append(
+            (printable(row.name), printable(row.channel), _time(row.created_at), printable(permissions))
+        )
     Screen().table(table)
 
 
@@ -389,7 +391,7 @@ def _skill(text: str) -> tuple[str, str]:
 
 
 def _operator() -> str:
-    """Who works on the store itself, for the audit log."""
+    """The operator of the store, as the audit log names them."""
     try:
         return f"operator:{getpass.getuser()}"
     except (OSError, KeyError, ImportError):

@@ -25,13 +25,13 @@ def run_until_signal(
     stop: Callable[[], None] | None = None,
     on_hangup: Callable[[], object] | None = None,
 ) -> None:
-    """Run until the task ends or a signal asks for it; either way it is a clean end.
+    """Run until the task ends or a signal arrives; both end it cleanly.
 
     `stop` ends the task; without it the task is canceled. `on_hangup` is called on SIGHUP.
     """
     import asyncio
 
-    # The start is over. What it made is never looked through for garbage, so no answer waits for that.
+    # Startup is done. Its objects are excluded from garbage collection, so that no response waits for that.
     gc.freeze()
     gc.enable()
 
@@ -53,7 +53,7 @@ def run_until_signal(
         try:
             await running
         except (asyncio.CancelledError, Exception):
-            # A message that was on its way is torn when the streams close: then that is the end, no failure.
+            # A message in flight is cut off when the streams close. That is a normal end, not a failure.
             if not is_ending:
                 raise
 
@@ -65,7 +65,7 @@ def run_until_signal(
 
 
 def _loop_factory(*, fast: bool) -> Callable[[], AbstractEventLoop] | None:
-    """A faster event loop where it is installed, for HTTP; pipes have nothing to gain from it."""
+    """A faster event loop for HTTP, if it is installed; pipes gain nothing from it."""
     if not fast:
         return None
     try:
@@ -82,13 +82,13 @@ def listen_address(text: str, *, has_token: bool, unsafe_no_auth: bool, how: str
     address = parse_address(text)
     if not address.is_loopback and not has_token and not unsafe_no_auth:
         raise SourceError(
-            f"{address.host} can be reached by others: give a token with {how}, or say --unsafe-no-auth"
+            f"{address.host} can be reached by others: give a token with {how}, or add --unsafe-no-auth"
         )
     return address
 
 
 def refuse_without_http(options: object, *more: str) -> None:
-    """Refuse options that do nothing over stdio: nobody may believe in a protection that is not there."""
+    """Refuse options that do nothing over stdio: nobody should rely on a protection that is not there."""
     fields = ("token_file", "allow_host", "stateless", "access_log", *more)
     given = [f"--{field.replace('_', '-')}" for field in fields if getattr(options, field)]
     if given:

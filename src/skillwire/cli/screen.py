@@ -1,8 +1,8 @@
 """Screen: styled lines for a person.
 
-No markup is ever interpreted: no text can style itself. What others wrote is cleaned first and printed behind
-a bar when it has lines of its own. Lines are broken between words; only a word that is longer than a whole
-line is broken inside.
+Markup is never interpreted, so no text can style itself. Untrusted text is cleaned first, and printed behind
+a bar if it has several lines. Lines are broken between words; only a word that is longer than a line is
+split.
 """
 
 from __future__ import annotations
@@ -36,25 +36,26 @@ class Screen:
         self.width = max(_columns(stream.fileno()), _LEAST_WIDTH) if self.is_terminal else _UNLIMITED
 
     def line(self, *parts: str | tuple[str, str]) -> None:
-        """One line of text; a part may be a pair of text and style. What others wrote is made safe first."""
+        """One line of text; a part may be a pair of text and style. The caller cleans untrusted text
+        first."""
         self._write("".join(self._styled(*((part, "") if isinstance(part, str) else part)) for part in parts))
 
     def wrapped(self, text: str, *, indent: int = 0, style: str = "") -> None:
-        """Words over as many lines as they need."""
+        """Text wrapped over as many lines as it needs."""
         for line in wrap(text, max(self.width - indent, _LEAST_WIDTH // 2)):
             self.line(" " * indent, (line, style))
 
     def hanging(self, title: str, text: str, *, style: str = "") -> None:
-        """A title and words beside it, over as many lines as they need, none of them below the title."""
+        """A title, and text wrapped beside it, so that no line is below the title."""
         room = max(self.width - cell_len(title) - 2, _LEAST_WIDTH // 2)
         for number, line in enumerate(wrap(text, room)):
             start = " " * cell_len(title) if number else title if line else title.rstrip()
             self.line((start, style), f"  {line}" if line else "")
 
     def quoted(self, text: str, *, style: str = "") -> str:
-        """Text of others, every line of it behind a bar, so that none can pass for a line of ours.
+        """Untrusted text, every line behind a bar, so that none looks like our own output.
 
-        Gives the remark on what was taken out of it.
+        Returns the remark on what was removed from it.
         """
         cleaned = clean_text(text)
         for line in cleaned.text.removesuffix("\n").split("\n"):
@@ -63,7 +64,7 @@ class Screen:
         return cleaned.remark
 
     def pairs(self, rows: Iterable[tuple[str, str]]) -> None:
-        """Names and values, one pair a line; a long value goes on below itself."""
+        """Names and values, one pair per line; a long value is wrapped below itself."""
         shown = [(name, value) for name, value in rows if value]
         widest = max((cell_len(name) for name, _ in shown), default=0)
         for name, value in shown:
@@ -72,7 +73,7 @@ class Screen:
                 self.line("  ", (title, "dim"), "  ", line)
 
     def table(self, rows: Sequence[Sequence[str]]) -> None:
-        """Rows of cells below each other; the first row are the heads. A long last cell is wrapped."""
+        """Rows of aligned cells; the first row has the headings. A long last cell is wrapped."""
         widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
         for number, (*cells, last) in enumerate(rows):
             start = "  ".join(padded(cell, width) for cell, width in zip(cells, widths, strict=False))
@@ -86,7 +87,7 @@ class Screen:
 
 
 def wrap(line: str, width: int) -> Iterator[str]:
-    """A line in pieces of at most so many columns, broken at spaces; later pieces keep its indentation."""
+    """A line in pieces of at most `width` columns, broken at spaces; later pieces keep its indentation."""
     indent = line[: len(line) - len(line.lstrip(" "))]
     if len(indent) > width // 2:
         indent = ""
@@ -107,7 +108,7 @@ def origin_words(origin: Origin) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """Text of others on one line, no wider than this many columns."""
+    """Untrusted text on one line, at most `width` columns wide."""
     line = safe_line(text)
     return line if cell_len(line) <= width else set_cell_size(line, max(width - 1, 0)).rstrip() + "…"
 
@@ -117,12 +118,12 @@ def padded(text: str, width: int) -> str:
 
 
 def show_json(document: Mapping[str, object]) -> None:
-    """One document, in ASCII: what a stranger wrote reaches a terminal as an escape."""
+    """One document, in ASCII, so that untrusted text reaches a terminal escaped."""
     write(json.dumps({"version": 1, **document}, indent=2, ensure_ascii=True))
 
 
 def _fitting(text: str, width: int) -> int:
-    """How many characters of a text fit into so many columns, at least one."""
+    """How many characters of a text fit into `width` columns, at least one."""
     used = 0
     for number, char in enumerate(text):
         used += cell_len(char)

@@ -55,7 +55,7 @@ def run(**given: Any) -> None:
 
 
 def serve(options: ServeOptions) -> None:
-    """Serve skills over MCP until the client goes away or a signal ends it."""
+    """Serve skills over MCP until the client disconnects or a signal stops it."""
     log_to_stderr(as_json=options.log_format == "json", access_log=options.access_log, changes=True)
     if options.store is not None:
         from skillwire.cli.serve_store import serve_store
@@ -143,7 +143,7 @@ def serve(options: ServeOptions) -> None:
 
 
 def _store_url(options: ServeOptions) -> str | None:
-    """The registry to serve. What is named on the command line counts before the environment."""
+    """The registry to serve. The command line takes precedence over the environment."""
     if options.store is None and (options.paths or options.locked or options.installed):
         return None
     from skillwire.cli.registry import store_url
@@ -155,7 +155,7 @@ def _places(options: ServeOptions) -> tuple[tuple[str, ...], Sequence[RemoteSour
     """The directories to serve, and the places that have to be fetched."""
     is_remote = any("://" in path for path in options.paths)
     if not is_remote and options.locked is None and not options.installed:
-        return options.paths, ()  # As most servers start: nothing more is imported.
+        return options.paths, ()  # The common case: nothing more is imported.
     from skillwire.cli.serve_remote import places
 
     return places(options.paths, options.locked, installed=options.installed, interval=options.refresh)
@@ -185,7 +185,7 @@ def _token(file: Path | None) -> Tokens | None:
 
 
 def _note_large_files(sizes: Mapping[SkillUri, int]) -> None:
-    """Name the files that clients which read manifests do not take (R6): they are served all the same."""
+    """Name the files that are too large for clients that read manifests (R6). They are served anyway."""
     from skillwire.skill.files import MANIFEST_FILE_BYTES
 
     large = {uri: size for uri, size in sizes.items() if size > MANIFEST_FILE_BYTES}
@@ -199,7 +199,7 @@ def _note_large_files(sizes: Mapping[SkillUri, int]) -> None:
 
 
 def _summarize(source: DirectorySource, *, strict: bool) -> None:
-    """Say what will be served and what was left out."""
+    """Print what will be served and what was left out."""
     from skillwire.sources.directory.report import problem_lines, problems_of
 
     if not source.roots:

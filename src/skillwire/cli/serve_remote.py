@@ -35,13 +35,13 @@ def places(
     if installed:
         packages = packages_with_skills()
         if not packages:
-            info("No installed Python package carries skills.")
+            info("No installed Python package has skills.")
         directories += [str(package.folder) for package in packages]
     return tuple(directories), remotes
 
 
 def locked_source(file: Path, *, interval: float, servers: bool = True) -> RemoteSource:
-    """A source of exactly what a lock pins, or without `servers` of what it has from elsewhere than servers.
+    """A source of exactly what a lock pins; without `servers`, of what it does not have from MCP servers.
 
     The lock is read again on every refresh.
     """
@@ -73,7 +73,7 @@ def locked_source(file: Path, *, interval: float, servers: bool = True) -> Remot
             if fetched.failures:
                 names = ", ".join(failure.what for failure in fetched.failures)
                 first = fetched.failures[0].error
-                raise SourceError(f"{file}: {names} cannot be had as pinned ({first})")
+                raise SourceError(f"{file}: {names} cannot be fetched as pinned ({first})")
         return [
             ArchiveFile(f"{skill.name}/{one.path}", files[skill.name][one.path], one.executable)
             for skill in skills
@@ -84,7 +84,7 @@ def locked_source(file: Path, *, interval: float, servers: bool = True) -> Remot
 
 
 def fetch_remotes(remotes: Sequence[RemoteSource], *, strict: bool) -> None:
-    """Fetch every place side by side, and say what was found there and what was left out."""
+    """Fetch all places concurrently, and print what was found there and what was left out."""
 
     async def fetch() -> None:
         await asyncio.gather(*(remote.open() for remote in remotes))

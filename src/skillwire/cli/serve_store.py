@@ -50,9 +50,9 @@ _USED: Final = frozenset(
 
 
 def refuse_idle(given: Mapping[str, object]) -> None:
-    """Refuse options that do nothing for a registry: who asks for something must not believe in it."""
+    """Refuse options that do nothing for a registry: nobody should rely on something that is not there."""
     if given["paths"]:
-        raise UsageError("--store serves a registry alone: leave out the paths")
+        raise UsageError("--store serves only a registry: leave out the paths")
     [command] = commands_of("serve")
     idle = [
         option.off or option.name

@@ -1,4 +1,4 @@
-"""`skillwire servers show`: one server, with what it declares and speaks, its skills and its problems."""
+"""`skillwire servers show`: one server: what it declares, its protocol, its skills and its problems."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ def show_server(*, name: str, options: HostOptions, as_json: bool) -> int:
 
 
 def _refuse_unused(settings: HostConfig, configured: ConfiguredServer | None, label: str) -> None:
-    """Say why a server is not connected to, if it is not."""
+    """Raise an error if a server is not used, with the reason."""
     from skillwire.cli.output import printable
 
     if label in settings.servers:
         return
     if configured is None:
         known = ", ".join([*(one.label for one in settings.configured), *settings.servers]) or "none"
-        raise SkillNotFound(f"no server is called {printable(label)}; there is {known}")
+        raise SkillNotFound(f"no server is called {printable(label)}; known: {known}")
     for left in settings.skipped:
         if left.label == label:
             raise SourceError(f"{label} {left.reason}")
@@ -166,7 +166,7 @@ class _Page:
 
 def _protocol(state: ServerState) -> str:
     others = ", ".join(revision for revision in state.revisions if revision != state.era)
-    return f"{state.era} (it also speaks {others})" if others else state.era
+    return f"{state.era} (it also supports {others})" if others else state.era
 
 
 def _declaration(state: ServerState) -> str:

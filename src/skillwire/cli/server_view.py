@@ -1,4 +1,4 @@
-"""What `servers list` and `servers import` print. No secret of a server is ever among it."""
+"""What `servers list` and `servers import` print. It never contains a secret of a server."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ def show_import(
     written: bool,
     as_json: bool,
 ) -> None:
-    """What was found, what is or would be written, what is left out, and what stays as narrow as it was.
+    """What was found, what is or would be written, what is left out, and which restrictions are kept.
 
-    `known` has our names for servers that are here already, `searched` the places that were looked at.
+    `known` has our names for servers that are already configured, `searched` the files that were read.
     """
     if as_json:
         show_json(
@@ -119,9 +119,9 @@ def show_import(
         if server.also:
             screen.line(margin, f"also called {printable(', '.join(server.also))}")
         for switch in server.switches if server.place is not None else ():
-            screen.hanging(f"{margin}kept as it is there: ", printable(switch))
+            screen.hanging(f"{margin}as in that client: ", printable(switch))
         if server.login:
-            screen.line(margin, "it wants you to sign in: ", (printable(server.login), "bold"))
+            screen.line(margin, "it requires a login: ", (printable(server.login), "bold"))
         screen.line(margin, (who, "dim"))
     screen.line()
     if not new:
@@ -133,7 +133,7 @@ def show_import(
 
 
 def _show_searched(screen: Screen, searched: Sequence[ClientFile]) -> None:
-    """Where was looked, by client."""
+    """The files that were searched, by client."""
     screen.line("Looked at:")
     clients = dict.fromkeys(file.client for file in searched)
     screen.pairs(
@@ -151,7 +151,7 @@ def _short(path: Path) -> str:
 
 
 def _outline(place: Place) -> str:
-    """What would be written, without its values: any of them may be a secret."""
+    """What would be written, without values: any of them may be a secret."""
     parts = [place.shown]
     if len(place.command) > 1:
         parts.append(counted(len(place.command) - 1, "argument"))

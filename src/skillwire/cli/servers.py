@@ -136,7 +136,7 @@ def add(
 
 
 def remove(*, name: str, user: bool, as_json: bool) -> None:
-    """Remove a server from skillwire.toml. Its cached files and its approvals go, too."""
+    """Remove a server from skillwire.toml. Its cached files and approvals are deleted, too."""
     import asyncio
 
     from skillwire.cli.output import counted, printable
@@ -155,7 +155,7 @@ def remove(*, name: str, user: bool, as_json: bool) -> None:
     if not having:
         known = [label for file in files for label in _servers(configs[file])]
         there = ", ".join(dict.fromkeys(known)) or "none"
-        raise SkillNotFound(f"no server is called {printable(name)} in your files; there is {there}")
+        raise SkillNotFound(f"no server is called {printable(name)} in your files; known: {there}")
     file = having[0]
     write_project(file, configs[file], without_server(config_source(configs[file]), name, file=file))
     cached = approved = 0
@@ -187,7 +187,7 @@ def enable(*, name: str, as_json: bool) -> None:
 
 
 def disable(*, name: str, project: bool, as_json: bool) -> None:
-    """Stop using the skills of a server. It is not connected any longer; approvals stay."""
+    """Stop using the skills of a server. It is no longer connected; approvals are kept."""
     _switch(name, on=False, project=project, as_json=as_json)
 
 
@@ -202,7 +202,7 @@ def _switch(name: str, *, on: bool, project: bool, as_json: bool) -> None:
     if server is None:
         known = ", ".join(one.label for one in configured.values()) or "none"
         raise SkillNotFound(
-            f"no server is called {printable(name)} in your files; there is {known}: `skillwire servers` "
+            f"no server is called {printable(name)} in your files; known: {known}. `skillwire servers` "
             "lists them, and `skillwire servers add` adds one"
         )
     changed: list[Path] = []
@@ -229,9 +229,9 @@ def _switch(name: str, *, on: bool, project: bool, as_json: bool) -> None:
 def without_secrets(
     name: str, place: Place, file: Path, *, use_variables: bool, asking: bool = True
 ) -> Place:
-    """The place as it is to be written: with variables for its secrets, or with a warning about each.
+    """The place as it will be written: with variables for its secrets, or with a warning about each.
 
-    On a terminal the person decides. A secret is never printed.
+    On a terminal the user decides. A secret is never printed.
     """
     import sys
 
@@ -248,7 +248,7 @@ def without_secrets(
     if not use_variables:
         screen.line(
             ("warning  ", "yellow"),
-            f"{name}: {where} looks like a secret, and would be in clear in {printable(str(file))}.",
+            f"{name}: {where} looks like a secret, and would be plain text in {printable(str(file))}.",
         )
         if asking and sys.stdin.isatty() and sys.stderr.isatty():
             names = ", ".join(one.variable for one in secrets)
@@ -265,7 +265,7 @@ def without_secrets(
 
 
 def _refuse_mistaken_url(place: tuple[str, ...]) -> None:
-    """One word that is no program is a mistyped URL, not a command."""
+    """A single word that is not a program is a mistyped URL, not a command."""
     import re
     import shutil
 
@@ -301,7 +301,7 @@ def _servers(config: ConfigText | None) -> list[str]:
 
 
 def _identity(config: ConfigText | None, name: str, of_project: bool) -> str:
-    """What its approvals go by; empty when it cannot be told, as a variable of its place is not set."""
+    """The identity that its approvals belong to; empty if unknown because a variable is not set."""
     import os
 
     from skillwire.host.config.merge import combine
@@ -318,7 +318,7 @@ def _refuse_twin(name: str, file: Path, other: Path) -> None:
         for label in _servers(read_config(path)):
             if label.casefold() == name.casefold():
                 raise SourceError(
-                    f"{path} has a server called {label} already: choose another name, or remove that one "
+                    f"{path} already has a server called {label}: choose another name, or remove that one "
                     f"with `skillwire servers remove {label}`"
                 )
 

@@ -50,7 +50,7 @@ def sign(
 
 
 def keygen(*, file: Path, password_env: str | None, as_json: bool) -> None:
-    """Make a key pair."""
+    """Create a key pair."""
     from skillwire.cli.output import printable
     from skillwire.cli.screen import Screen, show_json
     from skillwire.sources.directory.signing import new_key_pair
@@ -77,7 +77,7 @@ def verify_signature(
     options: HostOptions,
     as_json: bool,
 ) -> int:
-    """Say who signed a skill; 0 only when that covers exactly its files."""
+    """Print who signed a skill; returns 0 only if the signature covers exactly its files."""
     from datetime import UTC, datetime
 
     from skillwire.sources.directory.signing import check_folder, read_folder

@@ -53,13 +53,13 @@ class SkillRow:
     skill: RegisteredSkill
     status: ApprovalStatus
     tag: str = ""
-    """How the host's style marks where it comes from, if it has a mark for that."""
+    """How the host's style marks where it comes from, if it does."""
     signature: SignatureVerdict | None = None
-    """Who signed it, if that was asked for."""
+    """Who signed it, if requested."""
 
     @property
     def remarks(self) -> str:
-        """The state, and the draft that its server speaks if it is not the final extension."""
+        """The state, and the draft that its server uses if that is not the final extension."""
         dialect = self.skill.entry.dialect
         state = self.status.state.value if self.skill.enabled else "disabled"
         short = "" if self.skill.origin.is_local else dialect.short
@@ -262,7 +262,7 @@ def problems_json(events: Iterable[Event]) -> list[dict[str, object]]:
 
 
 def _doubts(row: SkillRow) -> str:
-    """What an older dialect leaves open."""
+    """What is uncertain about a skill of an older dialect."""
     draft = row.skill.entry.draft
     if draft is None:
         return ""

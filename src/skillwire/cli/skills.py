@@ -35,7 +35,7 @@ def _label(host: SkillHost, given: str) -> str:
         if label.casefold() == given.casefold():
             return label
     known = ", ".join(map(printable, sorted(labels))) or "none"
-    raise SkillNotFound(f"no server or directory is called {printable(given)}; there is {known}")
+    raise SkillNotFound(f"no server or directory is called {printable(given)}; known: {known}")
 
 
 def list_skills(
@@ -143,7 +143,7 @@ def show(
         wanted = path or (SKILL_FILE if text else None)
         digest = shown_digest(skill.entry)
         if digest is None and row.status.state is not State.UNUSABLE:
-            # Its server lists no digests: they are taken of what it has now, if it can be asked.
+            # Its server lists no digests: they are computed from what it has now, if it can be reached.
             with suppress(SourceError):
                 digest = (await host.admin.fetch_files(skill.uri, server=skill.origin.label)).digest
         if as_json:
@@ -192,7 +192,7 @@ def template_values(texts: tuple[str, ...]) -> dict[str, str] | None:
 
 
 async def _show_text(screen: Screen, host: SkillHost, row: SkillRow, path: str) -> None:
-    """A file for the person's eyes, between two lines that no text of it can imitate."""
+    """A file for the user to read, between two lines that its text cannot imitate."""
     from skillwire.cli.screen import origin_words
     from skillwire.trust.paths import shown_path
 

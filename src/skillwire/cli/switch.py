@@ -64,7 +64,8 @@ def _found(names: tuple[str, ...], options: HostOptions) -> list[RegisteredSkill
 
 
 def _kept_name(skill: RegisteredSkill) -> str:
-    """What stands in the file: the name with its server or directory, which means this skill in any style."""
+    """What is written to the file: the name with its server or directory, which means this skill in any
+    style."""
     return f"{skill.origin.label}/{skill.entry.name}"
 
 

@@ -1,4 +1,4 @@
-"""`skillwire sync`: make the folders equal to the lock. Where everything is as pinned, little is imported."""
+"""`skillwire sync`: make the folders match the lock. If everything is as pinned, little is imported."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def sync(
     as_json: bool,
     options: HostOptions,
 ) -> None:
-    """Make the folders equal to the lock, or say what differs."""
+    """Make the folders match the lock, or print what differs."""
     if sum((check, adopt, force)) > 1 or (frozen and adopt):
         raise UsageError("--check, --adopt and --force exclude each other, and --frozen excludes --adopt")
     work = workspace(user=user, copy=copy)
-    # All that is made here stays: to look for garbage among it would take a tenth of the time.
+    # Everything allocated here is kept, and garbage collection would take a tenth of the time.
     gc.disable()
     lock = work.require_lock()
     state = work.files.read(work.root)
@@ -79,7 +79,7 @@ def sync(
 
 
 def _say_current(made: Plan, *, as_json: bool) -> None:
-    """Everything is as pinned, and noted so: there is nothing to wait for, to fetch or to write."""
+    """Print that everything is as pinned: nothing has to be locked, fetched or written."""
     names = sorted({step.name for step in made.steps})
     if not as_json:
         write(f"{counted(len(names), 'skill')} as pinned.")
@@ -106,13 +106,11 @@ def _check(made: Plan, *, as_json: bool) -> None:
         names = {step.name for step in made.steps} - {step.name for step in different}
         screen.line(f"{counted(len(names), 'skill')} as pinned.")
     if different:
-        raise OutOfSync(
-            f"{counted(len(different), 'folder')} not as skillwire.lock says: run `skillwire sync`"
-        )
+        raise OutOfSync(f"{counted(len(different), 'folder')} not as in skillwire.lock: run `skillwire sync`")
 
 
 async def _ask_for_set(skills: Sequence[LockedSkill], *, yes: bool, as_json: bool) -> None:
-    """A lock is somebody's word: the user agrees to exactly this set, once."""
+    """A lock may come from anybody: the user agrees to exactly this set, once."""
     from skillwire.cli.install_view import UNMARKED, show_locked, skill_json
     from skillwire.cli.screen import Screen, show_json
     from skillwire.errors import RefusedByPolicy

@@ -17,7 +17,7 @@ _DEFAULTS: Final = {
     "anthropic": ("https://api.anthropic.com", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"),
     "openai": ("https://api.openai.com", "OPENAI_BASE_URL", "OPENAI_API_KEY"),
 }
-"""For each message format: the service, and the variables of an other address and of the key."""
+"""For each message format: the service, and the variables of another address and of the key."""
 _FAILED: Final = 1
 _MARKS: Final = {True: ("pass", "green"), False: ("FAIL", "red"), None: ("none", "dim")}
 _ANSWER_SHOWN: Final = 2000
@@ -39,7 +39,7 @@ def try_model(
     if skill is None and (task is not None or expect is not None):
         raise UsageError("--task and --expect belong to a skill of yours: name it with --skill")
     if skill is not None and (task is None or expect is None):
-        raise UsageError("--skill needs --task TEXT, and --expect TEXT that the answer must have in it")
+        raise UsageError("--skill needs --task TEXT, and --expect TEXT that the answer must contain")
     service = _service(model, format, base_url, key_env)
     if skill is None or task is None or expect is None:
         trial = _with_own_skill(service, options)
@@ -73,7 +73,7 @@ def _service(model: str | None, format: str | None, base_url: str | None, key_en
 
 
 def _with_own_skill(service: HttpService, options: HostOptions) -> Trial:
-    """A skill that is made for this run and served in this process; nothing of the user's is shown."""
+    """A skill made for this run and served in this process; nothing of the user's is shown."""
     import asyncio
     from tempfile import TemporaryDirectory
 
@@ -104,7 +104,7 @@ def _with_own_skill(service: HttpService, options: HostOptions) -> Trial:
 
 
 def _with_skill(service: HttpService, skill: str, task: str, expect: str, options: HostOptions) -> Trial:
-    """One of the user's skills, which has to be approved like for any other model."""
+    """One of the user's skills, which must be approved as for any other model."""
     from skillwire.adapters.trial import run_trial
     from skillwire.cli.ask import terminal_callback
 

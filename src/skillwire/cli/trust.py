@@ -42,7 +42,8 @@ class _Project:
 
     @property
     def digest(self) -> str:
-        """Of everything that is shown: the bytes of the files, and the set of files of each skill."""
+        """The digest of everything that is shown: the bytes of the files, and the set of files of each
+        skill."""
         from skillwire.trust.approval import shown_digest
 
         files = [[str(one.file.path), one.file.digest] for one in self.files]
@@ -61,7 +62,7 @@ def trust(
         raise UsageError("--list, --revoke, --yes and --digest exclude each other: leave out all but one")
     root = (directory or Path.cwd()).resolve()
     if listing and directory is not None:
-        raise UsageError("--list is of all projects: leave out DIR")
+        raise UsageError("--list covers all projects: leave out DIR")
     if digest is not None:
         parse_digest(digest)
     if not root.is_dir() and not revoke:  # What is no longer there can still be revoked.
@@ -106,7 +107,7 @@ async def _decide(root: Path, *, digest: str | None, yes: bool, as_json: bool) -
             screen.line("You trust all of this already.")
         else:
             screen.wrapped(
-                "Trusted. A file or skill that changes is not trusted any more. No tools or code are granted."
+                "Trusted. A file or skill that changes is no longer trusted. No tools or code are granted."
             )
 
 
@@ -124,7 +125,7 @@ async def _ask(screen: Screen, project: _Project, digest: str | None) -> None:
             return
     else:
         refused += (
-            ", for nobody can be asked here: look at what is shown, then add "
+            ": nobody can be asked here; look at what is shown, then add "
             f"--digest {project.digest}, or --yes for whatever is there"
         )
     raise ApprovalRequired(refused, reason="denied", origin="", uri="")
@@ -215,7 +216,7 @@ def _show_server(screen: Screen, label: str, place: Place) -> None:
         ("reads", f"{', '.join(variables)} of your environment" if variables else ""),
         ("note", remark),
     ]
-    # A long value goes on below itself, so that none can pass for a line of ours.
+    # A long value is wrapped below itself, so that none looks like our own output.
     screen.pairs((name, shown(value, len(value))) for name, value in rows)
 
 
@@ -263,7 +264,7 @@ def _server_json(label: str, place: Place) -> dict[str, object]:
 
 
 def _variables(place: Place) -> list[str]:
-    """The variables of the user's environment that the server would get to see."""
+    """The variables of the user's environment that the server would receive."""
     from skillwire.host.config.variables import names_in
 
     texts = (place.url, *place.command, place.directory, place.token, *place.env.values())
@@ -297,7 +298,7 @@ def _list(*, as_json: bool) -> None:
 
 
 def _revoke(root: Path, *, as_json: bool) -> None:
-    """Trust nothing of a project any more: neither its files nor the skills of its directories."""
+    """Revoke the trust in a project: in its files and in the skills of its directories."""
     from skillwire.host.config.file import project_file
 
     paths = [project_file(root), *(file.path for file in client_files(root) if file.of_project)]

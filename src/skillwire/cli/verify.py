@@ -105,7 +105,7 @@ def verify(
     except UsageError:
         raise
     except SkillwireError as error:
-        # What kind of error it was matters less here than that nothing was verified.
+        # Whatever the error, nothing was verified.
         message, *lines = str(error).split("\n")
         print_error(message)
         for line in lines:
@@ -225,7 +225,7 @@ def _configured(words: Sequence[str]) -> ServerConfig | None:
     try:
         known = load_config(fill=False)
     except SkillwireError:
-        return None  # A broken configuration does not keep a command from being verified.
+        return None  # A command can be verified even if the configuration is broken.
     found = next((server for server in known.configured if server.label == name), None)
     if found is None:
         return None
@@ -294,7 +294,7 @@ def _baseline(file: Path | None) -> Baseline | None:
 
 
 def _check_writable(file: Path) -> None:
-    """Refuse a file that cannot be written, before a run of minutes is lost with its report."""
+    """Refuse a file that cannot be written, before a run that may take minutes."""
     directory = file.absolute().parent
     if not directory.is_dir():
         problem = f"there is no directory {directory}: create it, or choose another place"
@@ -316,7 +316,7 @@ def _write(path: Path, text: str) -> None:
 
 @contextmanager
 def _progress() -> Generator[Progress | None]:
-    """A bar on standard error, when a person watches it."""
+    """A progress bar on standard error, if that is a terminal."""
     if sys.stderr is None or not sys.stderr.isatty():  # pyright: ignore[reportUnnecessaryComparison]
         yield None
         return

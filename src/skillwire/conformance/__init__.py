@@ -1,7 +1,7 @@
 """Conformance: check from the outside whether a skill server conforms to the Skills extension.
 
 `verify` connects to a server and returns a `Report`; `as_text`, `as_json` and `as_junit` render it. `RULES`
-has every rule that is checked, with the clause it rests on. `verify_site` checks the index of a site.
+has every rule that is checked, with the clause it is based on. `verify_site` checks the index of a site.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ _MARKDOWN: Final = (".md", ".markdown")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSeen:
-    """A file as it was read. `digest` is empty if no bytes came."""
+    """A file as it was read. `digest` is empty if no bytes arrived."""
 
     uri: SkillUri
     violations: tuple[Violation, ...] = ()
@@ -99,7 +99,7 @@ def see_file(
 
 
 def _is_kept(uri: SkillUri, data: bytes | None) -> bool:
-    """Whether the bytes are looked at again: of a `SKILL.md`, and of a signature that is not too long."""
+    """Whether the bytes are needed again: of a `SKILL.md`, and of a signature that is not too long."""
     is_signature = uri.endswith(f"/{SIGNATURE_FILE}") and len(data or b"") <= MAX_BUNDLE_BYTES
     return uri.endswith(f"/{SKILL_FILE}") or is_signature
 
@@ -168,15 +168,15 @@ def _bytes(content: Mapping[str, object], place: str, violations: list[Violation
 
 
 def _compare(data: bytes, text: object, listed: ListedFile, place: str) -> list[Violation]:
-    """VER-1, from the server's side. A lost byte order mark or line end is named as such."""
+    """VER-1, from the server's side. A lost byte order mark or line ending is named as such."""
     digest = digest_of(data)
     if listed.digest is not None and digest != listed.digest:
         if isinstance(text, str) and (loss := _loss(data, text, listed.digest)):
             return [Violation("RD-2/lossy", loss, place)]
-        expected = f"{digest}, that of the {len(data)} bytes read"
+        expected = f"{digest}, the digest of the {len(data)} bytes read"
         return [Violation("ENT-3/digest", f"{listed.digest} in the entry", place, expected)]
     if listed.size is not None and listed.size != len(data):
-        expected = f"{len(data)} bytes, as many as were read"
+        expected = f"{len(data)} bytes, the number that was read"
         return [Violation("ENT-3/size", f"{listed.size} bytes in the entry", place, expected)]
     return []
 
@@ -186,11 +186,11 @@ def _loss(data: bytes, text: str, digest: str) -> str:
         return "text without the byte order mark of the file"
     lines = data.replace(b"\r\n", b"\n")
     if digest in (digest_of(lines.replace(b"\n", b"\r\n")), digest_of(data.replace(b"\n", b"\r"))):
-        return "text with other line ends than the file"
+        return "text with different line endings than the file"
     if digest == digest_of(_BOM + lines.replace(b"\n", b"\r\n")):
-        return "text without the byte order mark and line ends of the file"
+        return "text without the byte order mark and line endings of the file"
     if digest in (digest_of(data + b"\n"), digest_of(data.removesuffix(b"\n"))):
-        return "text with another last line end than the file"
+        return "text with a different last line ending than the file"
     return "text with replacement characters for bytes that are not UTF-8" if _REPLACED in text else ""
 
 

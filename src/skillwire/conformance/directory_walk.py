@@ -27,7 +27,7 @@ class DirectoryWalk:
         self._reader = reader
         self._roots = [entry.root for entry in skills if entry.root is not None]
         self._files = [(entry.root, uri) for entry in skills if entry.root for uri in entry.files]
-        # With only some skills to be checked, the rest of the tree is left alone.
+        # With only some skills to be checked, the rest of the tree is not read.
         self._is_whole = is_whole
         self._announced: set[SkillUri] = set()
         self.seen: dict[SkillUri, DirectorySeen] = {}

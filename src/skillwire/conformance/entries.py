@@ -170,7 +170,7 @@ class _Manifest:
         return True
 
     def _limits(self, count: int, place: str) -> Iterator[Violation]:
-        """ENT-6: what a host may decline from the entry alone."""
+        """ENT-6: sizes for which a host may decline a skill from its entry alone."""
         if count > DEFAULT_LIMITS.files_per_skill:
             yield Violation("ENT-6/files", f"{count} files", place)
         total = sum(file.size or 0 for file in self.files.values())

@@ -16,7 +16,7 @@ _SHOWN: Final = 200
 class KeptItems:
     """Which items of a paged listing are kept: the first ones, until there are too many (SEC-9).
 
-    Of `skills/list`, entries without a usable URI of their own count apart: no server needs many.
+    Of `skills/list`, entries without a usable URI are counted separately: no server needs many.
     """
 
     def __init__(self, limits: Limits, *, is_listing: bool) -> None:

@@ -44,7 +44,7 @@ class Failure(StrEnum):
 
 
 class TooManyValues(ValueError):
-    """A JSON text of more values than are parsed."""
+    """A JSON text with more values than are accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Answer:
 
     @property
     def seen(self) -> str:
-        """The answer in a few words, for a report."""
+        """A short description of the answer, for a report."""
         if self.error is not None:
             return str(self.error)
         if self.failure is not None:
@@ -136,8 +136,8 @@ def _envelope_problem(message: object, id: int) -> str:
 def parse_message(data: bytes | bytearray) -> tuple[object, int]:
     """A JSON text and the number of its values, or a `ValueError` that says what is wrong with it.
 
-    Stricter than Python's parser where two readers could see two things: UTF-8 without a byte order mark, no
-    `NaN`, no key twice in an object, and at most 100 levels.
+    Stricter than Python's parser where two parsers could read different values: UTF-8 without a byte order
+    mark, no `NaN`, no key twice in an object, and at most 100 levels.
     """
     values = count_values(data)
     if values > MOST_VALUES:
@@ -158,7 +158,7 @@ def parse_message(data: bytes | bytearray) -> tuple[object, int]:
     except _RepeatedKey as error:
         raise ValueError(f"ambiguous JSON: the key {error} occurs twice in one object") from None
     except RecursionError:
-        raise ValueError(f"JSON of more than {_DEEPEST} levels") from None
+        raise ValueError(f"JSON with more than {_DEEPEST} levels") from None
     except ValueError as error:
         raise ValueError(f"not JSON: {shown(str(error), 80)}") from None
     keys = _count_keys(message)
@@ -169,7 +169,7 @@ def parse_message(data: bytes | bytearray) -> tuple[object, int]:
 
 
 def _return_memory() -> None:
-    """Give what was freed of the last long answer back to the system before the next one is parsed.
+    """Return the memory of the last long answer to the system before the next one is parsed.
 
     The C library of Linux keeps it otherwise, and long answers add up.
     """
@@ -222,7 +222,7 @@ def _count_keys(message: object) -> int:
     level: list[object] = [message]
     while level:
         if depth > _DEEPEST:
-            raise ValueError(f"JSON of more than {_DEEPEST} levels")
+            raise ValueError(f"JSON with more than {_DEEPEST} levels")
         inner: list[object] = []
         for value in level:
             if is_object(value):
@@ -264,7 +264,7 @@ def whole_number(value: object) -> int | None:
 
 
 def describe(value: object) -> str:
-    """A JSON value in a few words, for a report."""
+    """A short description of a JSON value, for a report."""
     match value:
         case None:
             return "null"
@@ -281,7 +281,7 @@ def describe(value: object) -> str:
 
 
 def describe_field(fields: Mapping[str, object], key: str) -> str:
-    """A field of an object in a few words. A field that is not there is absent, not null."""
+    """A short description of a field of an object. A field that is not there is absent, not null."""
     return describe(fields[key]) if key in fields else f"no {key}"
 
 

@@ -1,7 +1,7 @@
 """Neighbors: URIs that resemble a real one and are not it.
 
-A server that compares URIs loosely answers for them. A neighbor is `impossible` if no server could honestly
-serve it: it has a name of ours in it, or is not a well-formed skill URI (FMT-9).
+A server that compares URIs loosely answers for them. A neighbor is `impossible` if no server could
+legitimately serve it: it contains a name that we made up, or is not a well-formed skill URI (FMT-9).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def file_neighbors(uri: str) -> Iterator[Neighbor]:
     scheme, _, rest = uri.partition("://")
     directory, _, name = rest.rpartition("/")
     yield from _of_path(scheme, directory, name)
-    yield Neighbor("with a slash at its end", f"{uri}/")
+    yield Neighbor("with a trailing slash", f"{uri}/")
     yield Neighbor("with a query", f"{uri}?{NO_SUCH}")
     yield Neighbor("with an encoded backslash", f"{scheme}://{directory}%5C{name}")
     yield Neighbor("with an encoded NUL", f"{uri}%00.md")

@@ -30,7 +30,7 @@ def _section() -> Iterator[str]:
     for area in AREAS.values():
         yield f"### {area}"
         yield ""
-        yield "| Rule | Level | Expected | Rests on |"
+        yield "| Rule | Level | Expected | Based on |"
         yield "|---|---|---|---|"
         yield from (_row(rule) for rule in RULES if rule.area == area)
         yield ""

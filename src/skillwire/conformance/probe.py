@@ -45,13 +45,14 @@ _SKILL_URI: Final = re.compile(rf"{SCHEME}://[^\s<>\"'`()\[\]]+/{re.escape(SKILL
 
 
 class Progress(Protocol):
-    """Called with the present step, how much of it is done, and how much there is."""
+    """Called with the current step, how much of it is done, and how much there is."""
 
     def __call__(self, step: str, done: int, total: int) -> None: ...
 
 
 class Prober:
-    """One revision of one server. `max_skills` bounds whose files are read; the listing is read whole."""
+    """One revision of one server. `max_skills` limits the number of skills whose files are read; the listing
+    is read to its end."""
 
     def __init__(self, session: Session, opening: Opening, *, max_skills: int, progress: Progress) -> None:
         self._session = session
@@ -87,7 +88,7 @@ class Prober:
             for entry in self.seen.checked
             if entry.uri is not None and entry.uri in gets and gets[entry.uri].result is not None
         ]
-        # The last one of the listing: a server that builds its index on the way meets it last.
+        # The last one of the listing: a server that builds its index while it lists adds it last.
         uris = {entry.uri for entry in self.seen.entries}
         listed = [entry for entry in good if entry.uri in uris] or good
         return listed[-1] if listed else None
@@ -155,7 +156,7 @@ class Prober:
         """LST-3: a skill that is shown or named but not listed is still served."""
         seen = self.seen
         if seen.listing.left_out:
-            return  # Nobody knows what is not listed.
+            return  # It is unknown what is not listed.
         listed = {entry.uri for entry in seen.entries}
         shown = {uri for entry in seen.checked for uri in entry.files if is_skill_md(uri)}
         for directory in seen.directories.values():
@@ -240,7 +241,7 @@ class Prober:
         for probe, (method, params) in probes.items():
             answer = await self._session.ask(method, params)
             if answer.result is not None and "cursor" in params:
-                answer = replace(answer, result={})  # A whole listing; all that counts is that it is one.
+                answer = replace(answer, result={})  # A whole listing: it only matters that there is one.
             seen.probes[probe] = answer
 
     def _subject(self) -> EntryView | None:
@@ -303,7 +304,7 @@ class Prober:
                 into.append((neighbor, await self._session.ask(method, {"uri": neighbor.uri})))
 
     async def _burst(self) -> None:
-        """The same request many times at once. Only what answers the same in turn is worth asking for."""
+        """The same request many times at once. Only requests whose answers are stable are used."""
         seen = self.seen
         requests: list[tuple[str, JsonObject, int]] = []
         if seen.relisting is not None and same_json(_plain(seen.listing.first), _plain(seen.relisting.first)):
@@ -390,7 +391,7 @@ def _depth(entry: EntryView) -> int:
 
 
 def _plain(answer: Answer | None) -> object:
-    """An answer without what may honestly differ each time: the rest of its lifetime, and `_meta`."""
+    """An answer without what may differ each time: the remaining lifetime and `_meta`."""
     if answer is None or answer.failure is Failure.SKIPPED:
         return None
     if answer.error is not None:

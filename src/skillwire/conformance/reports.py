@@ -15,7 +15,7 @@ from skillwire.json_types import JsonObject, is_list, is_object
 from skillwire.text import escape_xml
 
 JSON_VERSION: Final = 2
-"""Raised when a field is removed or changes its meaning. Fields may be added without."""
+"""Raised when a field is removed or changes its meaning. Adding a field does not raise it."""
 WIDTH: Final = 80
 _SHOWN_PER_RULE: Final = 5
 _TITLES: Final = {
@@ -150,7 +150,7 @@ class Baseline:
 
 
 def as_json(report: Report) -> str:
-    """The document of docs/verify.md. ASCII only: what a stranger wrote reaches a terminal as an escape."""
+    """The document of docs/verify.md. ASCII only, so that text from a server reaches a terminal escaped."""
     document: JsonObject = {
         "version": JSON_VERSION,
         "target": report.target,
@@ -267,7 +267,7 @@ def as_text(report: Report) -> str:
 
 
 def rules_text() -> str:
-    """Every rule, with its level, what is expected, and the clause that it rests on."""
+    """Every rule, with its level, what is expected, and the clause that it is based on."""
     lines: list[str] = []
     for area in AREAS.values():
         lines += [area]
@@ -309,7 +309,7 @@ def _revision_text(revision: RevisionReport) -> str:
 def _rule_text(report: Report, id: str, findings: Sequence[Finding]) -> Iterator[str]:
     rule = BY_ID[id]
     yield f"  {rule.id}"
-    # What these findings have in common is said once.
+    # What these findings have in common is printed once.
     common = len({finding.expected for finding in findings}) == 1
     if common:
         yield from _wrapped(f"expected: {findings[0].expected}", "    ", "              ")
@@ -372,7 +372,7 @@ def _count(number: int, noun: str, plural: str = "") -> str:
 
 
 def _link(link: str, indent: str) -> list[str]:
-    """A link on a line of its own, whole: one that is broken cannot be followed."""
+    """A link on its own line, never wrapped, so that it can be followed."""
     return [f"{indent}{link}"]
 
 

@@ -1,6 +1,6 @@
-"""Site: check the skills that a site lists under `/.well-known/agent-skills/`, and every digest among them.
+"""Site: check the skills that a site lists under `/.well-known/agent-skills/`, with every digest.
 
-`verify_site` fetches the index and what it lists, and gives a `SiteReport`; `site_text` and `site_json`
+`verify_site` fetches the index and what it lists, and returns a `SiteReport`; `site_text` and `site_json`
 render it. Nothing is installed, and what is fetched is unpacked in memory alone.
 """
 
@@ -63,10 +63,10 @@ class SiteReport:
     target: str
     index: str
     version: str
-    """Of the discovery format; empty when the index could not be read."""
+    """The version of the discovery format; empty if the index could not be read."""
     listed: int
     checked: int
-    """Of how many skills the artifact was fetched and compared."""
+    """The number of skills whose artifact was fetched and compared."""
     findings: tuple[SiteFinding, ...]
 
     def failures(self, level: Level = Level.SHOULD) -> tuple[SiteFinding, ...]:
@@ -173,7 +173,7 @@ def _skill_findings(skill: SiteSkill, limits: Limits) -> Generator[SiteFinding]:
         yield _finding(
             Level.ADVICE,
             "the description in the index is not the one in its SKILL.md",
-            "copy it from the SKILL.md: agents go by that one",
+            "copy it from the SKILL.md: agents use that one",
             entry.name,
         )
 

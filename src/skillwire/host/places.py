@@ -171,7 +171,7 @@ class Places:
             if origin.label == label:
                 return origin
         known = ", ".join(origin.label for origin in self.configs) or "none"
-        raise SkillNotFound(f"no server is called {shown(label)}; there is {known}")
+        raise SkillNotFound(f"no server is called {shown(label)}; known: {known}")
 
     def servers(self) -> tuple[Origin, ...]:
         """The servers of this host, connected or not."""
@@ -186,7 +186,7 @@ class Places:
         known = [origin.label for origin in (*self.configs, *self.opened)]
         if label not in known:
             there = ", ".join(known) or "none"
-            raise SkillNotFound(f"no server or directory is called {shown(label)}; there is {there}")
+            raise SkillNotFound(f"no server or directory is called {shown(label)}; known: {there}")
 
     def only_server(self, uri: SkillUri, candidates: Collection[Origin]) -> Origin:
         """The one server that a URI without a server can be on."""

@@ -53,7 +53,7 @@ def find_template(name: str, served: Iterable[ServedTemplate], server: str | Non
     found = [one for one in known if name in (one.name, one.uri_template, f"{one.origin.label}/{one.name}")]
     if not found:
         there = ", ".join(one.name for one in known[:8]) or "none"
-        raise SkillNotFound(f"no template is called {shown(name, 200)}; there is {shown(there, 400)}")
+        raise SkillNotFound(f"no template is called {shown(name, 200)}; known: {shown(there, 400)}")
     if len(found) > 1:
         raise AmbiguousName(shown(name, 200), [one.origin.label for one in found], kind="servers")
     return found[0]

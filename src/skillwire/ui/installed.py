@@ -239,7 +239,7 @@ class InstalledSkills:
 
     async def _run(self, scope: str, action: Callable[[Installer], Coroutine[Any, Any, Result]]) -> Result:
         if scope not in self.installers:
-            raise SkillNotFound(f"there is no scope of this name; there is {', '.join(self.installers)}")
+            raise SkillNotFound(f"there is no scope of this name; known: {', '.join(self.installers)}")
         return await to_thread.run_sync(lambda: asyncio.run(action(self.installers[scope]())))
 
 

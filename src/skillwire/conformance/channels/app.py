@@ -29,7 +29,7 @@ App: TypeAlias = Callable[
     [Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]
 ]
 _BUILDERS = ("http_app", "streamable_http_app")
-_HOST = "127.0.0.1:8000"  # With a port: servers that check the name often want one.
+_HOST = "127.0.0.1:8000"  # With a port: servers that check the name often require one.
 
 
 def app_of(server: object) -> App | None:

@@ -23,7 +23,7 @@ _ANSWERED: Final = 10_000
 
 
 class ProcessChannel:
-    """Any number of requests may be under way at once."""
+    """Any number of requests may be in flight."""
 
     is_one_pipe = True
 
@@ -126,10 +126,10 @@ class ProcessChannel:
         return True
 
     async def _serve(self, message: Mapping[str, object]) -> None:
-        """Answer a ping; nothing else that a server may ask for is offered."""
+        """Answer a ping. No other request of a server is supported."""
         id = message.get("id")
         if isinstance(id, str | int):
-            outcome: JsonObject = {"error": {"code": -32601, "message": "not offered by this client"}}
+            outcome: JsonObject = {"error": {"code": -32601, "message": "not supported by this client"}}
             if message["method"] == _PING:
                 outcome = {"result": {}}
             await self.notify({"jsonrpc": "2.0", "id": id, **outcome}, {})

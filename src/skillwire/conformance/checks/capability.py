@@ -56,7 +56,7 @@ def _shape(seen: Observations) -> Iterator[Violation]:
 
 
 def lacks_get(seen: Observations) -> bool:
-    """Whether the method is missing altogether: then no answer of it means anything else."""
+    """Whether the method is missing altogether, so that its answers say nothing else."""
     probed = [answer for answer in seen.probes.values() if answer.method == METHOD_GET]
     return _all_lack([*seen.gets.values(), *probed])
 
@@ -88,7 +88,7 @@ def check_revisions(
         return
     one, other = declared
     if not same_json(one.settings, other.settings):
-        yield Violation("CAP-4/declaration", "other settings on each revision")
+        yield Violation("CAP-4/declaration", "different settings on each revision")
     if all(_is_whole(seen) for seen in declared):
         yield from _entries(one, other)
 
@@ -113,7 +113,7 @@ def _entries(one: Observations, other: Observations) -> Iterator[Violation]:
             revision = other.revision if uri not in theirs else one.revision
             yield Violation("CAP-4/entries", f"not listed on {revision}", shown_uri(uri))
         elif not same_json(mine[uri], theirs[uri]):
-            yield Violation("CAP-4/entries", "another entry on each revision", shown_uri(uri))
+            yield Violation("CAP-4/entries", "a different entry on each revision", shown_uri(uri))
 
 
 def _by_uri(seen: Observations) -> dict[str, list[object]]:

@@ -42,7 +42,8 @@ def check_content(seen: Observations) -> Iterator[Violation]:
 
 
 def _signature(seen: Observations, entry: EntryView) -> Iterator[Violation]:
-    """Whether a signature lists the files that the entry lists. Whose it is takes a publisher's key."""
+    """Whether a signature lists the files that the entry lists. Telling whose it is takes a publisher's
+    key."""
     root = entry.root
     file = seen.files.get(child_uri(root, SIGNATURE_FILE)) if root is not None else None
     if file is None or root is None or not entry.has_manifest or not file.digest or seen.changes(file.uri):

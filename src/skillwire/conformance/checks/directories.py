@@ -38,7 +38,7 @@ def check_directories(seen: Observations) -> Iterator[Violation]:
             for violation in envelope_violations(page, result_type="DIR-1/result-type")
         )
     if seen.too_deep:
-        yield Violation("DIR-2/loop", "directories without end", seen.too_deep)
+        yield Violation("DIR-2/loop", "directories nested without end", seen.too_deep)
     for entry in seen.checked:
         yield from _extra_files(seen, entry, files)
     yield from _missing(seen)
@@ -134,11 +134,11 @@ def _missing(seen: Observations) -> Iterator[Violation]:
     for uri in expected:
         parent = SkillUri(uri.rpartition("/")[0])
         if parent in whole and uri not in shown:
-            yield Violation("DIR-1/complete", f"{shown_uri(parent)} lacks it", shown_uri(uri))
+            yield Violation("DIR-1/complete", f"it is missing from {shown_uri(parent)}", shown_uri(uri))
 
 
 def _is_usable(directory: DirectorySeen) -> bool:
-    """Whether absence from it means anything."""
+    """Whether a child that it does not list is really missing."""
     paged = directory.paged
     is_whole = not (paged.endless or paged.left_out) and all(page.result is not None for page in paged.pages)
     return is_whole and all(child.uri is not None for child in directory.children)

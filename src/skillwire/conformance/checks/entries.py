@@ -23,7 +23,7 @@ _META_PREFIX: Final = "io.modelcontextprotocol.skills/"
 
 
 def check_entries(seen: Observations) -> Iterator[Violation]:
-    """Violations that show in the entries alone come once for each entry."""
+    """Violations that the entries alone show, once for each entry."""
     known: set[SkillUri] = set()
     names: dict[str, str] = {}
     for entry in seen.entries:
@@ -49,7 +49,7 @@ def check_entries(seen: Observations) -> Iterator[Violation]:
 
 
 def _enclosing(seen: Observations) -> Iterator[Violation]:
-    """FMT-8: what a nested skill has, the skill around it has as well."""
+    """FMT-8: the skill around a nested skill lists the files of that skill as well."""
     around = {entry.root: entry for entry in seen.checked if entry.root and entry.has_manifest}
     for inner in seen.checked:
         for up in ancestors(inner.root) if inner.root else ():
@@ -57,7 +57,9 @@ def _enclosing(seen: Observations) -> Iterator[Violation]:
             missing = [uri for uri in inner.files if uri not in outer.files] if outer else []
             if outer and missing:
                 more = f" and {len(missing) - 1} more" if missing[1:] else ""
-                yield Violation("FMT-8/enclosing", f"it lacks {shown_uri(missing[0])}{more}", outer.place)
+                yield Violation(
+                    "FMT-8/enclosing", f"{shown_uri(missing[0])}{more} missing from the entry", outer.place
+                )
 
 
 def _document_of(seen: Observations, uri: SkillUri | None) -> SkillDocument | None:
@@ -76,7 +78,7 @@ def _skill_md(seen: Observations, entry: EntryView) -> Iterator[Violation]:
     if entry.uri is None or file is None or file.data is None:
         return
     if seen.changes(entry.uri) and not entry.is_dynamic:
-        return  # Nobody knows which bytes the entry describes.
+        return  # It is unknown which bytes the entry describes.
     try:
         found = parse_skill_md(file.data, strict=True).frontmatter
     except FormatError as error:
@@ -84,7 +86,7 @@ def _skill_md(seen: Observations, entry: EntryView) -> Iterator[Violation]:
         yield Violation(
             "FMT-1/frontmatter", f"line {issue.line}: {issue.message}", entry.place, fix=issue.fix
         )
-        try:  # Lenient hosts read it all the same: the rest is checked as they would see it.
+        try:  # Lenient hosts read it anyway: the rest is checked as they would see it.
             found = parse_skill_md(file.data).frontmatter
         except FormatError:
             return

@@ -31,7 +31,7 @@ def check_files(seen: Observations) -> Iterator[Violation]:
     for uri, file in seen.files.items():
         if seen.changes(uri):
             if not any(is_inside(uri, root) for root in dynamic):
-                yield Violation("RD-2/changing", "other bytes at the second read", shown_uri(uri))
+                yield Violation("RD-2/changing", "different bytes on the second read", shown_uri(uri))
             continue
         # Several contents in one answer may show the same violation as the file's own read.
         yield from (violation for violation in file.violations if violation not in reported)
@@ -60,10 +60,10 @@ def _other_manifest(seen: Observations, entry: EntryView) -> Iterator[Violation]
         where = shown_uri(file.uri)
         if file.digest is not None and file.digest != read.digest:
             what = f"{file.digest} in the entry of {entry.place}"
-            yield Violation("ENT-3/digest", what, where, f"{read.digest}, that of the bytes read")
+            yield Violation("ENT-3/digest", what, where, f"{read.digest}, the digest of the bytes read")
         elif file.size is not None and file.size != read.size:
             what = f"{file.size} bytes in the entry of {entry.place}"
-            yield Violation("ENT-3/size", what, where, f"{read.size} bytes, as many as were read")
+            yield Violation("ENT-3/size", what, where, f"{read.size} bytes, the number that was read")
 
 
 def _types(seen: Observations) -> Iterator[Violation]:
@@ -143,7 +143,7 @@ def _neighbors(seen: Observations) -> Iterator[Violation]:
     real = {file.digest for file in seen.files.values() if file.digest}
     for neighbor, answer in seen.read_neighbors:
         if answer.result is not None:
-            # A URI that some server may honestly have is wrong only if the bytes of a known file come back.
+            # A URI that a server may legitimately have is wrong only if the bytes of a known file come back.
             is_wrong = neighbor.impossible or bool(content_digests(answer) & real)
         else:
             is_wrong = answer.error is not None and refuses and not _refused(seen, answer)

@@ -146,4 +146,4 @@ def _before_list(seen: Observations) -> Iterator[Violation]:
     entry = (second.get.result or {}).get("skill")
     earlier = (before.result or {}).get("skill") if before is not None else None
     if is_object(entry) and is_object(earlier) and (keys := _differences(entry, earlier)):
-        yield Violation("GET-1/before-list", f"another {keys} on a new connection", second.skill.place)
+        yield Violation("GET-1/before-list", f"a different {keys} on a new connection", second.skill.place)

@@ -31,7 +31,7 @@ def check_listing(seen: Observations) -> Iterator[Violation]:
             )
         )
     if seen.listing.endless:
-        return  # The same entries come again and again.
+        return  # The same entries are repeated.
     yield from _repeated(seen.listing)
     yield from _steady(seen)
     yield from bad_cursor(seen.probes.get(Probe.LIST_CURSOR), "LST-1/bad-cursor")
@@ -111,6 +111,6 @@ def _steady(seen: Observations) -> Iterator[Violation]:
         elif uri not in before:
             yield Violation("LST-1/changing", "only in the second listing", shown_uri(uri))
         elif not same_json(before[uri], after[uri]):
-            yield Violation("LST-1/changing", "another entry in the second listing", shown_uri(uri))
+            yield Violation("LST-1/changing", "a different entry in the second listing", shown_uri(uri))
     if before.keys() == after.keys() and [uri for _, uri, _ in one] != [uri for _, uri, _ in other]:
-        yield Violation("LST-1/order", "another order in the second listing")
+        yield Violation("LST-1/order", "a different order in the second listing")

@@ -97,7 +97,8 @@ def _unsolicited(seen: Observations) -> Iterator[Violation]:
 
 
 def _is_declared(seen: Observations, method: str) -> bool:
-    """Whether a notification may come unasked. We subscribe to nothing and ask for no progress."""
+    """Whether a notification may be sent without a subscription. We subscribe to nothing and ask for no
+    progress."""
     if seen.is_modern:
         return False  # Since 2026-07-28 they come only on a stream that the client opened.
     if method == _LOGGING:
@@ -173,7 +174,7 @@ def neighbor_violations(
     rule: str,
     is_wrong_result: Callable[[Neighbor, Answer], bool],
 ) -> Iterator[Violation]:
-    """The URIs near a real one that are answered as if they were it.
+    """The URIs similar to a real one that are answered as if they were that one.
 
     `unknown` is the answer for a URI that nothing resembles: where that is a result, another rule reports it.
     """

@@ -1,4 +1,4 @@
-"""Rules: what a conforming server does, the clause that each rule rests on, and how to fix a violation.
+"""Rules: what a conforming server does, the clause that each rule is based on, and how to fix a violation.
 
 The ids are stable: reports, tests, `--ignore`, `--only` and baselines use them. The part before the slash is
 the requirement; `MCP` stands for the base protocol, `SIG`, `LINT` and `TEXT` for what the files say,
@@ -39,7 +39,7 @@ _RENAMED: Final = {"CAP-4/one-era": "CAP-4/one-revision"}
 
 
 def check_names(names: Iterable[str]) -> tuple[str, ...]:
-    """Rules and requirements as given on a command line, by their present ids, or a `SourceError`."""
+    """Rules and requirements as given on a command line, by their current ids, or a `SourceError`."""
     found = tuple(_RENAMED.get(name, name) for name in names)
     for name in found:
         if name not in BY_ID and all(name != rule.requirement for rule in RULES):

@@ -1,4 +1,4 @@
-"""Rules about what the files say: signatures, advice for authors, and text that a reader does not see."""
+"""Rules about what the files say: signatures, advice for authors, and text that a person does not see."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LINT: Final = {
     "compatibility-blank": "a field has a value or is left out",
     "compatibility-length": "compatibility has 1 to 500 characters",
     "description-long": "the description has fewer than 700 characters",
-    "description-short": "the description says enough to choose by",
+    "description-short": "the description has enough detail to choose the skill by",
     "description-when": "the description says when to use the skill",
     "license-blank": "a field has a value or is left out",
     "metadata-blank": "a field has a value or is left out",
@@ -24,16 +24,16 @@ _LINT: Final = {
     "reference-outside": "a path in the text stays inside the skill",
     "field-misspelled": "fields are spelled as hosts read them",
     "line-endings": "line endings are LF",
-    "merge-conflict": "the file has no marks of a merge conflict",
-    "yaml-last-block": "the last field is not a block whose end readers treat differently",
+    "merge-conflict": "the file has no merge conflict markers",
+    "yaml-last-block": "the last field is not a block of text, because parsers differ about its end",
     "unknown-field": "the frontmatter has the fields of the format",
     "other": "`skillwire lint` reports nothing",
 }
 _FORMAT: Final = Clause("The format recommends how to write fields, body and references.", FORMAT)
 _UNTRUSTED: Final = extension(
-    "Skill content is untrusted input and a way to inject prompts.", "security-considerations"
+    "Skill content is untrusted input and can carry prompt injections.", "security-considerations"
 )
-_LOOK: Final = "look at the place: it proves no bad intent, but a reader does not see what a model reads"
+_LOOK: Final = "look at this place: it does not prove bad intent, but a person cannot see what a model reads"
 
 _SIGNED: Final = Clause(
     "A signature lists every file of the skill with its digest.", "https://github.com/ossf/model-signing-spec"
@@ -56,7 +56,7 @@ CONTENT_RULES: Final = (
         advice(
             f"LINT/{name}",
             expected,
-            "see the finding; `skillwire lint` shows the same for the files",
+            "fix what the finding names; `skillwire lint` reports it for the files as well",
             _FORMAT,
         )
         for name, expected in _LINT.items()
@@ -65,6 +65,6 @@ CONTENT_RULES: Final = (
     advice("TEXT/bidi", "text has no bidirectional overrides or isolates", _LOOK, _UNTRUSTED),
     advice("TEXT/invisible", "text has no runs of zero-width characters", _LOOK, _UNTRUSTED),
     advice("TEXT/control", "text has no terminal escapes or other control characters", _LOOK, _UNTRUSTED),
-    advice("TEXT/comment", "HTML comments hold no instructions", _LOOK, _UNTRUSTED),
+    advice("TEXT/comment", "HTML comments contain no instructions", _LOOK, _UNTRUSTED),
     advice("TEXT/link", "a link leads where its text says", _LOOK, _UNTRUSTED),
 )

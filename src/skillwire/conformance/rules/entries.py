@@ -19,7 +19,7 @@ _DIGEST: Final = extension(
 _SIZE: Final = extension("Each file has a size, the length in bytes of what the digest covers.", "resources")
 _LIMITS: Final = extension("Servers should not serve skills of more than 512 files or 16 MiB.", "limits")
 _META: Final = extension(
-    "Annotations go into _meta under a reverse-domain prefix of one's own, not the one of the extension.",
+    "Annotations go into _meta under the server's own reverse-domain prefix, not the extension's.",
     "security-considerations",
 )
 
@@ -35,7 +35,7 @@ _ENTRY_RULES: Final = (
     must(
         "ENT-1/verbatim",
         "the frontmatter of the entry is that of the file, every field, by type and value",
-        "render the YAML of the file by the YAML 1.2 core schema, and leave nothing out",
+        "render the YAML of the file with the YAML 1.2 core schema, and leave nothing out",
         extension(
             "The frontmatter of an entry is identical in content to that of the SKILL.md, every field "
             "included.",
@@ -200,8 +200,8 @@ _FORMAT_RULES: Final = (
     ),
     must(
         "FMT-4/slash",
-        "the URI of a directory has no slash at its end",
-        "leave the slash out",
+        "the URI of a directory has no trailing slash",
+        "remove the slash",
         extension("Directory URIs are written without a trailing slash.", "directory-resources"),
     ),
     should(
@@ -250,7 +250,7 @@ _FORMAT_RULES: Final = (
     must(
         "FMT-9/uri",
         "URIs are well formed, with no empty, . or .. segment and no encoded slash, backslash or NUL",
-        "name files by plain path segments",
+        "use plain path segments",
         _URI,
     ),
     must(
@@ -262,7 +262,7 @@ _FORMAT_RULES: Final = (
     must(
         "FMT-9/climb",
         "a URI that leaves its first segment by .., plain or encoded, is refused",
-        "refuse .. segments before a path is made of them",
+        "refuse .. segments before you build a path from them",
         Clause("A .. segment cannot leave the root of a path.", RFC3986, "section-5.2.4"),
     ),
 )

@@ -45,20 +45,20 @@ _LIST_RULES: Final = (
     ),
     must(
         "LST-1/endless",
-        "the pages come to an end",
+        "the listing has a last page",
         f"{_LAST_PAGE}, and never return the same cursor twice",
         _CURSORS,
     ),
     must(
         "LST-1/page",
         "a cursor that the server returned leads to the next page",
-        "accept every cursor that was handed out",
+        "accept every cursor that you returned",
         _CURSORS,
     ),
     must(
         "LST-1/split",
-        "an entry is whole on one page",
-        "cut pages between entries, never inside one",
+        "an entry is complete on one page",
+        "split pages between entries, never inside one",
         extension("An entry is atomic: the files of a skill are never split across pages.", "listing-skills"),
     ),
     must(
@@ -76,7 +76,7 @@ _LIST_RULES: Final = (
     should(
         "LST-1/changing",
         "a listing stays the same while no skill changes",
-        "make entries from the files alone; if files were changed meanwhile, run again",
+        "build entries from the files alone; if files were changed meanwhile, run again",
         _PAGES,
     ),
     should(
@@ -225,7 +225,7 @@ _DIRECTORY_RULES: Final = (
     must(
         "DIR-1/complete",
         "every file and subdirectory of a skill is among the children of its directory",
-        "make directories from the same files as the entry",
+        "build directories from the same files as the entry",
         _CHILDREN,
     ),
     should(
@@ -249,14 +249,14 @@ _DIRECTORY_RULES: Final = (
     must("DIR-1/cursor-type", "nextCursor is a string or absent", _LAST_PAGE, _CURSORS),
     must(
         "DIR-1/endless",
-        "the pages of a directory come to an end",
+        "the listing of a directory has a last page",
         f"{_LAST_PAGE}, and never return the same cursor twice",
         _CURSORS,
     ),
     must(
         "DIR-1/page",
         "a cursor that the server returned leads to the next page",
-        "accept every cursor that was handed out",
+        "accept every cursor that you returned",
         _CURSORS,
     ),
     should(
@@ -284,7 +284,9 @@ _DIRECTORY_RULES: Final = (
         _LEVELS,
         debatable="the clause names skill roots and their subdirectories, not the levels above them",
     ),
-    must("DIR-2/loop", "directories come to an end", "follow no link that leads back up", _CHILDREN),
+    must(
+        "DIR-2/loop", "directories are not nested without end", "follow no link that leads back up", _CHILDREN
+    ),
     must("DIR-3/unknown", "an unknown URI is refused with -32602", "answer with error -32602", _NO_DIRECTORY),
     must(
         "DIR-3/neighbor",

@@ -62,7 +62,7 @@ class Clause:
 class Rule:
     """`expected` is what a conforming server does; `fix` says how to repair one that does not.
 
-    `debatable` says why some readers of the clause would disagree with the rule, where they would.
+    `debatable` says why some readers of the clause might disagree with the rule.
     """
 
     id: str

@@ -14,7 +14,7 @@ _BASE_RULES: Final = (
     must(
         "MCP/no-answer",
         "every request is answered in time",
-        "answer every request, if only with an error",
+        "answer every request, even if only with an error",
         _RESPONSE,
     ),
     must(
@@ -104,7 +104,7 @@ _BASE_RULES: Final = (
     ),
     must(
         "MCP/resources-list",
-        "resources/list answers with an array of resources, each with a uri and a name, and comes to an end",
+        "resources/list answers with an array of resources, each with a uri and a name, and has a last page",
         "implement resources/list; send an empty array if nothing is listed",
         protocol(
             "A server that declares resources answers resources/list with the resources it has, page by "

@@ -272,7 +272,7 @@ def _profiles(files: list[ConfigText], name: str | None, issues: list[Issue]) ->
     found = [file.profiles[name] for file in files if name in file.profiles]
     if not found:
         known = [known for file in files for known in file.profiles]
-        there = f"there is {', '.join(known)}" if known else "there are no profiles in your files"
+        there = f"known: {', '.join(known)}" if known else "there are no profiles in your files"
         message = f"no profile is called {shown(name)}"
         issues.append(Issue(rule="config", message=message, fix=near(name, known) or there))
     return found

@@ -29,4 +29,4 @@ def find_style(style: str | Style) -> Style:
         if known.name == style:
             return known
     names = ", ".join(known.name for known in all_styles())
-    raise SourceError(f"no style is called {shown(style)}: there is {names}")
+    raise SourceError(f"no style is called {shown(style)}: choose from {names}")
