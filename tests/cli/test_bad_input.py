@@ -217,7 +217,7 @@ def rows() -> list[tuple[str, int, str]]:
         ("trust file.txt", 4, "is not a directory: name that of a project"),
         ("trust --digest x", 3, "write sha256: and 64 lowercase hexadecimal digits"),
         ("trust --yes --revoke", WRONG, "--list, --revoke, --yes and --digest exclude each other"),
-        ("trust --list empty", WRONG, "--list is of all projects: leave out DIR"),
+        ("trust --list empty", WRONG, "--list covers all projects: leave out DIR"),
         ("sync", 4, "`skillwire add` makes one"),
         ("sync x", WRONG, "unexpected argument 'x'"),
         ("sync --check --force", WRONG, "--check, --adopt and --force exclude each other"),

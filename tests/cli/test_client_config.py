@@ -82,7 +82,7 @@ def test_serve_prints_the_snippet_with_absolute_paths_and_its_own_options(
     arguments = json.loads(out)["mcpServers"]["skills"]["args"]
     behind = arguments[arguments.index("serve") + 1 :]
     assert behind == ["--page-size=7", "--no-watch", str(tmp_path / "skills"), f"acme={tmp_path / 'more'}"]
-    assert f"There is no directory {tmp_path / 'more'}: make it" in err
+    assert f"There is no directory {tmp_path / 'more'}: create it" in err
     assert f"There is no directory {tmp_path / 'skills'}" not in err
 
 

@@ -417,7 +417,7 @@ def test_new_writes_a_skill_that_passes_and_never_overwrites(
     written = Path("skills/release-notes/SKILL.md").read_bytes()
     code, said = new("skills/release-notes")
     assert (code, Path("skills/release-notes/SKILL.md").read_bytes()) == (4, written)
-    assert "already there" in said
+    assert "already exists" in said
     assert new("skills/Bad Name")[0] == 3
     assert not Path("skills/Bad Name").exists()
 

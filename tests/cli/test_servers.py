@@ -194,7 +194,7 @@ def test_a_server_that_another_file_still_has_keeps_its_approvals(run: Run, home
 def test_a_server_that_is_not_there_is_named_with_those_that_are(run: Run) -> None:
     run("servers", "add", "web", "https://w.example")
     ended = run("servers", "remove", "wbe")
-    assert (ended.code, "there is web" in ended.err) == (8, True)
+    assert (ended.code, "known: web" in ended.err) == (8, True)
 
 
 CLIENT = json.dumps(

@@ -62,7 +62,7 @@ async def test_a_stray_line_on_standard_output_is_named_when_no_answer_comes() -
 @pytest.mark.process
 async def test_json_nested_too_deep_over_stdio_is_named_and_not_waited_for() -> None:
     program = "import sys; sys.stdin.readline(); print('[' * 5000 + ']' * 5000, flush=True); sys.stdin.read()"
-    with anyio.fail_after(60), pytest.raises(SourceError, match="JSON of more than 100 levels"):
+    with anyio.fail_after(60), pytest.raises(SourceError, match="JSON with more than 100 levels"):
         await skillwire.verify([sys.executable, "-c", program], limits=DEFAULT_LIMITS)
 
 

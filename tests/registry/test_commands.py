@@ -167,7 +167,7 @@ def test_damage_has_an_exit_code_of_its_own(run: Run, place: str, tmp_path: Path
         (["registry", "promote", "acme/pdf", "9", "--store", "STORE"], 8, "no acme/pdf 9"),
         (["registry", "push-oci", "acme/pdf", "1", "not a reference", "--store", "STORE"], 8, "acme"),
         (["publish", "SKILL", "--to", "https://x", "--store", "STORE"], 2, "--to URL"),
-        (["serve", "SKILL", "--store", "STORE"], 2, "alone"),
+        (["serve", "SKILL", "--store", "STORE"], 2, "only a registry"),
         (["serve", "--store", "STORE", "--locked", "x.lock"], 2, "no --locked"),
         (["serve", "--store", "STORE", "--http", "127.0.0.1:0", "--token-file", "x"], 2, "no --token-file"),
         (["serve", "--store", "STORE", "--http", "127.0.0.1:0", "--well-known"], 2, "no --well-known"),
