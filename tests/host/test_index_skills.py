@@ -320,7 +320,7 @@ async def test_a_template_is_listed_with_its_arguments_completed_and_loaded(tmp_
             await host.find("manuals/{product}", values={"product": "widget"})
         with pytest.raises(SkillNotFound, match="is a skill, not a template"):
             await host.find("refunds", values={"product": "widget"})
-        with pytest.raises(SkillNotFound, match="has no argument price; there is product"):
+        with pytest.raises(SkillNotFound, match="has no argument price; known: product"):
             await host.admin.complete("docs/{product}", "price")
 
 

@@ -389,7 +389,7 @@ async def test_a_bare_uri_finds_the_one_server_that_lists_any_such_resource(tmp_
             "data://one/a",
             "data://two/b",
         ]
-        with pytest.raises(SkillNotFound, match="no server is called other; there is demo, evil"):
+        with pytest.raises(SkillNotFound, match="no server is called other; known: demo, evil"):
             await host.admin.list_resources("other")
     assert evil.read_uris() == ["data://two/b"]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def print_config(client: str, options: ServeOptions) -> None:
-    """Print the client's configuration for this very command line."""
+    """Print the client's configuration for this command line."""
     if options.http is not None:
         from skillwire.server.http.server import parse_address
 
@@ -58,13 +58,13 @@ def print_config(client: str, options: ServeOptions) -> None:
     for text in map(_absolute, options.paths):
         path = text.partition("=")[2] if "=" in text and not Path(text).exists() else text
         if "://" not in path and not Path(path).is_dir():
-            info(f"There is no directory {printable(path)}: make it before the client starts the server.")
+            info(f"There is no directory {printable(path)}: create it before the client starts the server.")
 
 
 def _absolute(text: str) -> str:
-    """A path, or `PREFIX=PATH`, that means the same from everywhere."""
+    """A path, or `PREFIX=PATH`, that means the same in every directory."""
     if "://" in text:
-        return text  # A repository or a site is the same from everywhere.
+        return text  # A repository or a site is the same in every directory.
     prefix, sign, path = text.partition("=")
     if sign and not Path(text).expanduser().exists():
         return f"{prefix}={Path(path).expanduser().absolute()}"

@@ -105,7 +105,7 @@ def serve_store(given: ServeOptions, url: str) -> None:
         stateless=given.stateless,
     )
     http = HttpServer(app, address, limits=options.limits)
-    info(f"Serving {count} of {printable(store.place)} at {http.url} to those with a grant")
+    info(f"Serving {count} of {printable(store.place)} at {http.url} to callers with a grant")
     run_until_signal(http.serve, stop=http.stop)
 
 

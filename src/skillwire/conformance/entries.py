@@ -90,7 +90,7 @@ def view_entry(raw: object, place: str) -> EntryView:
     )
 
 
-# RFC 3986: what may stand in a URI as it is. Whether a % encodes something is for the parser.
+# RFC 3986: what may appear in a URI unencoded. Whether a % encodes something is for the parser.
 _URI_CHARACTERS: Final = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]*")
 _REG_NAME: Final = re.compile(r"(?:[A-Za-z0-9\-._~!$&'()*+,;=]|%[0-9A-Fa-f]{2})+")
 

@@ -75,7 +75,7 @@ class HostAdmin:
         found = find_template(template, self.templates(), server)
         if argument not in found.arguments:
             known = ", ".join(found.arguments)
-            raise SkillNotFound(f"{found.name} has no argument {shown_name(argument)}; there is {known}")
+            raise SkillNotFound(f"{found.name} has no argument {shown_name(argument)}; known: {known}")
         return await self._resolver.suggestions(found, argument, prefix)
 
     def files(self, skill: RegisteredSkill | str) -> tuple[str, ...]:
