@@ -318,7 +318,8 @@ GROUPS = (
             ("covered is Coverage.EQUAL:", "covered is not Coverage.NONE:"),
             ("Policy.ALWAYS and not skill.nested and not", "Policy.ALWAYS and not"),
             ("not skill.nested and not skill.signer_change:", "not skill.nested:"),
-            ("if missing := missing_publisher(skill):", "if False:"),
+            ("if act is Act.LOAD and (missing := missing_publisher(skill)):", "if False:"),
+            ("    if act is Act.OFFER:\n", "    if act is not Act.LIST:\n"),
             (
                 "if verdict is None or not verdict.is_signed or",
                 "if verdict is not None and not verdict.is_signed or",

@@ -140,6 +140,16 @@ def test_a_no_to_a_changed_skill_leaves_it_changed(run: Run) -> None:
     assert states(run)["refunds"] == "changed"
 
 
+def test_a_declined_skill_is_listed_for_people_and_not_in_the_catalog_for_models(run: Run) -> None:
+    assert run("decline", "refunds").code == 0
+    assert states(run) == {"letters": "new", "refunds": "declined", "returns": "new"}
+    catalog = run("catalog").out
+    assert ("refunds" in catalog, "returns" in catalog) == (False, True)
+    assert "refunds" in run("search", "refunds").out
+    assert run("revoke", "refunds").code == 0
+    assert "refunds" in run("catalog").out
+
+
 def test_approvals_are_listed_with_who_gave_them_when_and_how(run: Run) -> None:
     approved(run, "refunds", "--allow-code")
     out = run("approvals").out

@@ -109,6 +109,28 @@ def test_listing_needs_no_approval(policy: Policy) -> None:
     assert admit(Candidate(origin=DEMO, entry=ENTRY, policy=policy), Act.LIST) == Allowed()
 
 
+@pytest.mark.parametrize("origin", [DEMO, LOCAL])
+@pytest.mark.parametrize("policy", Policy)
+@pytest.mark.parametrize("approval", [None, APPROVED])
+@pytest.mark.parametrize("declined", [False, True])
+def test_a_model_is_offered_all_but_what_is_sure_to_be_refused(
+    origin: Origin, policy: Policy, approval: Approval | None, declined: bool
+) -> None:
+    known = replace(approval, origin=origin) if approval else None
+    candidate = Candidate(origin=origin, entry=ENTRY, policy=policy, approval=known, declined=declined)
+    offered = isinstance(admit(candidate, Act.OFFER), Allowed)
+    is_hidden = policy is Policy.NEVER or (declined and approval is None)
+    assert offered is (origin == LOCAL or not is_hidden)
+    if not offered:
+        assert admit(candidate, Act.LOAD) == admit(candidate, Act.OFFER)
+
+
+def test_a_skill_is_offered_before_its_signature_was_checked() -> None:
+    candidate = Candidate(origin=DEMO, entry=ENTRY, require=("acme",))
+    assert admit(candidate, Act.OFFER) == Allowed()
+    assert isinstance(admit(candidate, Act.LOAD), Denied)
+
+
 @pytest.mark.requirement("SEC-6")
 @pytest.mark.parametrize("approval", [None, APPROVED])
 @pytest.mark.parametrize(

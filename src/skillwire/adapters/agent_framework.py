@@ -14,7 +14,6 @@ from typing import Any
 
 from skillwire.adapters.calls import Question, ShownQuestions, ask_or_call, may_ask, missing_package, refused
 from skillwire.catalog.registry import RegisteredSkill
-from skillwire.catalog.render import is_for_models
 from skillwire.host.host import SkillHost
 from skillwire.host.tools import Tool
 from skillwire.text import clean_line
@@ -78,7 +77,7 @@ class HostSkillsSource(SkillsSource):
         self._host = host
 
     async def get_skills(self, context: Any) -> list[Skill]:
-        skills = [skill for skill in self._host.skills() if is_for_models(skill.entry)]
+        skills = self._host.skills(for_models=True)
         return [_HostSkill(self._host, skill) for skill in skills if skill.handle == skill.entry.name]
 
 

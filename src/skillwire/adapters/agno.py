@@ -40,7 +40,7 @@ class HostSkills(Skills):
         self._shown = ShownQuestions()
 
     def get_skill_names(self) -> list[str]:
-        return [skill.handle for skill in self._host.skills()]
+        return [skill.handle for skill in self._host.skills(for_models=True)]
 
     def get_system_prompt_snippet(self) -> str:
         return self._host.catalog(budget=self._budget)

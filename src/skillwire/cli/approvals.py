@@ -204,15 +204,16 @@ def revoke(
     caller: str | None,
     as_json: bool,
 ) -> None:
-    """Revoke an approval. No server is contacted."""
+    """Revoke an approval, or take a decline back. No server is contacted."""
     import asyncio
 
-    from skillwire.catalog.naming import SPEC_NAMING, SkillKey
+    from skillwire.catalog.naming import SPEC_NAMING, SkillKey, skill_path
     from skillwire.cli.output import printable
     from skillwire.cli.screen import Screen, origin_words, show_json
     from skillwire.errors import AmbiguousName, SkillNotFound
     from skillwire.host.approvals.store import ApprovalStore
     from skillwire.host.directories import state_places
+    from skillwire.skill.uris import SkillUri
 
     store = ApprovalStore(state_places().approvals)
     asyncio.run(store.open())
@@ -223,9 +224,24 @@ def revoke(
         or name in SPEC_NAMING.handles(SkillKey(stored.approval.origin, stored.approval.uri), stored.entry)
     }
     if not found:
-        raise SkillNotFound(
-            f"no skill called {printable(name)} is approved: `skillwire list` shows which are"
-        )
+        # Of what was declined, no entry is stored: it is found by its URI or path.
+        declined = [
+            one
+            for one in store.declines(caller=caller or "")
+            if name in (one.uri, "/".join(path := skill_path(SkillUri(one.uri))), path[-1])
+        ]
+        if not declined:
+            raise SkillNotFound(
+                f"no skill called {printable(name)} is approved or declined: `skillwire list` shows which are"
+            )
+        for one in declined:
+            asyncio.run(store.remove_declined(one))
+        if as_json:
+            show_json({"revoked": [{"uri": one.uri} for one in declined]})
+            return
+        for one in declined:
+            Screen().line(f"{printable(one.uri)} is no longer declined.")
+        return
     if len(found) > 1:
         raise AmbiguousName(
             printable(name), sorted(SPEC_NAMING.handles(key, one.entry)[1] for (key, _), one in found.items())

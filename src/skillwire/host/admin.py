@@ -208,7 +208,8 @@ class HostAdmin:
     ) -> None:
         """Decline a skill with exactly the files that the user was shown, given as for `approve`.
 
-        It is not loaded, and the user is not asked about it, until its files change or it is approved.
+        It is not loaded, no model is told of it, and the user is not asked about it, until its files change
+        or it is approved.
         """
         current, entry = await self._shown(skill, digest, server)
         if not caller:
@@ -251,7 +252,7 @@ class HostAdmin:
         return await self._approver.approved_bytes(skill, parse_uri(uri))
 
     async def revoke(self, name: str, *, server: str | None = None) -> bool:
-        """Revoke an approval and release the skill; false when there was none."""
+        """Revoke an approval and release the skill, or take a decline back; false when there was neither."""
         key = (await self._resolver.find(name, server)).key
         self._loader.release(key)
         return await self._approver.revoke(key)

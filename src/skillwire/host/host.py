@@ -226,8 +226,14 @@ class SkillHost:
         """The skills that a user may invoke, for hosts that offer them as slash commands."""
         return slash_commands(self._parts, self.session)
 
-    def skills(self, *, disabled: bool = False) -> tuple[RegisteredSkill, ...]:
-        """Every skill that is known, local ones first, each under a handle of its own."""
+    def skills(self, *, disabled: bool = False, for_models: bool = False) -> tuple[RegisteredSkill, ...]:
+        """Every skill that is known, local ones first, each under a handle of its own.
+
+        With `disabled`, disabled ones too. With `for_models`, only those that the catalog and the search tool
+        offer: not what the user declined, nor what only users may invoke.
+        """
+        if for_models:
+            return self._parts.offered.skills()
         return self._parts.registry.skills(disabled=disabled)
 
     def catalog(

@@ -34,7 +34,7 @@ from skillwire.host.resolver import Resolver
 from skillwire.host.search import SkillSearch
 from skillwire.host.signatures import Signatures
 from skillwire.host.styles.base import RenderContext, Style
-from skillwire.host.tools import CatalogCache
+from skillwire.host.tools import CatalogCache, OfferedSkills
 from skillwire.limits import Limits
 from skillwire.trust.origin import Origin
 from skillwire.trust.publishers import Publisher
@@ -104,6 +104,7 @@ class HostParts:
         self.approver = Approver(
             registry=self.registry,
             facts=lambda skill: registration.candidate(skill.origin, skill.entry, disabled=not skill.enabled),
+            policy=registration.policy,
             approvals=self.approvals,
             signatures=Signatures(publishers, required=origins.required_publishers, tell=self.log.record),
             cache=self.cache,
@@ -149,15 +150,19 @@ class HostParts:
         self.search = SkillSearch(
             registry=self.registry, source_of=self.inventory.places.source, cache=self.cache, limits=limits
         )
+        self.offered = OfferedSkills(
+            self.registry, self.approver.is_offered, lambda: self.approvals.decline_revision
+        )
         self.actions = ModelActions(
             resolver=self.resolver,
             loader=self.loader,
             reader=reader,
             searcher=self.search,
+            offered=self.offered.keys,
             style=self.style,
             context=context,
         )
-        self.catalog = CatalogCache(self.registry, self.style, context, self.inventory.places.templates)
+        self.catalog = CatalogCache(self.offered, self.style, context, self.inventory.places.templates)
         self.admin = HostAdmin(
             approvals=self.approvals,
             cache=self.cache,

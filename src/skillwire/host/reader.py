@@ -6,7 +6,7 @@ tool bypasses those (VER-7). Any other resource is untrusted text in a fence; it
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -158,6 +158,7 @@ class ModelActions:
     loader: Loader
     reader: ResourceReader
     searcher: SkillSearch
+    offered: Callable[[], Collection[SkillKey]]
     style: Style
     context: RenderContext
 
@@ -191,10 +192,10 @@ class ModelActions:
         return await self.reader.read(server, uri)
 
     async def search(self, query: str, *, server: str | None = None) -> Sequence[FoundSkill]:
-        """The skills that fit a query best."""
+        """The skills that fit a query best, of those that a model is offered."""
         if server is not None:
             self.resolver.require_label(server)
-        return await self.searcher.search(query, label=server)
+        return await self.searcher.search(query, label=server, among=self.offered())
 
     async def read_anywhere(self, text: str, server: str | None = None) -> str:
         """A resource of the one server that has it, or a file of a local skill by its path or URI (G6).

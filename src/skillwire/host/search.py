@@ -10,7 +10,7 @@ Nothing is indexed before the first search. After that, a search takes in what c
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 from urllib.parse import unquote
@@ -72,9 +72,17 @@ class SkillSearch:
         self.cache.watch(self._note_file)
 
     async def search(
-        self, query: str, *, label: str | None = None, limit: int | None = None
+        self,
+        query: str,
+        *,
+        label: str | None = None,
+        limit: int | None = None,
+        among: Collection[SkillKey] | None = None,
     ) -> tuple[FoundSkill, ...]:
-        """The skills that fit best, of one origin if a label is given. A query without words finds none."""
+        """The skills that fit best, of one origin if a label is given, or only `among` these.
+
+        A query without words finds none.
+        """
         words = parse_query(query, limits=self.limits)
         wanted = self.limits.search_results if limit is None else limit
         if not words or wanted < 1:
@@ -83,7 +91,9 @@ class SkillSearch:
 
         def is_wanted(key: SkillKey) -> bool:
             skill = self.registry.get(key)
-            return skill is not None and skill.enabled and label in (None, key.origin.label)
+            if skill is None or not skill.enabled or label not in (None, key.origin.label):
+                return False
+            return among is None or key in among
 
         matches = await anyio.to_thread.run_sync(
             lambda: index.search(words, limit=wanted, wanted=is_wanted), limiter=self._one_at_a_time

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
+from skillwire.catalog.naming import SkillKey
 from skillwire.catalog.registry import RegisteredSkill, Registry
 from skillwire.catalog.render import SEARCH_TOOL, CatalogText, is_for_models, render_found
 from skillwire.catalog.tokenize import parse_query
@@ -63,9 +64,42 @@ class Tool:
 
 
 class ToolHost(Actions, Protocol):
-    """What the tools need of a host: ways to text that a model may see."""
+    """What the tools need of a host: ways to text that a model may see. A search finds what is offered."""
 
     async def search(self, query: str, *, server: str | None = None) -> Sequence[FoundSkill]: ...
+
+
+class OfferedSkills:
+    """The skills that a model is told of, in the catalog and by search.
+
+    A skill that only users may invoke is not among them, nor one that a load would refuse without asking.
+    """
+
+    def __init__(
+        self, registry: Registry, is_offered: Callable[[RegisteredSkill], bool], revision: Callable[[], int]
+    ) -> None:
+        """`is_offered` may change its answer when `revision` changes."""
+        self._registry = registry
+        self._is_offered = is_offered
+        self._revision = revision
+        self._from: tuple[tuple[RegisteredSkill, ...], int] | None = None
+        self._skills: tuple[RegisteredSkill, ...] = ()
+        self._keys: frozenset[SkillKey] = frozenset()
+
+    def skills(self) -> tuple[RegisteredSkill, ...]:
+        """The skills, the same tuple while nothing changes."""
+        known, revision = self._registry.skills(), self._revision()
+        # The registry gives the same tuple while nothing has changed.
+        if self._from is None or known is not self._from[0] or revision != self._from[1]:
+            offered = tuple(one for one in known if is_for_models(one.entry) and self._is_offered(one))
+            if offered != self._skills or self._from is None:
+                self._skills, self._keys = offered, frozenset(one.key for one in offered)
+            self._from = known, revision
+        return self._skills
+
+    def keys(self) -> frozenset[SkillKey]:
+        self.skills()
+        return self._keys
 
 
 class CatalogCache:
@@ -73,12 +107,12 @@ class CatalogCache:
 
     def __init__(
         self,
-        registry: Registry,
+        offered: OfferedSkills,
         style: Style,
         context: RenderContext,
         templates: Callable[[], Sequence[ServedTemplate]],
     ) -> None:
-        self._registry = registry
+        self._offered = offered
         self._templates = templates
         self._shown_templates: Sequence[ServedTemplate] = ()
         self._style = style
@@ -98,11 +132,10 @@ class CatalogCache:
 
     def current(self) -> CatalogText:
         """The catalog as of now, requested as the last time."""
-        skills, templates = self._registry.skills(), self._templates()
-        # The registry gives the same tuple while nothing has changed.
+        skills, templates = self._offered.skills(), self._templates()
         if skills is not self._skills or templates != self._shown_templates:
             limits = replace(self._context.limits, catalog_chars=self._budget)
-            awake = self._style.awake([one for one in skills if is_for_models(one.entry)], self._working)
+            awake = self._style.awake(skills, self._working)
             made = self._style.catalog(awake, replace(self._context, limits=limits))
             room = self._budget - len(made.text) - 1
             below = templates_text(templates, self._style.resource_tool, room, limits)
@@ -146,7 +179,6 @@ def _search_tool(host: ToolHost, limits: Limits) -> Tool:
         if not parse_query(query, limits=limits):
             raise SkillNotFound(f"{SEARCH_TOOL}: query has no words: say what the task is about")
         found = await host.search(query, server=arguments.get("server") or None)
-        found = [one for one in found if is_for_models(one.skill.entry)]
         # SEC-1: descriptions alone. A passage of a body is skill text, which takes the way of loading.
         return render_found(
             [one.skill for one in found if not one.partial],

@@ -1,4 +1,4 @@
-"""Admission: the one decision on which skills are listed and which are loaded.
+"""Admission: the one decision on which skills are listed, offered to a model, and loaded.
 
 `admit` takes these steps in order; the first one that applies decides.
 
@@ -7,7 +7,9 @@
 3. Style: the emulated host does not accept such a skill.
 4. Disabled: the user disabled this skill. It stays known, but is neither in the catalog nor loaded.
 
-A skill that gets here is listed. To be loaded, it must pass the remaining steps.
+A skill that gets here is listed: people see it. To be loaded, it must pass the remaining steps. A model is
+offered it, in the catalog and in search results, unless step 7 or 9 is sure to refuse it. Step 5 does not
+count for that: who signed a skill is not known before something of it is fetched.
 
 5. Publisher: if the configuration requires publishers for the origin, they must have signed these files.
 6. Own files: the user's own files need no approval. Those of a project do, because others may have written
@@ -55,8 +57,10 @@ class Act(StrEnum):
     """What the skill is admitted for."""
 
     LIST = "list"
-    """To be in the catalog. Steps 1 to 4 decide, and no approval is needed: a catalog has names and
-    descriptions only."""
+    """To be shown to people, with its approval status. Steps 1 to 4 decide."""
+    OFFER = "offer"
+    """To be in a model's catalog and search results. No approval is needed, as they have names and
+    descriptions only; but what a load is sure to refuse, by step 7 or 9, is of no use to a model."""
     LOAD = "load"
     """To be read by the model. All steps decide."""
 
@@ -149,7 +153,7 @@ def admit(skill: Candidate, act: Act) -> Decision:
     if act is Act.LIST:
         return Allowed()
     # 5. Publisher.
-    if missing := missing_publisher(skill):
+    if act is Act.LOAD and (missing := missing_publisher(skill)):
         return Denied(skill.policy, Reason.DENIED, message=missing)
     covered = coverage(skill.approval, skill.origin, skill.entry, skill.seen)
     # 6. Own files. S3: they need no approval; grants come from one.
@@ -165,6 +169,8 @@ def admit(skill: Candidate, act: Act) -> Decision:
     # 9. Declined.
     if skill.declined:
         return Denied(skill.policy, Reason.DENIED, message="was declined by you: approve it to change that")
+    if act is Act.OFFER:
+        return Allowed()
     # 10. Policy `always`: SEC-2, SEC-4: it grants nothing; SEC-5: and never covers a nested skill.
     if skill.policy is Policy.ALWAYS and not skill.nested and not skill.signer_change:
         return Allowed(NO_GRANTS)

@@ -34,7 +34,8 @@ COMMANDS: Final = (
         "decline",
         "approvals:decline",
         "Decline a skill as it is now\n\n"
-        "It is not loaded, and nobody is asked about it, until its files change or it is approved.",
+        "It is not loaded, no model is told of it, and nobody is asked about it, until its files change "
+        "or it is approved.",
         NAME,
         text("--digest SHA256", "Only if these are its files, as `skillwire show` prints."),
         ON_SERVER,
@@ -71,7 +72,7 @@ COMMANDS: Final = (
     command(
         "revoke",
         "approvals:revoke",
-        "Revoke an approval\n\nNo server is contacted.",
+        "Revoke an approval, or take a decline back\n\nNo server is contacted.",
         NAME,
         CALLER,
         examples={"skillwire revoke refunds": "it must be approved again before it loads"},

@@ -23,7 +23,17 @@ from skillwire.skill.digests import Digest, SetDigest
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri, shown_uri
 from skillwire.telemetry import Value, operation, skill_attributes
-from skillwire.trust.admission import Act, Ask, Candidate, Decision, Denied, admit, missing_publisher, require
+from skillwire.trust.admission import (
+    Act,
+    Allowed,
+    Ask,
+    Candidate,
+    Decision,
+    Denied,
+    admit,
+    missing_publisher,
+    require,
+)
 from skillwire.trust.approval import (
     NO_GRANTS,
     Approval,
@@ -31,6 +41,7 @@ from skillwire.trust.approval import (
     Coverage,
     FileChange,
     Grants,
+    Policy,
     Reason,
     ResourceSet,
     approve,
@@ -54,6 +65,7 @@ class Approver:
 
     registry: Registry
     facts: Callable[[RegisteredSkill], Candidate]
+    policy: Callable[[Origin], Policy]
     approvals: ApprovalStore
     signatures: Signatures
     cache: SkillCache
@@ -238,7 +250,7 @@ class Approver:
         return next((digest for uri, digest in kept.resources if uri == file), None)
 
     async def revoke(self, key: SkillKey) -> bool:
-        """Revoke an approval; false when there was none."""
+        """Revoke an approval, or take a decline back; false when there was neither."""
         seen = self._of_seen.pop(key, None) is not None
         return await self.approvals.remove(key.origin, key.uri) or seen
 
@@ -280,6 +292,19 @@ class Approver:
         if kept is not None and not kept.bound:
             candidate = replace(candidate, seen=kept.resources)  # Approved as it was seen.
         return status_of(candidate, limits=self.limits)
+
+    def is_offered(self, skill: RegisteredSkill) -> bool:
+        """Whether a model is told of a listed skill: not if a load is sure to be refused without asking."""
+        # Only what the decision depends on: this is called for every skill.
+        declined = self.is_declined(skill)
+        candidate = Candidate(
+            origin=skill.origin,
+            entry=skill.entry,
+            policy=self.policy(skill.origin),
+            approval=self._kept(skill) if declined else None,
+            declined=declined,
+        )
+        return isinstance(admit(candidate, Act.OFFER), Allowed)
 
     def _decide(
         self, skill: RegisteredSkill, entry: CheckedEntry, kept: Approval | None, seen: ResourceSet

@@ -92,12 +92,12 @@ class Row:
     @property
     def caller(self) -> str:
         """The caller of a gateway who approved it; empty for the user."""
-        return self.server.split(":", 2)[1] if self.server.startswith(_CALLER) else ""
+        return caller_of(self.server)
 
     @property
     def identity(self) -> str:
         """What identifies the server, whoever approved its skill."""
-        return self.server.split(":", 2)[2] if self.server.startswith(_CALLER) else self.server
+        return self.server.split(":", 2)[2] if self.caller else self.server
 
 
 _CALLER: Final = "caller:"
@@ -109,6 +109,11 @@ def server_key(identity: str, caller: str = "") -> str:
     No identity of a server starts like this, and no name of a caller has a colon in it.
     """
     return f"{_CALLER}{caller}:{identity}" if caller else identity
+
+
+def caller_of(server: str) -> str:
+    """The caller of a gateway in a `server_key`; empty for the user."""
+    return server.split(":", 2)[1] if server.startswith(_CALLER) else ""
 
 
 class Decided(StrEnum):

@@ -20,7 +20,7 @@ import anyio.to_thread
 
 from skillwire.errors import SkillwireError
 from skillwire.host.approvals.database import ApprovalBackend, ApprovalDatabase
-from skillwire.host.approvals.schema import Decided, Decision, Row, server_key
+from skillwire.host.approvals.schema import Decided, Decision, Row, caller_of, server_key
 from skillwire.host.approvals.stored import (
     DIRECTORY,
     StoredApproval,
@@ -214,10 +214,17 @@ class ApprovalStore:
         """The approval as it is on disk now, with what other processes did to it."""
         await self.flush()
         key = self._key(origin, uri)
-        row, signers = await self._in_thread(
-            lambda: (self._database.row(*key), self._database.signers(*key)), abandon=True
+        row, signers, decisions = await self._in_thread(
+            lambda: (
+                self._database.row(*key),
+                self._database.signers(*key),
+                self._database.decisions(*key),
+            ),
+            abandon=True,
         )
         self._signers |= signers
+        if decisions and decisions[-1] != self._decided.get(key):
+            self._note(decisions[-1])
         if row != self._rows.get(key):
             self.revision += 1
         if row is None:
@@ -230,6 +237,20 @@ class ApprovalStore:
         """The digest of the files that the user declined, if that was the last decision about a skill."""
         last = self._decided.get(self._key(origin, uri, caller))
         return last.digest if last is not None and last.decision == Decided.DECLINED else None
+
+    def declines(self, *, caller: str = "") -> tuple[Decision, ...]:
+        """Every skill that the user, or a caller, declined last."""
+        return tuple(
+            one
+            for one in self._decided.values()
+            if one.decision == Decided.DECLINED and caller_of(one.server) == caller
+        )
+
+    @property
+    def decline_revision(self) -> int:
+        """A number that changes with every decision while something is declined; 0 while nothing is."""
+        declined = any(one.decision == Decided.DECLINED for one in self._decided.values())
+        return self.revision if declined else 0
 
     async def decline(
         self, origin: Origin, uri: SkillUri, digest: str, *, how: str = "", caller: str = ""
@@ -323,8 +344,14 @@ class ApprovalStore:
                 del self._unwritten[key]
 
     async def remove(self, origin: Origin, uri: SkillUri, *, caller: str = "") -> bool:
-        """Revoke an approval; false when there was none."""
-        key = self._key(origin, uri, caller)
+        """Revoke an approval, or take a decline back; false when there was neither."""
+        return await self._remove(self._key(origin, uri, caller))
+
+    async def remove_declined(self, decision: Decision) -> None:
+        """Take back one of `declines()`, whatever its server is called now."""
+        await self._remove((decision.server, decision.uri))
+
+    async def _remove(self, key: tuple[str, str]) -> bool:
         removed = await self._in_thread(lambda: self._database.remove(*key))
         self._forget(key)
         declined = key in self._decided and self._decided[key].decision == Decided.DECLINED
