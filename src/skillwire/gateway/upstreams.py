@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Final
 
 import anyio
 
@@ -28,17 +28,16 @@ from skillwire.errors import (
     SourceError,
     VerificationError,
 )
-from skillwire.gateway.uris import downstream_root, label_segment, moved
+from skillwire.gateway.uris import ServedEntry, label_segment, moved, served_entry
 from skillwire.host.host import SkillHost
-from skillwire.issues import Issue
 from skillwire.limits import MIB, Limits
 from skillwire.skill.digests import SetDigest
-from skillwire.skill.entries import DYNAMIC, NO_SIZE, Dynamic, SkillEntry, SkillResource
+from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.uris import SkillUri, shown_uri, skill_root
 from skillwire.sources.base import DirectoryChild
 from skillwire.trust.approval import shown_digest
 from skillwire.trust.origin import Origin
-from skillwire.trust.verify import VerifiedFile, check_entry
+from skillwire.trust.verify import VerifiedFile
 from skillwire.wire.v1 import APPROVAL_META
 
 _FAILED_SECONDS: Final = 60.0
@@ -100,48 +99,6 @@ class Offer:
         return any(file.uri == wanted for file in resources)
 
 
-@dataclass(frozen=True, slots=True)
-class _Served:
-    """How an entry is served, and in which directory."""
-
-    original: SkillEntry
-    root: SkillUri
-    entry: SkillEntry
-
-
-def _served(origin: Origin, original: SkillEntry, limits: Limits) -> _Served:
-    """How an entry is served; a `FormatError` or `LimitExceeded` if it cannot be."""
-    entry = check_entry(original, limits=limits)
-    if not entry.name or not entry.description.strip():
-        # An older dialect may leave them out. They are never made up.
-        raise FormatError(
-            Issue(
-                rule="frontmatter",
-                message="its server says neither name nor description",
-                fix="serve it with the final extension",
-            )
-        )
-    if entry.resources is not DYNAMIC and any("%" in file.uri for file in entry.resources):
-        shown_digest(original)  # A `FormatError` for names that no set of files can have.
-    old = skill_root(entry.uri)
-    root = downstream_root(origin.label, old)
-    uri = moved(entry.uri, old, root)
-    resources: tuple[SkillResource, ...] | Literal[Dynamic.DYNAMIC] = DYNAMIC
-    # The final extension has sizes. What a draft left out is not guessed; its digests are checked here.
-    if entry.resources is not DYNAMIC and all(file.size != NO_SIZE for file in entry.resources):
-        # `check_entry` made sure that they are below the directory.
-        cut = len(old)
-        resources = tuple(
-            [
-                SkillResource(
-                    uri if file.uri == entry.uri else SkillUri(root + file.uri[cut:]), file.digest, file.size
-                )
-                for file in entry.resources
-            ]
-        )
-    return _Served(original, root, SkillEntry(uri, entry.frontmatter, resources, entry.meta))
-
-
 class Upstream:
     """One host, and its skills as offers. `version` is another number whenever an offer is another one."""
 
@@ -160,7 +117,7 @@ class Upstream:
         self._memory = memory
         self._offers: dict[SkillUri, Offer] = {}
         self._made: dict[SkillKey, Offer] = {}
-        self._prepared: dict[SkillKey, _Served] = {}
+        self._prepared: dict[SkillKey, ServedEntry] = {}
         self._unusable: dict[SkillKey, tuple[SkillEntry, str]] = {}
         self._seen: tuple[RegisteredSkill, ...] | None = None
         self._listeners: list[Callable[[], None]] = []
@@ -382,13 +339,13 @@ class Upstream:
         """Do while slower servers are waited for what would be left to do when the last has answered."""
         for entry in entries:
             with suppress(FormatError, LimitExceeded):  # Found and reported again with the offer.
-                self._prepared[SkillKey(origin, entry.uri)] = _served(origin, entry, self._limits)
+                self._prepared[SkillKey(origin, entry.uri)] = served_entry(origin, entry, self._limits)
 
     def _offer(self, skill: RegisteredSkill) -> Offer:
         """The offer of a skill; a `FormatError` or `LimitExceeded` if it cannot be served."""
         served = self._prepared.get(skill.key)
         if served is None or served.original is not skill.entry:
-            served = _served(skill.origin, skill.entry, self._limits)
+            served = served_entry(skill.origin, skill.entry, self._limits)
         return Offer(self, skill, served.root, served.entry)
 
     def _is_failed(self, offer: Offer) -> bool:

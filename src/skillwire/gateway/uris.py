@@ -1,4 +1,4 @@
-"""Where the skills of upstream servers are served: `skill://<label>/<path...>/<name>/SKILL.md`.
+"""Where and how the skills of upstream servers are served: `skill://<label>/<path...>/<name>/SKILL.md`.
 
 The label comes first, so two servers never share a URI, and the path stays as it is, so the name comes last
 and digests and relative references keep their meaning. The mapping can be undone, so two skills of one server
@@ -8,10 +8,17 @@ never share a URI either: a URI of another scheme, or one whose first segment st
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Literal
 
 from skillwire.errors import FormatError
-from skillwire.skill.uris import SCHEME, SkillUri, is_plain, make_uri, parse_uri, split_uri
+from skillwire.issues import Issue
+from skillwire.limits import Limits
+from skillwire.skill.entries import DYNAMIC, NO_SIZE, Dynamic, SkillEntry, SkillResource
+from skillwire.skill.uris import SCHEME, SkillUri, is_plain, make_uri, parse_uri, skill_root, split_uri
+from skillwire.trust.approval import shown_digest
+from skillwire.trust.origin import Origin
+from skillwire.trust.verify import check_entry
 
 _MARK: Final = "~"
 
@@ -59,3 +66,45 @@ def upstream_uri(uri: SkillUri) -> tuple[str, SkillUri] | None:
         return None
     # There is one spelling of each: what would be served elsewhere is not served here.
     return (parts.authority, found) if downstream_root(parts.authority, found) == uri else None
+
+
+@dataclass(frozen=True, slots=True)
+class ServedEntry:
+    """How an entry is served, and in which directory."""
+
+    original: SkillEntry
+    root: SkillUri
+    entry: SkillEntry
+
+
+def served_entry(origin: Origin, original: SkillEntry, limits: Limits) -> ServedEntry:
+    """How an entry is served; a `FormatError` or `LimitExceeded` if it cannot be."""
+    entry = check_entry(original, limits=limits)
+    if not entry.name or not entry.description.strip():
+        # An older dialect may leave them out. They are never made up.
+        raise FormatError(
+            Issue(
+                rule="frontmatter",
+                message="its server says neither name nor description",
+                fix="serve it with the final extension",
+            )
+        )
+    if entry.resources is not DYNAMIC and any("%" in file.uri for file in entry.resources):
+        shown_digest(original)  # A `FormatError` for names that no set of files can have.
+    old = skill_root(entry.uri)
+    root = downstream_root(origin.label, old)
+    uri = moved(entry.uri, old, root)
+    resources: tuple[SkillResource, ...] | Literal[Dynamic.DYNAMIC] = DYNAMIC
+    # The final extension has sizes. What a draft left out is not guessed; its digests are checked here.
+    if entry.resources is not DYNAMIC and all(file.size != NO_SIZE for file in entry.resources):
+        # `check_entry` made sure that they are below the directory.
+        cut = len(old)
+        resources = tuple(
+            [
+                SkillResource(
+                    uri if file.uri == entry.uri else SkillUri(root + file.uri[cut:]), file.digest, file.size
+                )
+                for file in entry.resources
+            ]
+        )
+    return ServedEntry(original, root, SkillEntry(uri, entry.frontmatter, resources, entry.meta))
