@@ -200,7 +200,7 @@ def test_a_profile_narrows_the_rest_too() -> None:
     ("profile", "mistake"),
     [
         ("wrok", "no profile is called wrok (did you mean work?)"),
-        ("x", "no profile is called x (there is work)"),
+        ("x", "no profile is called x (known: work)"),
     ],
 )
 def test_an_unknown_profile_is_named(profile: str, mistake: str) -> None:

@@ -78,7 +78,7 @@ async def test_the_tools_take_a_model_from_the_catalogue_to_every_file(tmp_path:
         ("read_skill_file", {"name": "refunds", "path": "../../etc/passwd"}, "is not a file of"),
         ("list_skill_files", {"name": "refunds", "path": "nowhere"}, "is not a file of"),
         ("read_resource", {"server": "shop"}, "say uri"),
-        ("read_resource", {"server": "nobody", "uri": "x://y"}, "there is shop"),
+        ("read_resource", {"server": "nobody", "uri": "x://y"}, "known: shop"),
         ("read_resource", {"server": "shop", "uri": "shop://nothing/1"}, "shop has no file at"),
         ("read_resource", {"server": "shop", "uri": "no uri"}, "not well formed"),
     ],
