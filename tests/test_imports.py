@@ -50,6 +50,8 @@ SPEAKS_MCP = (
     "skillwire.sources.mcp",
     "skillwire.server",
     "skillwire.host.sessions",
+    "skillwire.host.subscriptions",
+    "skillwire.host.transports",
     "skillwire.host.sdk",
     "skillwire.host.http.direct",
     "skillwire.host.login.flow",
