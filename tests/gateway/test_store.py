@@ -18,7 +18,7 @@ from clients import refusal
 from gateways import User, joined, make_gateway, text_of
 from simulator import Simulator
 from skillwire.gateway import Caller
-from skillwire.host.approvals import database
+from skillwire.host.approvals import sqlite_file
 
 pytestmark = pytest.mark.anyio
 
@@ -36,7 +36,7 @@ def shop() -> Simulator:
 async def test_a_store_that_another_process_holds_approves_nothing_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "BUSY_SECONDS", 0.2)
+    monkeypatch.setattr(sqlite_file, "BUSY_SECONDS", 0.2)
     async with make_gateway(tmp_path, shop=shop()) as gateway:
         async with joined(gateway, user=User(), caller=ALICE) as client:
             await client.read_resource(URI)

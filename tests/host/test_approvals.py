@@ -242,7 +242,7 @@ async def test_while_another_process_holds_the_lock_the_loop_runs_and_the_load_g
 async def test_a_lock_that_is_never_released_ends_the_load_with_one_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("skillwire.host.approvals.database.BUSY_SECONDS", 0.3)
+    monkeypatch.setattr("skillwire.host.approvals.sqlite_file.BUSY_SECONDS", 0.3)
     sim = Simulator()
     sim.skill("refunds")
     async with opened(tmp_path, shop=sim, host_options={"ask": agree}) as host:
