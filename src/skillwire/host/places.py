@@ -22,7 +22,8 @@ from skillwire.skill.dialects import Dialect
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri
 from skillwire.sources.base import Source
-from skillwire.sources.mcp import DialectOptions, McpSource
+from skillwire.sources.legacy import DialectOptions
+from skillwire.sources.mcp import McpSource
 from skillwire.trust.approval import Policy, Reason
 from skillwire.trust.origin import Origin
 from skillwire.wire.legacy import ListedResource

@@ -35,6 +35,25 @@ _SIDE_BY_SIDE: Final = 8
 _NAMED: Final = 5
 
 
+def _none(entry: SkillEntry) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DialectOptions:
+    """What is accepted and asked for beyond the final extension. By default, nothing."""
+
+    accept_drafts: bool = False
+    """Accept entries without files, as in a draft. Only the user enables it."""
+    bare_scan: bool = False
+    """Accept resources that only look like skills. Only the user, or the style that they chose, enables
+    it."""
+    peek: Callable[[SkillEntry], bool] = _none
+    """Selects the skills whose frontmatter is read early, where VER-5 allows it."""
+    ask_everyone: bool = False
+    """Request an index even if a server declared no resources."""
+
+
 @dataclass(frozen=True, slots=True)
 class Asker:
     """The requests that are needed: a page of resources, and the bytes of one by the server's spelling."""

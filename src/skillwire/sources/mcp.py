@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
 from typing import Final
 
 import anyio
@@ -24,7 +23,7 @@ from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.entries import NO_SIZE, SkillEntry
 from skillwire.skill.uris import SkillUri, is_inside, parse_uri, shown_uri, skill_root
 from skillwire.sources.base import Change, DirectoryChild, Problem, Read, Source, children_among
-from skillwire.sources.legacy import Asker, all_resources, list_legacy
+from skillwire.sources.legacy import Asker, DialectOptions, all_resources, list_legacy
 from skillwire.sources.listing import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
@@ -46,26 +45,6 @@ from skillwire.wire.paging import PageLimits
 from skillwire.wire.responses import WireChild, content_count, directory_page, file_bytes, single_entry
 from skillwire.wire.templates import SkillTemplate, completed_values
 from skillwire.wire.v1 import METHOD_GET, METHOD_READ_DIRECTORY
-
-
-def _none(entry: SkillEntry) -> bool:
-    return False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DialectOptions:
-    """What is accepted and asked for beyond the final extension. By default, nothing."""
-
-    accept_drafts: bool = False
-    """Accept entries without files, as in a draft. Only the user enables it."""
-    bare_scan: bool = False
-    """Accept resources that only look like skills. Only the user, or the style that they chose, enables
-    it."""
-    peek: Callable[[SkillEntry], bool] = _none
-    """Selects the skills whose frontmatter is read early, where VER-5 allows it."""
-    ask_everyone: bool = False
-    """Request an index even if a server declared no resources."""
-
 
 _FINAL_ONLY: Final = DialectOptions()
 
