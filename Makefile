@@ -2,7 +2,7 @@
 .PHONY: demo test quick check unit coverage package other-python random mutants fuzz docs bench environments constraints clean
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
-# A newer Python than the one above, where there is one: it runs the tests that need no peer.
+# A newer Python than the one above, if there is one: it runs the tests that need no peer.
 OTHER_PYTHON ?= $(shell ls $(HOME)/.pyenv/versions/3.1[3-9]*/bin/python $(HOME)/.local/share/uv/python/*/bin/python3.1[3-9] \
 	2>/dev/null | sort -V | tail -1)
 SHELL := /bin/bash
@@ -14,7 +14,7 @@ STAMP = .venv/installed
 DEMO_STAMP = .venv/installed-for-demo
 PINNED = PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1
 PIP = $(PINNED) $(BIN)/python -m pip
-# How many packages are there, instead of silence: set-up takes a minute.
+# Show how many packages were fetched: set-up takes a minute.
 PROGRESS = $(PYTHON) tools/install_progress.py
 QUICK = not process and not slow and not interop and not soak
 ENVIRONMENTS = $(patsubst tests/environments/%.txt,.envs/%/installed,$(wildcard tests/environments/*.txt)) \
@@ -38,7 +38,7 @@ check: $(STAMP)
 unit: $(STAMP)
 	$(BIN)/pytest -n 2 --dist worksteal
 
-# The packages that decide must be covered by tests of their own, every branch; the floor is in the file.
+# The packages without I/O must be covered by their own tests, every branch; the minimum is in the file.
 coverage: $(STAMP)
 	QUICK=1 $(BIN)/pytest -q -n 2 --dist worksteal -m "$(QUICK)" --cov --cov-config=tests/pure-coverage.ini \
 		tests/catalog tests/skill tests/trust tests/wire tests/test_text.py tests/cli/test_lint.py
@@ -56,7 +56,7 @@ other-python: $(if $(OTHER_PYTHON),.envs/other-python/installed)
 		-m "$(QUICK)" $(shell cat tests/other-python.txt); \
 	else echo "No second Python (3.13 or later) here: its tests were not run." >&2; fi
 
-# The whole suite in random order: no test may lean on another. SEED=n repeats a run.
+# The whole suite in random order: no test may depend on another. SEED=n repeats a run.
 random: $(STAMP)
 	$(BIN)/pytest -n 2 -m "not interop and not soak" --random-order $(if $(SEED),--random-order-seed=$(SEED))
 
@@ -89,7 +89,7 @@ $(STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	@$(PIP) install --progress-bar off --editable . --group dev | $(PROGRESS)
 	@touch $@
 
-# What a user needs and no more, so that the demo starts soon.
+# Only what a user needs, so that the demo starts soon.
 $(DEMO_STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Setting up .venv, once: about half a minute." >&2
 	@$(PIP) install --progress-bar off --editable . | $(PROGRESS)
@@ -109,7 +109,7 @@ environments:
 		rm *.deb && mv ../shells.new ../shells; } > ../shells.log 2>&1 \
 		|| echo "No zsh and fish from Debian packages here: see .envs/shells.log" >&2
 
-# A list that says that it is complete needs no resolution, and what is imported once needs no compilation.
+# A list marked as complete needs no resolution, and packages that are imported once need no compilation.
 .envs/%/installed: tests/environments/%.txt
 	@echo "Setting up .envs/$*, once ..." >&2
 	@rm -rf .envs/$* && $(PYTHON) -m venv .envs/$*

@@ -119,15 +119,28 @@ def _parse() -> argparse.Namespace:
     add = parser.add_argument
     add("--only", type=listed(str, MEASURES), default=[*MEASURES], metavar="A,B", help=", ".join(MEASURES))
     add("--sizes", type=listed(int), default=[100, 1000, 10_000], metavar="N,M", help="skills in the trees")
-    add("--rounds", type=int, default=5, help="rounds in which everybody takes a turn")
-    add("--seconds", type=float, default=0.8, help="length of one turn under load")
+    add("--rounds", type=int, default=5, help="rounds, in each of which every server is measured once")
+    add("--seconds", type=float, default=0.8, help="seconds of load in one turn")
     add("--connections", type=listed(int), default=[1, 16, 64], metavar="N,M", help="HTTP connections")
-    add("--windows", type=listed(int), default=[1, 16], metavar="N,M", help="requests under way over stdio")
+    add("--windows", type=listed(int), default=[1, 16], metavar="N,M", help="requests in flight over stdio")
     add("--contestants", type=listed(str, EVERYBODY), default=[*EVERYBODY], metavar="A,B")
-    add("--quiet", type=float, default=0.1, metavar="SECONDS", help="the watcher's quiet spell")
-    add("--trees", type=Path, metavar="FOLDER", help="keep the trees here, and use those that are")
-    add("--json", type=Path, metavar="FILE", help="keep every value")
-    add("--add", type=Path, action="append", default=[], metavar="FILE", help="what another run kept as JSON")
+    add(
+        "--quiet",
+        type=float,
+        default=0.1,
+        metavar="SECONDS",
+        help="how long the watcher waits until changes have stopped",
+    )
+    add("--trees", type=Path, metavar="FOLDER", help="keep the trees here, and reuse those that exist")
+    add("--json", type=Path, metavar="FILE", help="save every value")
+    add(
+        "--add",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="the values that another run saved as JSON",
+    )
     add("--write", action="store_true", help="write benchmarks/RESULTS.md")
     add("--all-targets", action="store_true", help="show targets that this run did not measure, too")
     return parser.parse_args()

@@ -30,7 +30,7 @@ def time_listings(commands: Sequence[Sequence[str]], environment: Mapping[str, s
                 stderr=subprocess.DEVNULL,
                 env={**os.environ, **environment},
                 bufsize=0,
-                # As a host starts them: a system may share its time out by sessions.
+                # As a host starts them: a system may schedule by session.
                 start_new_session=True,
             )
             processes.append(process)

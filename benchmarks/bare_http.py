@@ -1,4 +1,4 @@
-"""A limit: uvicorn and an application that answers `/read` and `/get` with so many fixed bytes each.
+"""A limit: uvicorn and an application that answers `/read` and `/get` with a fixed number of bytes each.
 
 bare_http.py READ_BYTES GET_BYTES
 """

@@ -1,4 +1,4 @@
-"""A limit: a loop that answers each line of standard input with one of so many bytes.
+"""A limit: a loop that answers each line of standard input with one of a fixed length.
 
 bare_stdio.py READ_BYTES GET_BYTES
 """

@@ -21,9 +21,9 @@ from benchmarks.tree import SkillTree
 
 T = TypeVar("T")
 PATIENCE_SECONDS: Final = 30
-# Sixty-four connections of a server that takes this long for an answer would hold up everybody else.
+# With sixty-four connections, a server that takes this long for an answer would delay all others.
 CRAWL_SECONDS: Final = 0.25
-# Whoever takes so long for one turn, and so many times as long as Skillwire, has shown what there is to see.
+# A server that takes this long for one turn, and this many times as long as Skillwire, is not measured again.
 _LONG_TURN_SECONDS: Final = 8
 _FAR_BEHIND: Final = 8
 _CHECKED: Final = 5
@@ -31,7 +31,7 @@ _CHECKED: Final = 5
 
 @dataclass(slots=True)
 class Bench:
-    """One run. Measures add to `samples`; who fails is noted and takes no further part in that measure."""
+    """One run. Measures add to `samples`; a contestant that fails is noted and left out of that measure."""
 
     trees: dict[int, SkillTree]
     contestants: Sequence[Contestant]
@@ -45,9 +45,8 @@ class Bench:
     too_slow: set[tuple[str, int, str]] = field(default_factory=set)
 
     def entrants(self, transport: str, *, under_load: bool = False) -> list[tuple[Contestant, SkillTree]]:
-        """Every contestant with every tree, but for those that were too slow over this transport before.
-
-        Those that differ under load alone take part there, on the smallest tree.
+        """Every contestant with every tree, except for those that were too slow over this transport before.
+        Those that differ only under load are measured there, on the smallest tree.
         """
         smallest = min(self.trees)
         return [
@@ -63,10 +62,9 @@ class Bench:
         say(f"  round {turn + 1}  {measure:<22} {size:>6} skills  {contestant:<22} {value:>12,.4g} {unit}")
 
     def take_turns(self, runners: dict[Series, Callable[[int], None]], *, rounds: int | None = None) -> None:
-        """Let everybody run once in each round.
-
-        Those of one measure and size run side by side, each round with another one first: what is compared
-        ran within seconds, and nobody always follows the same neighbour.
+        """Run every contestant once in each round. Those of one measure and size run one after the other, and
+        each round starts with another one: what is compared ran within seconds, and nobody always follows the
+        same one.
         """
         left = dict(runners)
         ours: dict[tuple[str, int], float] = {}
@@ -87,19 +85,20 @@ class Bench:
                     elif seconds > max(_LONG_TURN_SECONDS, _FAR_BEHIND * ours.get(heat, 0)):
                         del left[entrant]
                         self.give_up(
-                            entrant, ServerFailed(f"one turn took {seconds:.0f} s, and it had no more")
+                            entrant,
+                            ServerFailed(f"one turn took {seconds:.0f} s, so it was not measured again"),
                         )
 
     def give_up(self, entrant: Series, error: Exception) -> None:
-        """Note who takes no further part, and why."""
-        # A cold start says more about the disk, and how busy that is, than about who starts.
+        """Record which contestant is left out, and why."""
+        # A cold start says more about the disk, and how busy it is, than about the server.
         if isinstance(error, TooSlow) and not entrant.measure.startswith("start-cold"):
             transport = "stdio" if "stdio" in entrant.measure else "http"
             self.too_slow.add((entrant.contestant, entrant.size, transport))
         self.note_of(entrant, error)
 
     def note_of(self, entrant: Series, error: Exception) -> None:
-        """Tell the readers of the table what happened."""
+        """Add a note for the readers of the table."""
         reason = " ".join(str(error).split())[:400]
         text = f"{entrant.contestant}, {entrant.measure}, {entrant.size:,} skills: {reason}"
         self.samples.note(text)
@@ -109,7 +108,7 @@ class Bench:
     def serving(
         self, contestant: Contestant, tree: SkillTree, *, check: bool = True
     ) -> Iterator[ServerProcess]:
-        """A contestant over HTTP, up and with right answers."""
+        """A running contestant over HTTP whose answers were checked."""
         command = contestant.http(tree.root)
         with ServerProcess(
             command, over_http=True, cores=self.cores, environment=self.fresh_homes()
@@ -123,7 +122,7 @@ class Bench:
     def wired(
         self, contestant: Contestant, tree: SkillTree, *, check: bool = True
     ) -> Iterator[tuple[ServerProcess, Wire]]:
-        """A contestant over stdio, up and with right answers."""
+        """A running contestant over stdio whose answers were checked."""
         command = contestant.stdio(tree.root)
         with ServerProcess(
             command, over_http=False, cores=self.cores, environment=self.fresh_homes()
@@ -134,7 +133,7 @@ class Bench:
             yield server, wire
 
     def fresh_homes(self) -> dict[str, str]:
-        """Places for what a server keeps between starts, with nothing in them yet."""
+        """Empty directories for what a server keeps between starts."""
         home = tempfile.mkdtemp(dir=self.work, prefix="home-")
         return dict.fromkeys(("XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"), home)
 
@@ -144,7 +143,7 @@ def say(text: str) -> None:
 
 
 def rotated(items: Sequence[T], by: int) -> list[T]:
-    """The same items, each round with another one first."""
+    """The same items, rotated by one in each round."""
     start = by % len(items) if items else 0
     return [*items[start:], *items[:start]]
 
@@ -163,7 +162,7 @@ def check_stdio(wire: Wire, tree: SkillTree) -> None:
 
 
 def _check(tree: SkillTree, ask: Callable[..., bytes]) -> None:
-    """Answers are right before they are timed: entries, digests and the bytes behind them."""
+    """Check the answers before they are timed: entries, digests and bytes."""
     skills = tree.spread(_CHECKED)
     first = result_of(ask(list_call()))["skills"]
     if not first:
@@ -179,5 +178,5 @@ def check_enumeration(tree: SkillTree, pages: Iterable[bytes]) -> list[object]:
     entries = [entry for page in pages for entry in result_of(page)["skills"]]
     uris = sorted(entry["uri"] for entry in entries)
     if uris != sorted(tree.skill(number).uri for number in range(tree.size)):
-        raise WrongAnswer(f"{len(uris)} entries were listed, {tree.size} skills are there")
+        raise WrongAnswer(f"{len(uris)} entries were listed, but there are {tree.size} skills")
     return list(entries)

@@ -1,6 +1,6 @@
-"""Call: a request of the 2026-07-28 era as bytes made beforehand, and what its answer must hold.
+"""Call: a request of 2026-07-28 as prepared bytes, and what its answer must contain.
 
-Each sending differs from the last in its id alone, as it does when many clients ask for the same thing.
+Each time it is sent, only its id differs, as it does when many clients ask for the same thing.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _META: Final = {
 
 
 class WrongAnswer(Exception):
-    """A server answered something else than it was asked for. Its speed is of no interest then."""
+    """A server gave a wrong answer, so its speed does not matter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request in two halves around its id. Every one of `marks` stands in the right answer."""
+    """A request in two halves around its id. The right answer contains all of `marks`."""
 
     head: bytes
     tail: bytes
@@ -48,7 +48,7 @@ class Call:
         return True
 
     def over_http(self, host: str, path: str = "/mcp") -> Call:
-        """The same call as an HTTP request with the headers of its era."""
+        """The same call as an HTTP request with the headers of its revision."""
         length = len(self.line(FIRST_ID))
         message = json.loads(self.line(FIRST_ID))
         headers = [
@@ -66,7 +66,7 @@ class Call:
         )
 
     def to_bare(self) -> Call:
-        """The same call to a bare application, which answers the same number of bytes and no more sense."""
+        """The same call to a bare application, which answers with the same number of meaningless bytes."""
         return Call(self.head, self.tail, (), is_echoed=False)
 
 
@@ -80,13 +80,13 @@ def list_call(cursor: str | None = None) -> Call:
 
 
 def read_call(skill: Skill, file: str = "SKILL.md") -> Call:
-    """Read a file. The answer must hold the whole of it, as JSON writes it."""
+    """Read a file. The answer must contain all of it, as JSON."""
     content = json.dumps(skill.files[file].decode("ascii"))[1:-1].encode()
     return make_call("resources/read", {"uri": skill.uri_of(file)}, [content])
 
 
 def get_call(skill: Skill) -> Call:
-    """Ask for an entry. The answer must hold the digest of every file."""
+    """Ask for an entry. The answer must contain the digest of every file."""
     return make_call("skills/get", {"uri": skill.uri}, [each.encode() for each in skill.digests.values()])
 
 

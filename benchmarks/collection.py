@@ -22,7 +22,7 @@ from skillwire.trust.verify import check_entry
 REAL: Final = 9_276
 """The skills of the public collections."""
 
-# What stands in SKILL.md, by fault, and how many of the real skills have it.
+# What is in SKILL.md, by fault, and how many of the real skills have it.
 FAULTS: Final[Mapping[str, tuple[int, str]]] = {
     "name-not-directory": (1_075, "---\nname: {name}-skill\ndescription: {text}\n---\n"),
     "unquoted-colon": (58, "---\nname: {name}\ndescription: Reviews: {text}\n---\n"),

@@ -1,4 +1,4 @@
-"""Contestants: who serves the tree, and how each is started."""
+"""Contestants: the servers that are compared, and how each is started."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ class Contestant:
     stdio: Callable[[Path], list[str]]
     http: Callable[[Path], list[str]]
     sees_edits: bool = False
-    """Whether it means to notice that a file was changed while it runs."""
+    """Whether it is meant to notice that a file was changed while it runs."""
     keeps_index: bool = False
-    """Whether it keeps something from one start to the next."""
+    """Whether it keeps a cache from one start to the next."""
     only_http_load: bool = False
-    """Whether it differs from another one in how it answers over HTTP alone."""
+    """Whether it differs from another one only in how it answers over HTTP."""
 
 
 def find_contestants(names: tuple[str, ...] = EVERYBODY) -> tuple[list[Contestant], list[str]]:
-    """Those of the named contestants that can run here, and a word on each that cannot."""
+    """Those of the named contestants that can run here, and a note on each that cannot."""
     ours = (_skillwire(), _plain(), _plain_defaults(), _fastmcp())
     found = [each for each in ours if each.name in names]
     notes: list[str] = []

@@ -32,7 +32,7 @@ async def main(trees: list[Path], state: Path, urls: list[str]) -> None:
         f"s{number:02}": _child(script("recorded_server", record(tree), delay(number), isolated=True))
         for number, tree in enumerate(trees)
     }
-    # What is imported on first use is no server's doing.
+    # Imports on first use are not caused by a server.
     await _discover({"s01": running["s01"]}, state)
     for measure, servers in (("http", running), ("stdio", recorded)):
         await _compare(measure, SLOWEST, {"s00": servers["s00"]}, state)
@@ -48,7 +48,7 @@ async def _compare(measure: str, who: str, servers: Mapping[str, ServerConfig], 
 
 
 async def _start_real(trees: list[Path], state: Path) -> None:
-    """Real servers, started from nothing: the slowest of them is what a client waits for that only waits."""
+    """Real servers that have to be started; the slowest of them is the least that any client waits for."""
     program = str(Path(sys.executable).parent / _US)
     commands = [[program, "serve", str(tree)] for tree in trees]
     seconds, found = time_listings(commands, _homes(state))
@@ -62,7 +62,7 @@ async def _start_real(trees: list[Path], state: Path) -> None:
 
 
 async def _discover(servers: Mapping[str, ServerConfig], state: Path) -> tuple[float, float]:
-    """How long it takes until the skills of all servers are there, and what the host itself works for it."""
+    """How long it takes until the skills of all servers are listed, and the processor time of the host."""
     start, used = time.perf_counter(), time.process_time()
     async with _host(servers, state) as host:
         seconds, cpu = time.perf_counter() - start, time.process_time() - used
@@ -84,7 +84,7 @@ async def _use(servers: Mapping[str, ServerConfig], state: Path) -> None:
             if len(loaded.text) != len(text):
                 raise SystemExit("a cached load gave another text")
         _say("host-load cached", _US, median(seconds) * 1000, "ms")
-        # Another budget each time, so that it is written; then one that was asked for before.
+        # A different budget each time, so that it is rendered; then one that was requested before.
         budgets = iter(range(20_000, 20_000 + _REPEATS))
         _say("host-catalog", _US, await _time(lambda: host.catalog(budget=next(budgets))), "ms")
         _say("host-catalog again", _US, await _time(host.catalog), "ms")
@@ -114,7 +114,7 @@ def _child(command: list[str], environment: Mapping[str, str] | None = None) -> 
 
 
 def _homes(state: Path) -> dict[str, str]:
-    """Places for what servers keep, with nothing in them yet."""
+    """Empty directories for what servers keep."""
     home = tempfile.mkdtemp(dir=state, prefix="home-")
     return dict.fromkeys(("XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"), home)
 
@@ -125,7 +125,7 @@ def _expect(found: int, servers: int) -> None:
 
 
 async def _time(work: Callable[[], object]) -> float:
-    """The median time of a call, awaited where it wants to be, in milliseconds."""
+    """The median time of a call, awaited if necessary, in milliseconds."""
     seconds: list[float] = []
     for _ in range(_REPEATS):
         start = time.perf_counter()

@@ -1,9 +1,9 @@
-"""HTTP load: so many connections, each with one request under way, every answer checked.
+"""HTTP load: a number of connections, each with one request in flight, every answer checked.
 
 Plain sockets, because the client must cost less than the servers that it measures. For the same reason an
-answer is taken apart only the first time that a call is answered. From then on the answers to that call must
-equal the first one byte for byte, but for the id and for headers that say nothing of the body; one that does
-not is taken apart again.
+answer is parsed only the first time that a call is answered. From then on the answers to that call must equal
+the first one byte for byte, but for the id and for headers that say nothing of the body; one that does not is
+taken apart again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SILENCE_SECONDS: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a server did: answers, the time it took and what it cost."""
+    """The result of a load: answers, time and processor time."""
 
     answers: int
     seconds: float
@@ -84,7 +84,7 @@ def pattern_of(data: bytes, call: Call, identity: int) -> Pattern | None:
 
 
 class Connection:
-    """One keep-alive connection with at most one request under way.
+    """One keep-alive connection with at most one request in flight.
 
     `patterns` are those of answers, by the tail of their call; connections to one server may share them.
     """
@@ -109,7 +109,7 @@ class Connection:
         self.socket.sendall(call.line(identity))
 
     def is_answered(self) -> bool:
-        """Take in what is here; whether that makes the answer whole. A wrong one is raised."""
+        """Read what has arrived; returns whether the answer is complete. A wrong one raises an error."""
         data = self._read()
         call = self.call
         assert call is not None
@@ -196,7 +196,7 @@ def drive(
     await_ready = _waiter(opened)
     answers, sent, number = 0, 0, len(calls)
     gc.collect()
-    gc.disable()  # A pause of the client is none of the server's.
+    gc.disable()  # A pause of the client does not count for the server.
     try:
         used, start = cpu(), time.perf_counter()
         deadline = start + seconds
@@ -222,7 +222,7 @@ def drive(
 
 
 def _waiter(connections: Sequence[Connection]) -> Callable[[], Sequence[Connection]]:
-    """A call that waits until something came, and gives the connections where it did."""
+    """A function that waits until something arrives, and returns the connections where it did."""
     if len(connections) == 1:
         return lambda: connections  # Its read waits.
     selector = selectors.DefaultSelector()

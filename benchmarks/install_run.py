@@ -213,7 +213,7 @@ def first_sync(base: Path, url: str) -> Cost:
 
 
 def read_bare(address: tuple[str, int], files: Sequence[tuple[Skill, str]]) -> Cost:
-    """Read every file over plain sockets, each connection with one request under way."""
+    """Read every file over plain sockets, each connection with one request in flight."""
     host = f"{address[0]}:{address[1]}"
     calls: list[Call] = [read_call(skill, path).over_http(host) for skill, path in files]
     waiting = iter(calls)

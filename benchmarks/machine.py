@@ -27,7 +27,7 @@ _PACKAGES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Hardware, versions and how busy it was."""
+    """Hardware, versions and load."""
 
     date: str
     processor: str

@@ -60,7 +60,7 @@ def _editor(bench: Bench, contestant: Contestant, tree: SkillTree) -> Callable[[
 def _until_served(server: ServerProcess, skill: Skill, wanted: str, start: float) -> float:
     host = server.url.removeprefix("http://")
     whole = get_call(skill)
-    # Any answer will do until the new one comes: which it is, is looked at here.
+    # Any answer is accepted until the new one arrives; it is checked here.
     call = Call(whole.head, whole.tail, ()).over_http(host)
     connection = Connection(server.address)
     try:

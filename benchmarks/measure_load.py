@@ -28,7 +28,7 @@ Runners: TypeAlias = dict[Series, Callable[[int], None]]
 
 
 def http(bench: Bench, kinds: Sequence[str]) -> None:
-    """Keep every server of every size up, and let them take turns."""
+    """Keep every server of every size running, and measure them in turn."""
     with ExitStack() as stack:
         runners: Runners = {}
         sizes: list[int] = []
@@ -57,7 +57,7 @@ def http(bench: Bench, kinds: Sequence[str]) -> None:
 
 
 def first_reads(bench: Bench) -> None:
-    """Each file asked for once, by sixteen connections, of a server that has answered hardly anything yet."""
+    """Each file asked for once, by sixteen connections, of a server that has answered almost nothing yet."""
 
     def runner(who: Contestant, tree: SkillTree) -> Callable[[int], None]:
         def run(turn: int) -> None:
@@ -114,7 +114,7 @@ def _calls(kind: str, tree: SkillTree) -> list[Call]:
 
 
 def _refuse_crawl(server: ServerProcess, tree: SkillTree) -> None:
-    """Raise when one client alone has to wait for long."""
+    """Raise an error if even a single client has to wait for long."""
     call = read_call(tree.skill(0)).over_http(server.url.removeprefix("http://"))
     connection = Connection(server.address, PATIENCE_SECONDS)
     start = time.perf_counter()
@@ -125,7 +125,7 @@ def _refuse_crawl(server: ServerProcess, tree: SkillTree) -> None:
 
 
 def _answer_sizes(server: ServerProcess, tree: SkillTree) -> list[int]:
-    """How long the answers are that a bare application has to match."""
+    """The lengths of the answers that a bare application has to match."""
     host = server.url.removeprefix("http://")
     connection = Connection(server.address)
     sizes = [len(connection.ask(_calls(kind, tree)[0].over_http(host))) for kind in KINDS]

@@ -33,7 +33,7 @@ _DROP: Final = Path("/proc/sys/vm/drop_caches")
 
 
 def warm(bench: Bench) -> None:
-    """Start with the files in memory and nothing kept from an earlier start, then once more with what is."""
+    """Start with the files in memory and no cache of an earlier start, then once more with that cache."""
     runners: dict[Series, Callable[[int], None]] = {}
     for transport in TRANSPORTS:
         for contestant, tree in bench.entrants(transport):
@@ -47,7 +47,7 @@ def warm(bench: Bench) -> None:
 
 
 def cold(bench: Bench) -> None:
-    """Start after the system has dropped what it held of every file."""
+    """Start after the system has dropped every file from its page cache."""
 
     def runner(contestant: Contestant, tree: SkillTree, transport: str) -> Callable[[int], None]:
         def run(turn: int) -> None:
@@ -90,7 +90,7 @@ def enumeration(bench: Bench) -> None:
 def _starter(bench: Bench, contestant: Contestant, tree: SkillTree, transport: str) -> Callable[[int], None]:
     def run(turn: int) -> None:
         homes = bench.fresh_homes()
-        # Who keeps nothing starts a second time as it did the first.
+        # A server without a cache starts a second time as it did the first time.
         for kind in ("start", "start-again") if contestant.keeps_index else ("start",):
             measure = f"{kind} {transport}"
             seconds, cpu = _START[transport](bench, contestant, tree, homes)
@@ -166,7 +166,7 @@ def _enumerator(
             try:
                 seconds, pages = _all_pages(ask)
             except TooSlow as error:
-                crawls = True  # Its memory is of interest still.
+                crawls = True  # Its memory is still measured.
                 bench.note_of(Series(measure, name, size), error)
                 return
             bench.record(measure, name, size, turn, seconds, "s")
@@ -181,7 +181,7 @@ def _enumerator(
 def _asking(
     bench: Bench, contestant: Contestant, tree: SkillTree, transport: str, *, check: bool
 ) -> Iterator[tuple[ServerProcess, Callable[[Call], bytes]]]:
-    """A contestant that is up, and the way to ask it something."""
+    """A running contestant, and the function that sends it a request."""
     if transport == "stdio":
         with bench.wired(contestant, tree, check=check) as (server, wire):
             yield server, wire.ask
@@ -196,7 +196,7 @@ def _asking(
 
 
 def _all_pages(ask: Callable[[Call], bytes]) -> tuple[float, list[bytes]]:
-    """Follow the cursors without parsing the pages: what that costs is the client's matter."""
+    """Follow the cursors without parsing the pages: the cost of that is the client's."""
     pages: list[bytes] = []
     cursor: str | None = None
     start = time.perf_counter()

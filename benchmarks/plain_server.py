@@ -113,7 +113,7 @@ def main() -> None:
     else:
         import uvicorn
 
-        # Nobody writes a log of every request here: it would be measured, and is not what is compared.
+        # There is no access log: it would be measured, and is not compared.
         if options.defaults:
             # The SDK streams its answers, and brings uvicorn without a faster loop or parser.
             app = server.streamable_http_app()

@@ -16,7 +16,9 @@ from typing import Final, Self
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _STOP_SECONDS: Final = 10
-_URL: Final = re.compile(rb"http://[0-9a-z.]+:[1-9]\d*")  # A port of 0 is a wish, not a place.
+_URL: Final = re.compile(
+    rb"http://[0-9a-z.]+:[1-9]\d*"
+)  # Port 0 asks for a free port; it is not where the server listens.
 
 
 class ServerFailed(Exception):
@@ -24,11 +26,11 @@ class ServerFailed(Exception):
 
 
 class TooSlow(ServerFailed):
-    """A server let its client wait for longer than anybody would."""
+    """A server took longer to answer than any client would wait."""
 
 
 class Cores:
-    """Which core servers run on and which one the load comes from, where the system lets one choose."""
+    """Which core servers run on and which one the load comes from, where the system allows pinning."""
 
     def __init__(self) -> None:
         allowed = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_setaffinity") else []
@@ -43,7 +45,7 @@ class Cores:
             os.sched_setaffinity(0, self.client)
 
     def pin_server(self) -> None:
-        """What this thread starts from now on, until `pin_client`, is on the core of servers."""
+        """What this thread starts from now on, until `pin_client`, runs on the core of servers."""
         if self.are_apart:
             os.sched_setaffinity(0, self.server)
 
@@ -107,7 +109,7 @@ class ServerProcess:
         return host, int(port)
 
     def await_url(self, timeout: float) -> None:
-        """Wait for the line that has the URL; go on draining so that the server never blocks."""
+        """Wait for the line that has the URL; keep reading so that the server never blocks."""
         assert self._process.stderr is not None
         stream = self._process.stderr
         held = b""

@@ -1,4 +1,4 @@
-"""A server over stdio that costs next to nothing: it answers with what another one was recorded to answer.
+"""A server over stdio that takes almost no processor time: it sends the recorded answers of another server.
 
 recorded_server.py RECORD DELAY_SECONDS
 

@@ -140,7 +140,8 @@ def memory_with(url: str, skills: int, requests: int, cores: Cores) -> float:
 def spread(store: Store, servers: Sequence[ServerProcess]) -> tuple[list[float], list[float]]:
     """How long each publication takes, and how long from its end until every replica serves it.
 
-    Every replica has responded with the version before, and has it in its cache: it must hear of the new one.
+    Every replica has responded with the previous version, and has it in its cache: it must be notified of the
+    new one.
     """
     publishing = Publishing(store)
     taken: list[float] = []
@@ -174,7 +175,7 @@ def spread(store: Store, servers: Sequence[ServerProcess]) -> tuple[list[float],
 
 
 async def fan_out(url: str) -> list[float]:
-    """How long until so many listeners have heard of a change and read it from the feed, in milliseconds."""
+    """How long until all listeners were notified of a change and read it from the feed, in milliseconds."""
     connections = [await psycopg.AsyncConnection.connect(url, autocommit=True) for _ in range(LISTENERS)]
 
     async def hear(connection: psycopg.AsyncConnection[object]) -> None:

@@ -97,7 +97,7 @@ def median_table(samples: Samples) -> str:
 
 
 def figure(value: float) -> str:
-    """Three figures that count, no more than anybody should believe."""
+    """Three significant digits: more would claim too much precision."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.3g}"
@@ -106,7 +106,7 @@ def figure(value: float) -> str:
 def page(
     samples: Samples, verdicts: Sequence[Verdict], machine: Machine, *, rounds: int, commands: Sequence[str]
 ) -> str:
-    """RESULTS.md: the last honest table."""
+    """RESULTS.md: the tables of the last full run."""
     notes = [f"- {note}" for note in samples.notes]
     beside = beside_defaults(samples)
     return "\n".join(

@@ -22,7 +22,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Whose values of what: the key of a row."""
+    """The contestant, the measure and the size: the key of a row."""
 
     measure: str
     contestant: str
@@ -46,7 +46,7 @@ class Samples:
         self._samples.append(sample)
 
     def note(self, text: str) -> None:
-        """Something that a reader of the numbers must know. Said once."""
+        """Something that a reader of the numbers must know. Each note is kept once."""
         if text not in self.notes:
             self.notes.append(text)
 
@@ -74,7 +74,8 @@ class Samples:
         return one / other if one is not None and other else None
 
     def take_in(self, kept: Mapping[str, Any]) -> str:
-        """Add what another run kept, of measures that this one leaves out; the command that made it."""
+        """Add the saved values of another run, of measures that this one leaves out; returns the command that
+        made them."""
         for sample in kept["samples"]:
             self.add(Sample(**sample))
         for note in kept["notes"]:

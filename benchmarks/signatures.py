@@ -1,7 +1,7 @@
 """How long 10,000 checks of signatures take, on one core: `python -m benchmarks.signatures`.
 
 Half of the skills are signed with a key, half with a certificate and one authority between it and the root.
-Every bundle is another one: nothing is remembered from one check to the next. Ends with 1 beyond 30 seconds.
+Every bundle is different: nothing is cached from one check to the next. Ends with 1 beyond 30 seconds.
 """
 
 from __future__ import annotations

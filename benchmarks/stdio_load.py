@@ -1,4 +1,4 @@
-"""Load over standard input and output: JSON lines, so many requests under way, every answer checked."""
+"""Load over standard input and output: JSON lines, a number of requests in flight, every answer checked."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Wire:
         os.write(self._server.stdin, call.line(identity))
 
     def lines(self) -> list[bytes]:
-        """The whole lines that are here, at least one."""
+        """The complete lines that have arrived, at least one."""
         while True:
             if not select.select([self._server.stdout], [], [], self._timeout)[0]:
                 raise TooSlow(f"no answer for {self._timeout:.0f} seconds")
@@ -78,7 +78,7 @@ class Wire:
             gc.enable()
 
     def _match(self, order: list[tuple[Call, int]], line: bytes) -> None:
-        """Take off the request that a line answers. Servers may answer out of turn, most do not."""
+        """Remove the request that a line answers. Servers may answer out of order; most do not."""
         for at, (call, identity) in enumerate(order):
             if call.is_right(line, identity):
                 del order[at]

@@ -1,4 +1,4 @@
-"""Targets: what Skillwire wants to reach, each as a ratio within one run."""
+"""Targets: what Skillwire should reach, each as a ratio within one run."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _stdio() -> Iterator[Target]:
     for kind in ("read", "get"):
         for window in (1, 16):
             ours = Series(f"stdio-{kind} w{window}", _US, _SMALL)
-            what = f"stdio {kind}, {window} under way"
+            what = f"stdio {kind}, {window} in flight"
             yield Target(what, ours, _against(ours, PLAIN), 2, at_least=True)
             yield Target(what, ours, _against(ours, PLAIN), 3.3, at_least=True, is_stretch=True)
 

@@ -43,7 +43,7 @@ def test_an_agent_on_pydantic_ai_loads_a_skill_and_reads_a_file(tmp_path: Path) 
 
 @pytest.mark.process
 @pytest.mark.parametrize("style", ["anthropic", "openai"])
-def test_a_bare_loop_goes_through_the_same_door_in_either_format(style: str, tmp_path: Path) -> None:
+def test_a_bare_loop_uses_the_same_api_in_either_format(style: str, tmp_path: Path) -> None:
     slip, approved, loaded, read, answer = run("agent_loop.py", style, home=tmp_path)
     assert slip.startswith('load_skill({"name": "releasenotes"}): error')
     assert approved == "The user approves release-notes from MCP server samples."

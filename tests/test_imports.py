@@ -1,4 +1,4 @@
-"""Imports point one way, and the MCP SDK stays in the rooms that speak to it."""
+"""Imports point one way, and only the modules that use the MCP SDK import it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import pytest
 PACKAGE = "skillwire"
 SOURCE = Path(__file__).parent.parent / "src"
 
-# A room may import itself and every room of a lower floor. Server, host and judge share one, and never meet.
-FLOORS: Mapping[str, int] = {
+# A package may import itself and every package of a lower layer. Server, host and conformance share a layer,
+# so they never import each other.
+LAYERS: Mapping[str, int] = {
     "errors": 0,
     "issues": 0,
     "limits": 0,
@@ -43,10 +44,10 @@ FLOORS: Mapping[str, int] = {
     "__main__": 11,
     "pytest_plugin": 11,
 }
-LEAVES = {room for room, floor in FLOORS.items() if floor == 0}
+LEAVES = {name for name, layer in LAYERS.items() if layer == 0}
 
 SDK = {"mcp", "mcp_types"}
-SPEAKS_MCP = (
+USES_SDK = (
     "skillwire.sources.mcp",
     "skillwire.server",
     "skillwire.host.sessions",
@@ -122,7 +123,7 @@ def _module_of(name: str, modules: Mapping[str, str]) -> str:
     return f"{name}.__init__" if f"{name}.__init__" in modules else name
 
 
-def room_of(module: str) -> str:
+def package_of(module: str) -> str:
     parts = module.split(".")
     return "" if len(parts) == 1 or parts[1] == "__init__" else parts[1]
 
@@ -131,32 +132,36 @@ def is_ours(module: str) -> bool:
     return module.split(".")[0] == PACKAGE
 
 
-def faults_of(modules: Mapping[str, str]) -> list[str]:
-    """Say what is wrong with the imports of a package, or nothing."""
+def problems_of(modules: Mapping[str, str]) -> list[str]:
+    """What is wrong with the imports of a package."""
     imports = imports_of(modules)
     return [
-        *(f"{module} is in no room that has a floor" for module in modules if room_of(module) not in FLOORS),
+        *(
+            f"{module} is in no package that has a layer"
+            for module in modules
+            if package_of(module) not in LAYERS
+        ),
         *(
             f"{found}, which is not below it"
             for found in imports
             if is_ours(found.imported) and not _downward(found)
         ),
-        *(f"{found}, which is not for this room" for found in imports if _speaks_out_of_turn(found)),
+        *(f"{found}, which is not for this package" for found in imports if _misuses_sdk(found)),
         *_cycle(modules, imports),
     ]
 
 
 def _downward(found: Import) -> bool:
-    importer, imported = room_of(found.importer), room_of(found.imported)
-    if importer not in FLOORS or imported not in FLOORS:
+    importer, imported = package_of(found.importer), package_of(found.imported)
+    if importer not in LAYERS or imported not in LAYERS:
         return False
-    # Leaves are single files and may lean on each other; a cycle among them is found apart.
+    # Leaves are single files and may import each other; a cycle among them is found separately.
     same = importer == imported or {importer, imported} <= LEAVES
-    return same or FLOORS[imported] < FLOORS[importer]
+    return same or LAYERS[imported] < LAYERS[importer]
 
 
-def _speaks_out_of_turn(found: Import) -> bool:
-    allowed = any(found.importer == room or found.importer.startswith(f"{room}.") for room in SPEAKS_MCP)
+def _misuses_sdk(found: Import) -> bool:
+    allowed = any(found.importer == name or found.importer.startswith(f"{name}.") for name in USES_SDK)
     return found.imported.split(".")[0] in SDK and not allowed
 
 
@@ -175,7 +180,7 @@ def _cycle(modules: Mapping[str, str], imports: list[Import]) -> list[str]:
 def test_imports_of_skillwire_point_one_way() -> None:
     modules = read_package(SOURCE)
     assert "skillwire.skill.uris" in modules
-    assert faults_of(modules) == []
+    assert problems_of(modules) == []
 
 
 def package(**files: str) -> dict[str, str]:
@@ -191,20 +196,20 @@ INIT = "skillwire.skill.__init__"
     [
         pytest.param(package(cli__serve="from skillwire.server.app import run", server__app=""), id="down"),
         pytest.param(
-            package(cli__serve="import skillwire.skill.uris", skill__uris=""), id="down several floors"
+            package(cli__serve="import skillwire.skill.uris", skill__uris=""), id="down several layers"
         ),
         pytest.param(package(skill__names="from skillwire.errors import E", errors=""), id="a leaf"),
         pytest.param(package(errors="from skillwire.issues import I", issues=""), id="a leaf from a leaf"),
-        pytest.param(package(skill__entries="from . import uris", skill__uris=""), id="the same room"),
+        pytest.param(package(skill__entries="from . import uris", skill__uris=""), id="the same package"),
         pytest.param(package(sources__mcp="import mcp.client"), id="a source that speaks MCP"),
         pytest.param(package(server__app="from mcp_types import Result"), id="a server that speaks MCP"),
         pytest.param(package(host__sessions="import mcp"), id="a connection that speaks MCP"),
         pytest.param(package(skill__names="import mcpx"), id="a package that only looks like the SDK"),
-        pytest.param({INIT: "from .names import N", "skillwire.skill.names": ""}, id="a room's own names"),
+        pytest.param({INIT: "from .names import N", "skillwire.skill.names": ""}, id="a package's own names"),
     ],
 )
 def test_an_import_that_points_down_is_allowed(modules: dict[str, str]) -> None:
-    assert faults_of(modules) == []
+    assert problems_of(modules) == []
 
 
 @pytest.mark.parametrize(
@@ -223,7 +228,7 @@ def test_an_import_that_points_down_is_allowed(modules: dict[str, str]) -> None:
         pytest.param(
             package(errors="import skillwire.skill.names", skill__names=""),
             "skillwire.errors:1 imports skillwire.skill.names, which is not below it",
-            id="a leaf that leans on a room",
+            id="a leaf that imports a package",
         ),
         pytest.param(
             package(trust__verify="def f():\n    from ..catalog import render", catalog__render=""),
@@ -246,44 +251,46 @@ def test_an_import_that_points_down_is_allowed(modules: dict[str, str]) -> None:
             id="the package's public names",
         ),
         pytest.param(
-            package(utils__strings=""), "skillwire.utils.strings is in no room that has a floor", id="no room"
+            package(utils__strings=""),
+            "skillwire.utils.strings is in no package that has a layer",
+            id="no package",
         ),
         pytest.param(
             package(wire__v1="from mcp_types import Result"),
-            "skillwire.wire.v1:1 imports mcp_types, which is not for this room",
-            id="the SDK in a pure room",
+            "skillwire.wire.v1:1 imports mcp_types, which is not for this package",
+            id="the SDK in a pure package",
         ),
         pytest.param(
             package(sources__mcp_cache="import mcp"),
-            "skillwire.sources.mcp_cache:1 imports mcp, which is not for this room",
+            "skillwire.sources.mcp_cache:1 imports mcp, which is not for this package",
             id="the SDK in a file of nearly the right name",
         ),
         pytest.param(
             package(host__host="def f():\n    import mcp.client.session"),
-            "skillwire.host.host:2 imports mcp.client.session, which is not for this room",
+            "skillwire.host.host:2 imports mcp.client.session, which is not for this package",
             id="the SDK in a function",
         ),
     ],
 )
-def test_an_import_that_does_not_is_named(modules: dict[str, str], fault: str) -> None:
-    assert faults_of(modules) == [fault]
+def test_an_import_that_points_up_is_named(modules: dict[str, str], fault: str) -> None:
+    assert problems_of(modules) == [fault]
 
 
-def test_a_cycle_inside_one_room_is_named() -> None:
+def test_a_cycle_inside_one_package_is_named() -> None:
     modules = package(
         skill__a="from . import b", skill__b="def f():\n    from .c import x", skill__c="from .a import y"
     )
-    [fault] = faults_of(modules)
+    [fault] = problems_of(modules)
     assert fault.startswith("a cycle: ")
     assert {"skillwire.skill.a", "skillwire.skill.b", "skillwire.skill.c"} <= set(fault[9:].split(" → "))
 
 
-def test_a_room_that_takes_names_from_its_own_front_door_is_a_cycle() -> None:
+def test_a_package_that_imports_from_its_own_init_is_a_cycle() -> None:
     modules = {
         INIT: "from skillwire.skill.names import N",
         "skillwire.skill.names": "",
         "skillwire.skill.uris": "from skillwire.skill import N",
     }
-    assert faults_of(modules) == []
+    assert problems_of(modules) == []
     modules["skillwire.skill.names"] = "from skillwire.skill import other"
-    assert len(faults_of(modules)) == 1
+    assert len(problems_of(modules)) == 1

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from requirements import JOINING_WITH_HOST, REQUIREMENTS, Side
+from requirements import REQUIREMENTS
 
 TESTS = Path(__file__).parent
-HOST = TESTS.parent / "src/skillwire/host/host.py"
 KNOWN = {requirement.id: requirement for requirement in REQUIREMENTS}
 
 
@@ -56,7 +55,7 @@ def all_marks() -> list[Mark]:
 
 def test_every_requirement_has_a_test() -> None:
     shown = {mark.id for mark in all_marks()}
-    missing = [r for r in REQUIREMENTS if r.id not in shown | JOINING_WITH_HOST]
+    missing = [r for r in REQUIREMENTS if r.id not in shown]
     assert not missing, "no test shows: " + "; ".join(f"{r.id} ({r.text})" for r in missing)
 
 
@@ -64,15 +63,8 @@ def test_every_mark_names_a_requirement() -> None:
     assert [f"{mark.place}: {mark.id}" for mark in all_marks() if mark.id not in KNOWN] == []
 
 
-def test_no_requirement_stands_twice() -> None:
+def test_no_requirement_is_listed_twice() -> None:
     assert len(KNOWN) == len(REQUIREMENTS)
-
-
-def test_only_the_host_may_owe_tests_and_only_until_it_is_here() -> None:
-    assert [
-        id for id in sorted(JOINING_WITH_HOST) if id not in KNOWN or KNOWN[id].side is not Side.HOST
-    ] == []
-    assert not (HOST.exists() and JOINING_WITH_HOST), "the host is here: empty JOINING_WITH_HOST"
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ PACKAGES = (
     "skillwire.wire",
     "skillwire.skill",
 )
-"""Every public package; what else there is, is internal."""
+"""Every public package; everything else is internal."""
 
 
 @dataclass(frozen=True, slots=True)

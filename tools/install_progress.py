@@ -1,7 +1,7 @@
 """Turn pip's output into one line that moves: which package is being fetched, and how many there were so far.
 
 Runs on any Python 3.11, before anything is installed. What is neither a package nor routine is passed on, so
-that errors stay in sight.
+that errors stay visible.
 """
 
 from __future__ import annotations

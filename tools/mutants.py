@@ -917,7 +917,7 @@ def is_killed(mutant: Mutant, folder: Path) -> bool:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return True  # It hangs: that is noticed too.
+        return True  # It hangs: that counts as noticed.
     finally:
         file.write_text(text, "utf-8")
     if done.returncode not in (0, 1, 2):

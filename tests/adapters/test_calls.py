@@ -122,7 +122,7 @@ async def test_a_call_that_needs_two_answers_gets_them_one_after_the_other(tmp_p
         assert "Ten euros." in (await answered(host, "read_resource", read, second.digest)).text
 
 
-async def test_a_host_with_ask_is_never_answered_for(tmp_path: Path) -> None:
+async def test_an_adapter_never_answers_for_a_host_with_ask(tmp_path: Path) -> None:
     async def no(request: object) -> bool:
         return False
 
@@ -132,7 +132,7 @@ async def test_a_host_with_ask_is_never_answered_for(tmp_path: Path) -> None:
         assert "refunds" not in {one.handle for one in host.active()}
 
 
-async def test_a_call_that_was_let_through_counts_once_and_only_after_its_question(tmp_path: Path) -> None:
+async def test_an_allowed_call_counts_once_and_only_after_its_question(tmp_path: Path) -> None:
     async with opened(tmp_path, shop=shop()) as host:
         shown = ShownQuestions()
         load = next(tool for tool in host.tools() if tool.name == "load_skill")
@@ -197,7 +197,7 @@ def test_a_host_in_a_thread_is_used_from_other_threads_and_loops(tmp_path: Path)
         assert all("receipt" in text for text in texts)
 
 
-async def test_a_host_of_this_loop_refuses_to_be_waited_for(tmp_path: Path) -> None:
+async def test_a_host_on_this_event_loop_refuses_blocking_calls(tmp_path: Path) -> None:
     async with opened(tmp_path, shop=shop(), host_options={"ask": agree}) as host:
         with pytest.raises(RuntimeError, match="open it with open_in_thread"):
             run_sync(host, host.load, "refunds")

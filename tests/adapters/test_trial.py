@@ -71,7 +71,7 @@ async def test_what_a_model_leaves_out_fails_its_check(
     assert not made.passed
 
 
-async def test_a_model_that_never_stops_calling_tools_is_given_up(tmp_path: Path) -> None:
+async def test_a_model_that_never_stops_calling_tools_is_stopped(tmp_path: Path) -> None:
     made = await trial(tmp_path, "anthropic", *[lambda _: LOAD] * 50)
     assert len(made.calls) == 12
     assert not made.passed
@@ -87,7 +87,7 @@ async def test_a_key_that_is_not_accepted_is_an_error_that_does_not_show_it(
     assert "wrong-key" not in repr(HttpService(format, "http://x", "wrong-key", "m"))
 
 
-async def test_a_service_that_nobody_runs_is_named(tmp_path: Path) -> None:
+async def test_a_service_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
     write_trial_skill(tmp_path / "skills")
     service = HttpService("openai", "http://127.0.0.1:9", "k", "m")
     async with make_host(tmp_path, servers={"trial": SkillServer(tmp_path / "skills")}, ask=agree) as host:

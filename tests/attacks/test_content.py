@@ -117,7 +117,7 @@ async def test_the_frontmatter_of_a_dynamic_skill_is_compared_too(tmp_path: Path
 
 
 @pytest.mark.requirement("SEC-6", "VER-6")
-async def test_rotated_content_takes_the_approval_back_and_says_which_files_changed(tmp_path: Path) -> None:
+async def test_rotated_content_revokes_the_approval_and_names_the_changed_files(tmp_path: Path) -> None:
     sim = Simulator()
     skill = sim.skill("refunds", files={"a.md": b"one", "b.md": b"two"})
     async with opened(tmp_path, evil=sim) as host:
@@ -136,7 +136,7 @@ async def test_rotated_content_takes_the_approval_back_and_says_which_files_chan
 
 
 @pytest.mark.requirement("VER-6", "SEC-6")
-async def test_content_that_rotates_while_a_skill_is_held_ends_the_holding(tmp_path: Path) -> None:
+async def test_content_that_rotates_while_a_skill_is_active_deactivates_it(tmp_path: Path) -> None:
     sim = Simulator()
     skill = sim.skill("refunds", files={"a.md": b"honest"})
     async with opened(tmp_path, evil=sim) as host:
@@ -169,9 +169,7 @@ async def test_content_that_rotated_before_the_load_is_not_loaded_under_the_old_
 
 @pytest.mark.requirement("SEC-8")
 @pytest.mark.parametrize("tampered", [b"poison", b""])
-async def test_a_cache_that_was_tampered_with_is_found_out_and_replaced(
-    tmp_path: Path, tampered: bytes
-) -> None:
+async def test_a_tampered_cache_is_detected_and_replaced(tmp_path: Path, tampered: bytes) -> None:
     sim = Simulator()
     skill = sim.skill("refunds", files={"a.md": b"honest"})
     async with opened(tmp_path, shop=sim, host_options=ASKING) as host:
@@ -186,7 +184,7 @@ async def test_a_cache_that_was_tampered_with_is_found_out_and_replaced(
 
 @pytest.mark.process
 @pytest.mark.requirement("SEC-8")
-async def test_a_tampered_cache_of_a_server_that_is_away_gives_nothing(tmp_path: Path) -> None:
+async def test_a_tampered_cache_of_an_unreachable_server_gives_nothing(tmp_path: Path) -> None:
     sim = Simulator()
     sim.skill("refunds")
     async with opened(tmp_path, shop=sim, host_options=ASKING) as host:
@@ -275,7 +273,7 @@ async def test_a_dynamic_skill_is_asked_about_again_when_it_says_something_new(t
         {"lies": {"name": "something-else"}},
     ],
 )
-async def test_an_entry_that_is_not_sound_loads_nothing(tmp_path: Path, change: dict[str, object]) -> None:
+async def test_an_invalid_entry_loads_nothing(tmp_path: Path, change: dict[str, object]) -> None:
     sim = Simulator()
     sim.skill("honest")
     skill = sim.skill("refunds")
@@ -294,7 +292,7 @@ async def test_an_entry_that_is_not_sound_loads_nothing(tmp_path: Path, change: 
 
 
 @pytest.mark.requirement("GET-1", "VER-6")
-async def test_a_refresh_that_answers_for_another_skill_is_no_refresh(tmp_path: Path) -> None:
+async def test_a_refresh_that_answers_for_another_skill_is_ignored(tmp_path: Path) -> None:
     sim = Simulator()
     sim.skill("other")
     sim.skill("refunds").swap_body("Evil.\n")

@@ -103,9 +103,7 @@ async def test_a_flood_of_bad_entries_does_not_push_other_events_out_of_the_log(
         {"resources": [{"uri": "skill://x/SKILL.md", "digest": "sha256:" + "0" * 64, "size": 10**5000}]},
     ],
 )
-async def test_an_entry_that_no_skill_could_have_costs_itself_alone(
-    tmp_path: Path, change: dict[str, Any]
-) -> None:
+async def test_an_impossible_entry_affects_only_itself(tmp_path: Path, change: dict[str, Any]) -> None:
     evil = Simulator()
     good = evil.skill("good").entry()
     evil.answer("skills/list", {"skills": [{**good, "uri": "skill://x/SKILL.md", **change}, good]})
@@ -115,7 +113,7 @@ async def test_an_entry_that_no_skill_could_have_costs_itself_alone(
 
 @pytest.mark.requirement("SEC-9")
 @pytest.mark.parametrize("ttl", [10**400, -1, True, "soon", None, 1.5])
-async def test_a_nonsensical_time_to_live_does_no_harm(tmp_path: Path, ttl: object) -> None:
+async def test_an_invalid_time_to_live_does_no_harm(tmp_path: Path, ttl: object) -> None:
     evil = Simulator()
     evil.answer("skills/list", {"skills": [evil.skill("good").entry()], "ttlMs": ttl})
     async with opened(tmp_path, evil=evil) as host:
@@ -124,7 +122,7 @@ async def test_a_nonsensical_time_to_live_does_no_harm(tmp_path: Path, ttl: obje
 
 @pytest.mark.requirement("SEC-9")
 @pytest.mark.parametrize("method", ["server/discover", "skills/list"])
-async def test_a_server_that_never_answers_holds_nobody_up_beyond_its_own_deadline(
+async def test_a_server_that_never_answers_delays_nobody_beyond_its_own_deadline(
     tmp_path: Path, method: str
 ) -> None:
     evil = honest()
@@ -151,7 +149,7 @@ async def test_a_call_that_is_never_answered_ends_in_a_clear_error(tmp_path: Pat
 
 
 @pytest.mark.requirement("SEC-9")
-async def test_a_server_is_cut_off_after_so_many_bytes_in_all(tmp_path: Path) -> None:
+async def test_a_server_is_cut_off_after_a_total_number_of_bytes(tmp_path: Path) -> None:
     evil = Simulator()
     for number in range(4):
         evil.resources[f"data://all/{number}"] = b"x" * 1000
@@ -210,7 +208,7 @@ async def test_long_instructions_take_no_longer_to_search_than_their_length(
         {"skills": [], "nextCursor": 7},
     ],
 )
-async def test_an_answer_that_is_no_listing_is_reported_and_nothing_more(tmp_path: Path, answer: Any) -> None:
+async def test_an_answer_that_is_not_a_listing_is_only_reported(tmp_path: Path, answer: Any) -> None:
     evil = Simulator()
     evil.answer("skills/list", answer)
     async with opened(tmp_path, evil=evil, shop=honest(), config={"call_seconds": 2}) as host:

@@ -59,7 +59,7 @@ async def test_a_yes_to_a_read_of_another_server_is_for_that_one_call(tmp_path: 
 
 @pytest.mark.requirement("SEC-3")
 @pytest.mark.parametrize("answer", [None, 1, "yes", False])
-async def test_only_a_clear_yes_lets_a_read_cross(tmp_path: Path, answer: object) -> None:
+async def test_only_a_clear_yes_allows_a_read_from_another_server(tmp_path: Path, answer: object) -> None:
     evil, bank = two_servers()
 
     async def unclear(request: ReadRequest) -> object:
@@ -170,7 +170,7 @@ async def test_uris_in_instructions_are_confirmed_with_the_same_server_only(tmp_
 
 
 @pytest.mark.requirement("SEC-10", "DIR-1")
-async def test_directory_children_outside_the_skill_are_turned_away(tmp_path: Path) -> None:
+async def test_directory_children_outside_the_skill_are_rejected(tmp_path: Path) -> None:
     sim = Simulator(declare={"directoryRead": True})
     skill = sim.skill("weather", dynamic=True)
     outside = [
@@ -219,7 +219,7 @@ async def test_a_server_that_did_not_offer_directory_reads_is_not_asked_for_one(
 
 
 @pytest.mark.requirement("VER-7")
-async def test_reading_a_skills_uri_as_a_resource_takes_the_way_of_loading(tmp_path: Path) -> None:
+async def test_reading_a_skills_uri_as_a_resource_goes_through_loading(tmp_path: Path) -> None:
     sim = Simulator()
     skill = sim.skill("refunds", files={"a.md": b"text"})
     hidden = sim.skill("hidden").hide()

@@ -101,7 +101,7 @@ async def test_permission_grants_in_frontmatter_are_ignored_until_the_user_grant
 
 
 @pytest.mark.requirement("SEC-4")
-async def test_one_skills_grant_is_not_lent_to_another(tmp_path: Path) -> None:
+async def test_the_grant_of_one_skill_does_not_apply_to_another(tmp_path: Path) -> None:
     evil, shop = Simulator(), Simulator()
     evil.skill("evil-skill")
     shop.skill("refunds", fields={"allowed-tools": "Write"})
@@ -129,7 +129,7 @@ async def test_a_policy_that_always_loads_grants_nothing(tmp_path: Path) -> None
 
 @pytest.mark.requirement("SEC-5", "FMT-8")
 @pytest.mark.parametrize("policy", [Policy.ALWAYS, Policy.PROMPT])
-async def test_a_nested_skill_does_not_ride_in_with_the_one_around_it(tmp_path: Path, policy: Policy) -> None:
+async def test_a_nested_skill_is_not_loaded_with_the_one_around_it(tmp_path: Path, policy: Policy) -> None:
     sim = Simulator()
     nested = sim.skill("inner", path="outer/inner", body="Nested orders.\n")
     sim.skill("outer", files={"inner/SKILL.md": nested.files["SKILL.md"]})
@@ -267,7 +267,7 @@ async def test_a_server_cannot_name_itself_to_be_another(tmp_path: Path) -> None
 
 @pytest.mark.requirement("SEC-6")
 @pytest.mark.parametrize("answer", [None, 0, 1, "yes", "no", [], False])
-async def test_an_answer_that_is_no_clear_yes_loads_nothing(tmp_path: Path, answer: object) -> None:
+async def test_anything_but_a_clear_yes_loads_nothing(tmp_path: Path, answer: object) -> None:
     sim = Simulator()
     sim.skill("refunds")
 

@@ -103,7 +103,7 @@ def test_a_blob_that_is_not_strictly_base64_is_refused(blob: str) -> None:
 
 
 @pytest.mark.anyio
-async def test_nobody_can_guess_the_mark_that_makes_an_error_ours() -> None:
+async def test_the_mark_of_our_own_errors_cannot_be_guessed() -> None:
     marks: set[str] = set()
     for _ in range(50):
         async with CappedClient({}, "", limit=1000, seconds=5) as client:
@@ -128,9 +128,7 @@ async def test_nobody_can_guess_the_mark_that_makes_an_error_ours() -> None:
         '{"id":1,"method":"skills/get","params":PARAMS,"jsonrpc":"2.0","id":1}',
     ],
 )
-async def test_a_second_equal_id_does_not_make_a_request_answerable_by_its_first(
-    folder: Path, first: str
-) -> None:
+async def test_a_request_with_two_equal_ids_is_not_answered_from_the_cache(folder: Path, first: str) -> None:
     text = first.replace("PARAMS", json.dumps({"_meta": META, "uri": SKILL}, separators=(",", ":")))
     # The same request, but that its two ids differ. JSON readers take the last.
     second = '"id":2,"method"'.join(text.rsplit('"id":1,"method"', 1))
@@ -146,7 +144,7 @@ async def test_a_second_equal_id_does_not_make_a_request_answerable_by_its_first
 
 @pytest.mark.requirement("VER-1")
 @pytest.mark.parametrize("at", [7, 20, 40, 70])
-def test_a_digest_that_differs_in_one_character_is_another(at: int) -> None:
+def test_a_digest_that_differs_in_one_character_does_not_match(at: int) -> None:
     data = b"---\nname: pdf\ndescription: Reads.\n---\n"
     digest = digest_of(data)
     other = Digest(digest[:at] + ("0" if digest[at] != "0" else "1") + digest[at + 1 :])
@@ -160,7 +158,7 @@ def test_a_digest_that_differs_in_one_character_is_another(at: int) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.requirement("SEC-3")
-async def test_our_client_follows_no_redirect_whoever_asks_it() -> None:
+async def test_our_client_never_follows_a_redirect() -> None:
     async def respond(request: Call) -> None:
         await request.send("307 Temporary Redirect", location="/elsewhere")
 

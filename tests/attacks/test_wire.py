@@ -64,7 +64,7 @@ async def test_a_line_without_end_is_cut_off_while_it_arrives(tmp_path: Path) ->
 
 @pytest.mark.process
 @pytest.mark.requirement("SEC-9")
-async def test_a_mute_process_costs_only_itself(tmp_path: Path) -> None:
+async def test_a_silent_process_affects_only_itself(tmp_path: Path) -> None:
     evil = wild("mute", connect_seconds=0.5)
     start = time.monotonic()
     async with opened(tmp_path, evil=evil, shop=honest()) as host:
@@ -110,7 +110,7 @@ async def test_a_secret_that_a_server_was_given_is_not_repeated_in_its_reason(tm
 
 
 @pytest.mark.requirement("SEC-9")
-async def test_a_process_that_will_not_end_is_ended(tmp_path: Path) -> None:
+async def test_a_process_that_does_not_exit_is_killed(tmp_path: Path) -> None:
     start = time.monotonic()
     async with opened(tmp_path, evil=wild("stay", connect_seconds=0.2)) as host:
         assert state(host)[0] is Status.FAILED
@@ -200,7 +200,9 @@ async def test_a_redirect_to_another_host_is_not_followed_and_takes_no_token_alo
     ],
 )
 @each_transport
-async def test_a_server_that_wants_a_token_says_so(tmp_path: Path, token: str, reason: str) -> None:
+async def test_a_server_that_requires_a_token_is_reported_as_such(
+    tmp_path: Path, token: str, reason: str
+) -> None:
     async def respond(request: Call) -> None:
         await request.send("401 Unauthorized", b"{}", content_type="application/json")
 
@@ -217,7 +219,7 @@ async def test_a_server_that_wants_a_token_says_so(tmp_path: Path, token: str, r
 
 
 @each_transport
-async def test_a_page_instead_of_an_answer_is_named_once(tmp_path: Path) -> None:
+async def test_a_web_page_instead_of_an_answer_is_reported_once(tmp_path: Path) -> None:
     async def respond(request: Call) -> None:
         await request.send("200 OK", b"<p>Welcome", content_type="text/html; charset=utf-8")
 
@@ -236,7 +238,7 @@ async def test_a_page_instead_of_an_answer_is_named_once(tmp_path: Path) -> None
     ],
 )
 @each_transport
-async def test_a_status_is_a_reason(tmp_path: Path, status: str, reason: str) -> None:
+async def test_an_http_status_is_reported_as_the_reason(tmp_path: Path, status: str, reason: str) -> None:
     async def respond(request: Call) -> None:
         await request.send(status, b"<html>\x1b[2J", content_type="text/html")
 
@@ -249,7 +251,7 @@ async def test_a_status_is_a_reason(tmp_path: Path, status: str, reason: str) ->
 @pytest.mark.requirement("SEC-9")
 @pytest.mark.parametrize("kind", ["no head", "no body", "dripping", "event stream"])
 @each_transport
-async def test_an_http_answer_that_never_ends_is_given_up_in_time(tmp_path: Path, kind: str) -> None:
+async def test_an_http_answer_that_never_ends_times_out(tmp_path: Path, kind: str) -> None:
     async def respond(request: Call) -> None:
         if request.method != "resources/read":
             await request.behave()
@@ -320,7 +322,7 @@ async def test_what_the_sdk_logs_about_a_server_is_one_clean_line(
 
 @pytest.mark.requirement("SEC-9")
 @each_transport
-async def test_a_stream_that_a_server_wants_resumed_for_ever_is_not_resumed(tmp_path: Path) -> None:
+async def test_a_stream_is_not_resumed_forever(tmp_path: Path) -> None:
     async def respond(request: Call) -> None:
         if request.method == "resources/read" or request.verb == "GET":
             event = b"id: 1\r\nretry: 0\r\ndata:\r\n\r\n"
@@ -338,7 +340,7 @@ async def test_a_stream_that_a_server_wants_resumed_for_ever_is_not_resumed(tmp_
 
 
 @each_transport
-async def test_one_slow_request_does_not_hold_up_or_end_the_others(tmp_path: Path) -> None:
+async def test_one_slow_request_does_not_delay_or_end_the_others(tmp_path: Path) -> None:
     arrived = anyio.Event()
     let_go = anyio.Event()
 
@@ -409,7 +411,7 @@ async def test_a_server_that_forgot_the_session_is_connected_again(tmp_path: Pat
 
 @pytest.mark.requirement("SEC-9")
 @each_transport
-async def test_a_standing_stream_that_ends_at_once_is_not_opened_for_ever(tmp_path: Path) -> None:
+async def test_a_stream_that_ends_at_once_is_not_reopened_forever(tmp_path: Path) -> None:
     async def respond(request: Call) -> None:
         if request.method == "initialize":
             result = {
@@ -436,7 +438,7 @@ async def test_a_standing_stream_that_ends_at_once_is_not_opened_for_ever(tmp_pa
 
 @each_transport
 @pytest.mark.slow
-async def test_a_standing_stream_outlasts_the_time_of_a_call(tmp_path: Path) -> None:
+async def test_an_open_stream_outlasts_the_timeout_of_a_call(tmp_path: Path) -> None:
     listened = anyio.Event()
     skills = [wild_stdio.ENTRY]
 
@@ -487,7 +489,7 @@ def _event(method: str, params: Mapping[str, object]) -> bytes:
 @pytest.mark.requirement("SEC-9")
 @pytest.mark.parametrize("kind", ["notifications", "requests"])
 @each_transport
-async def test_unasked_messages_over_http_are_counted_and_cut_off(tmp_path: Path, kind: str) -> None:
+async def test_unsolicited_messages_over_http_are_counted_and_cut_off(tmp_path: Path, kind: str) -> None:
     """S7: over HTTP they come on the stream of an answer, and on the one that stays open."""
     sent = 0
     message = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}}

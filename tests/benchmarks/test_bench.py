@@ -28,7 +28,7 @@ def series(name: str, measure: str = "start http") -> Series:
     return Series(measure, name, 100)
 
 
-def test_everybody_runs_once_a_round_and_each_round_another_one_is_first() -> None:
+def test_every_server_runs_once_a_round_and_each_round_starts_with_another() -> None:
     order: list[tuple[int, str]] = []
 
     def runner(name: str) -> Callable[[int], None]:
@@ -42,7 +42,7 @@ def test_everybody_runs_once_a_round_and_each_round_another_one_is_first() -> No
     ]
 
 
-def test_who_answers_wrongly_is_left_out_and_noted() -> None:
+def test_a_server_that_answers_wrongly_is_left_out_and_noted() -> None:
     bench, turns = make_bench(), list[int]()
 
     def fail(turn: int) -> None:
@@ -54,7 +54,7 @@ def test_who_answers_wrongly_is_left_out_and_noted() -> None:
     assert bench.samples.notes == ["plain, start http, 100 skills: other bytes"]
 
 
-def test_who_is_far_behind_has_one_turn_and_skillwire_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_server_is_measured_once_and_skillwire_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(time, "perf_counter", lambda: now)
     turns: list[str] = []
@@ -71,10 +71,10 @@ def test_who_is_far_behind_has_one_turn_and_skillwire_all(monkeypatch: pytest.Mo
     took = {"skillwire": 2.0, "plain": 15.0, "fastmcp": 17.0}
     bench.take_turns({series(name): runner(name, seconds) for name, seconds in took.items()})
     assert {name: turns.count(name) for name in took} == {"skillwire": 3, "plain": 3, "fastmcp": 1}
-    assert bench.samples.notes == ["fastmcp, start http, 100 skills: one turn took 17 s, and it had no more"]
+    assert bench.samples.notes == ["fastmcp, start http, 100 skills: one turn took 17 s, so it was not measured again"]
 
 
-def test_who_is_silent_over_one_transport_may_still_speak_over_the_other() -> None:
+def test_a_server_that_fails_over_one_transport_is_measured_over_the_other() -> None:
     bench = make_bench("skillwire", "fastmcp")
     bench.give_up(series("fastmcp"), TooSlow("no answer"))
     bench.give_up(series("skillwire", "start-cold http"), TooSlow("the disk is busy"))
@@ -87,7 +87,7 @@ def test_who_is_silent_over_one_transport_may_still_speak_over_the_other() -> No
     assert ("fastmcp", 100) in names("stdio")
 
 
-def test_who_differs_under_load_alone_is_there_on_the_smallest_tree() -> None:
+def test_a_server_that_differs_only_under_load_is_measured_on_the_smallest_tree() -> None:
     bench = make_bench("skillwire", PLAIN_DEFAULTS)
     assert PLAIN_DEFAULTS not in {who.name for who, _ in bench.entrants("http")}
     loaded = bench.entrants("http", under_load=True)

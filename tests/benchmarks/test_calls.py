@@ -41,7 +41,7 @@ def test_a_line_is_one_json_message_with_its_id() -> None:
     assert message["params"]["uri"] == SKILL.uri
 
 
-def test_a_request_over_http_has_the_length_that_it_says_and_the_headers_of_its_era() -> None:
+def test_a_request_over_http_has_its_declared_length_and_the_headers_of_its_revision() -> None:
     request = read_call(SKILL).over_http("127.0.0.1:8000").line(FIRST_ID + 999)
     head, _, body = request.partition(b"\r\n\r\n")
     lines = head.decode().split("\r\n")

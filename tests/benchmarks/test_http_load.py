@@ -59,7 +59,7 @@ def saying(*answers: bytes) -> Iterator[tuple[str, int]]:
         (HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhel", None),
     ],
 )
-def test_an_answer_is_whole_when_all_of_it_is_there(data: bytes, whole: bytes | None) -> None:
+def test_an_answer_is_complete_when_all_of_it_arrived(data: bytes, whole: bytes | None) -> None:
     assert parse_answer(data) == whole
 
 
@@ -74,7 +74,7 @@ def known() -> Pattern:
     return pattern
 
 
-def test_the_same_answer_with_another_id_fits_the_first() -> None:
+def test_the_same_answer_with_another_id_matches_the_first() -> None:
     assert known().fits(answer(body(FIRST_ID + 7)), FIRST_ID + 7)
 
 
@@ -89,7 +89,7 @@ def test_the_same_answer_with_another_id_fits_the_first() -> None:
         answer(body(FIRST_ID)).replace(b"Length: ", b"Length: 1"),
     ],
 )
-def test_any_other_answer_does_not_fit(data: bytes) -> None:
+def test_any_other_answer_does_not_match(data: bytes) -> None:
     assert not known().fits(data, FIRST_ID)
 
 
@@ -120,7 +120,7 @@ def test_an_answer_as_an_event_is_read_as_any_other() -> None:
         connection.close()
 
 
-def test_a_server_that_hangs_up_has_failed() -> None:
+def test_a_server_that_closes_the_connection_has_failed() -> None:
     with saying(answer(body(FIRST_ID))[:-1]) as address:
         connection = Connection(address)
         with pytest.raises(ServerFailed):

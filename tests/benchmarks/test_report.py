@@ -28,11 +28,11 @@ def run() -> Samples:
         (True, None, "not measured"),
     ],
 )
-def test_a_target_is_judged_by_its_bound(at_least: bool, ratio: float | None, word: str) -> None:
+def test_a_target_is_evaluated_by_its_bound(at_least: bool, ratio: float | None, word: str) -> None:
     assert Verdict(Target("x", OURS, PLAIN, 9, at_least=at_least), ratio).word == word
 
 
-def test_a_run_is_judged_target_by_target() -> None:
+def test_a_run_is_evaluated_target_by_target() -> None:
     verdicts = [verdict for verdict in judge(run()) if verdict.ratio is not None]
     assert [(each.target.wanted, each.ratio, each.word) for each in verdicts] == [
         ("at least 4.5 × plain", 9, "met"),
@@ -59,7 +59,7 @@ def test_a_rate_and_a_time_by_processor_time_point_the_same_way() -> None:
     assert [verdict.cpu_ratio for verdict in judge(spent, wanted)] == [4, 0.25]
 
 
-def test_no_target_is_there_twice() -> None:
+def test_no_target_occurs_twice() -> None:
     keys = [(each.over, each.under, each.bound) for each in all_targets()]
     assert len(keys) == len(set(keys))
 
@@ -69,7 +69,7 @@ def test_a_target_against_ourselves_names_the_other_size() -> None:
     assert Target("x", large, small, 1.1, at_least=False).wanted == "at most 1.1 × N = 100"
 
 
-def test_a_table_lines_up() -> None:
+def test_table_columns_are_aligned() -> None:
     lines = table(("a", "number"), [("long word", "1"), ("b", "22")], right=[1]).splitlines()
     assert lines == [
         "| a         | number |",
@@ -79,14 +79,14 @@ def test_a_table_lines_up() -> None:
     ]
 
 
-def test_limits_stand_in_the_last_column() -> None:
+def test_limits_are_in_the_last_column() -> None:
     head, _, row = median_table(run()).splitlines()
     assert head.rstrip(" |").endswith("limits")
     assert row.rstrip(" |").endswith("bare uvicorn 18,000")
 
 
 @pytest.mark.parametrize(("value", "text"), [(12345.6, "12,346"), (99.94, "99.9"), (0.012345, "0.0123")])
-def test_a_figure_has_three_that_count(value: float, text: str) -> None:
+def test_a_figure_has_three_significant_digits(value: float, text: str) -> None:
     assert figure(value) == text
 
 
@@ -103,7 +103,7 @@ def test_the_page_says_what_was_not_measured_and_what_to_know() -> None:
     assert all(line in text for line in machine.lines())
 
 
-def test_what_was_met_is_counted_and_stretch_targets_apart() -> None:
+def test_met_targets_are_counted_and_stretch_targets_separately() -> None:
     stretch = Target("x", OURS, PLAIN, 10, at_least=True, is_stretch=True)
     verdicts = [*judge(run())[:3], *judge(run(), [stretch])]
     said = "Of 3 targets: 2 met, 1 not measured. Of 1 stretch targets: 1 not met."
@@ -123,10 +123,10 @@ def test_the_servers_are_shown_beside_one_with_the_sdks_defaults() -> None:
     assert "| HTTP read, 16 connections |      18 × |   18 × |" in text
 
 
-def test_a_target_table_leaves_out_a_ratio_that_there_is_not() -> None:
+def test_a_target_table_leaves_out_a_missing_ratio() -> None:
     assert "None" not in target_table(judge(Samples()))
 
 
-def test_each_round_another_one_is_first() -> None:
+def test_each_round_starts_with_another_server() -> None:
     assert [rotated("abc", turn) for turn in range(4)] == [[*"abc"], [*"bca"], [*"cab"], [*"abc"]]
     assert rotated([], 3) == []

@@ -17,7 +17,7 @@ def samples(ours: dict[int, float], theirs: dict[int, float]) -> Samples:
     )
 
 
-def test_a_median_is_that_of_the_rounds() -> None:
+def test_the_median_is_taken_over_the_rounds() -> None:
     assert samples({0: 5, 1: 100, 2: 7}, {}).median(OURS) == 7
 
 
@@ -57,7 +57,7 @@ def test_a_note_is_kept_once() -> None:
     assert found.notes == ["no node here"]
 
 
-def test_what_another_run_kept_stands_beside_what_this_one_measured() -> None:
+def test_saved_samples_are_shown_beside_measured_ones() -> None:
     other = Samples([Sample("start", "skillwire", 100, 0, 2.0, "s")])
     samples = Samples([Sample("edit", "skillwire", 100, 0, 1.0, "s")])
     kept = {"command": "make bench", "notes": ["a word"], "samples": other.as_json()}

@@ -61,7 +61,7 @@ def test_a_spread_is_even(tmp_path: Path, count: int, wanted: list[int]) -> None
     assert tree.spread(count) == [make_skill(number) for number in wanted]
 
 
-def test_a_whole_tree_is_not_written_again(tmp_path: Path) -> None:
+def test_a_complete_tree_is_not_written_again(tmp_path: Path) -> None:
     tree = write_tree(tmp_path / "tree", 2)
     file = tree.root / tree.skill(0).path / "SKILL.md"
     file.write_text("edited")

@@ -78,7 +78,7 @@ def test_a_skills_path_leaves_out_the_file(uri: str, path: tuple[str, ...]) -> N
     assert skill_path(SkillUri(uri)) == path
 
 
-def test_a_spelling_that_is_empty_or_too_long_is_passed_over() -> None:
+def test_a_spelling_that_is_empty_or_too_long_is_skipped() -> None:
     long = make_entry("skill://" + "x" * MAX_HANDLE_LENGTH + "/refunds/SKILL.md")
     assert [handle for handle in handles(long) if ":" in handle] == []
     odd = Naming(
@@ -112,5 +112,5 @@ def test_plain_handles_are_compared_as_any_others(handle: str) -> None:
     assert fold_handle(handle) == fold_handle("Ａ" + handle)[1:]
 
 
-def test_handles_that_differ_in_case_or_width_alone_are_compared_as_one() -> None:
+def test_handles_that_differ_only_in_case_or_width_are_equal() -> None:
     assert fold_handle("Ｒefunds") == fold_handle("refunds") == fold_handle("REFUNDS")

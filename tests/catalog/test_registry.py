@@ -78,7 +78,7 @@ def test_shadowing_fails_in_each_direction(first: Origin, second: Origin) -> Non
 
 
 @pytest.mark.requirement("ENT-5")
-def test_a_name_that_was_somebody_elses_is_not_taken_over() -> None:
+def test_a_name_that_belonged_to_another_skill_is_not_reused() -> None:
     registry = Registry()
     registry.replace(DEMO, [REFUNDS])
     registry.clear(DEMO)
@@ -87,7 +87,7 @@ def test_a_name_that_was_somebody_elses_is_not_taken_over() -> None:
 
 
 @pytest.mark.requirement("ENT-5")
-def test_two_that_come_together_are_both_qualified_and_the_bare_name_is_ambiguous() -> None:
+def test_two_skills_that_arrive_together_are_both_qualified_and_the_bare_name_is_ambiguous() -> None:
     registry = Registry()
     registry.replace_many({DEMO: [REFUNDS], LOCAL: [REFUNDS]})
     assert handles(registry) == ["local/refunds", "demo/refunds"]
@@ -99,7 +99,7 @@ def test_two_that_come_together_are_both_qualified_and_the_bare_name_is_ambiguou
 
 
 @pytest.mark.requirement("ENT-5")
-def test_two_of_one_name_on_one_server_are_told_apart_by_path() -> None:
+def test_two_skills_of_one_name_on_one_server_are_distinguished_by_path() -> None:
     registry = Registry()
     changes = registry.replace(DEMO, [REFUNDS, DEEP_REFUNDS])
     assert handles(registry) == ["demo:acme/refunds", "demo:refunds"]
@@ -119,7 +119,7 @@ def test_a_qualified_handle_keeps_its_meaning_too() -> None:
     assert registry.find("refunds").uri == REFUNDS.uri
 
 
-def test_skills_that_even_share_their_path_have_a_mark_of_their_own() -> None:
+def test_skills_that_share_even_their_path_get_distinct_marks() -> None:
     registry = Registry()
     twin = dataclasses.replace(REFUNDS, uri=parse_uri("other://refunds/SKILL.md"))
     registry.replace(DEMO, [REFUNDS, twin])
@@ -129,7 +129,7 @@ def test_skills_that_even_share_their_path_have_a_mark_of_their_own() -> None:
     assert registry.find(second.handle).uri == second.uri
 
 
-def test_the_last_handle_of_all_is_taken_when_a_short_mark_is_somebody_elses(
+def test_the_longest_handle_is_used_when_a_short_mark_is_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("skillwire.catalog.naming._SHORT_MARK", 0)
@@ -197,7 +197,7 @@ def test_replacing_a_listing_says_what_it_did() -> None:
     assert registry.skills() == ()
 
 
-def test_a_listing_that_says_the_same_again_changes_nothing_and_is_told_to_nobody() -> None:
+def test_an_unchanged_listing_changes_nothing_and_notifies_nobody() -> None:
     registry = Registry()
     first = make_entry(fields={"level": 1})
     registry.replace_many({DEMO: [first], OTHER: [REFUNDS]})
@@ -240,7 +240,7 @@ def test_a_skill_found_by_its_uri_outlives_a_partial_listing() -> None:
     assert handles(registry) == []
 
 
-def test_skills_are_switched_off_one_by_one() -> None:
+def test_skills_are_disabled_one_by_one() -> None:
     registry = Registry()
     key = SkillKey(DEMO, REFUNDS.uri)
     registry.set_enabled(key, False)
@@ -349,7 +349,7 @@ def test_a_handle_is_unique_and_never_changes_its_meaning(
                 assert registry.find(handle).key == key
 
 
-def test_names_that_were_worked_out_beforehand_are_those_of_what_is_taken_in() -> None:
+def test_precomputed_names_are_those_of_the_registered_skills() -> None:
     registry, plain = Registry(), Registry()
     newer = make_entry("skill://refunds/SKILL.md", {"new.md": b""}, description="Another one.")
     registry.foresee(DEMO, [REFUNDS, INVOICES])
@@ -376,7 +376,7 @@ def test_the_same_skills_are_given_until_something_changes() -> None:
     assert [skill.entry for skill in registry.skills(disabled=True)] == [REFUNDS]
 
 
-def test_who_watches_hears_of_every_update() -> None:
+def test_watchers_are_notified_of_every_update() -> None:
     registry = Registry()
     heard: list[Changes] = []
     registry.watch(heard.append)

@@ -26,7 +26,7 @@ def test_texts_come_in_the_order_given_and_whole() -> None:
     assert made.text.index("n" * 100) < made.text.index("o" * 100)
 
 
-def test_what_has_no_room_is_named() -> None:
+def test_what_does_not_fit_is_named() -> None:
     made = fit_replay([skill("new"), skill("big", 5000), skill("small", 50)], 600)
     assert made.replayed == ("new", "small")
     assert made.named == ("big",)
@@ -54,7 +54,7 @@ def test_nothing_loaded_is_nothing_to_say() -> None:
     st.lists(st.tuples(st.integers(0, 400), st.integers(0, 3), st.booleans()), max_size=30),
     st.integers(0, 2000),
 )
-def test_no_budget_is_exceeded_and_nobody_is_lost(drawn: list[tuple[int, int, bool]], budget: int) -> None:
+def test_no_budget_is_exceeded_and_no_skill_is_lost(drawn: list[tuple[int, int, bool]], budget: int) -> None:
     candidates = [
         skill(f"{chr(97 + place % 26)}-{place}", size, number=number, problem="changed" if changed else "")
         for place, (size, number, changed) in enumerate(drawn)

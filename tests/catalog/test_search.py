@@ -91,7 +91,7 @@ def test_what_has_all_the_words_comes_before_what_has_some() -> None:
 
 
 @pytest.mark.parametrize("query", ["", "  ", "***", '"*"', "(", "NOT", "zebra"])
-def test_a_query_that_fits_nothing_finds_nothing(query: str) -> None:
+def test_a_query_that_matches_nothing_finds_nothing(query: str) -> None:
     assert find(query) == []
 
 

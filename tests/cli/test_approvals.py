@@ -69,7 +69,7 @@ def test_a_pattern_asks_about_each_skill_that_matches_and_about_no_other(run: Ru
     assert states(run) == {"letters": "new", "refunds": "approved", "returns": "approved"}
 
 
-def test_a_pattern_takes_digests_off_a_terminal_and_approves_nothing_without(run: Run) -> None:
+def test_a_pattern_needs_digests_without_a_terminal(run: Run) -> None:
     digests = [run("show", name, "--json").document["digest"] for name in ("refunds", "returns")]
     assert run("approve", "shop/re*").code == 7
     # One digest too few: what it does not name is not approved.
@@ -81,7 +81,7 @@ def test_a_pattern_takes_digests_off_a_terminal_and_approves_nothing_without(run
     assert (ended.code, "no skill matches nothing*" in ended.err) == (8, True)
 
 
-def test_all_of_a_server_asks_about_what_waits_and_ends_at_a_no(run: Run) -> None:
+def test_all_skills_of_a_server_are_asked_about_until_a_no(run: Run) -> None:
     approved(run, "letters")
     terminal = Terminal("approve", "--all", "--on", "shop")
     terminal.wait_for("refunds from MCP · shop")
@@ -98,7 +98,7 @@ def test_all_of_a_server_asks_about_what_waits_and_ends_at_a_no(run: Run) -> Non
 
 
 @pytest.mark.parametrize("words", [["--all"], ["--all", "--on", "shop", "refunds"], []])
-def test_what_is_meant_has_to_be_said(run: Run, words: list[str]) -> None:
+def test_an_incomplete_or_contradictory_request_is_refused(run: Run, words: list[str]) -> None:
     assert run("approve", *words).code == 2
 
 
@@ -161,7 +161,7 @@ def test_approvals_are_listed_with_who_gave_them_when_and_how(run: Run) -> None:
     assert one["server"].startswith("command:")
 
 
-def test_approvals_are_exported_and_imported_after_a_look(run: Run, tmp_path: Path, work: Path) -> None:
+def test_approvals_are_exported_and_imported_after_a_review(run: Run, tmp_path: Path, work: Path) -> None:
     approved(run, "refunds")
     approved(run, "returns", "--allow-tools")
     exported = run("approvals", "export").out
@@ -194,7 +194,7 @@ def test_approvals_are_exported_and_imported_after_a_look(run: Run, tmp_path: Pa
         lambda document: document.replace("skill://refunds", "skill://letters", 1),
     ],
 )
-def test_an_export_that_does_not_fit_together_approves_nothing(run: Run, damage: object) -> None:
+def test_an_inconsistent_export_approves_nothing(run: Run, damage: object) -> None:
     approved(run, "refunds")
     document = run("approvals", "export").out
     run("revoke", "refunds")

@@ -95,7 +95,7 @@ def test_serve_prints_the_snippet_with_absolute_paths_and_its_own_options(
         (["--store", "postgresql://me@db/skills"], "--store=postgresql://me@db/skills"),
     ],
 )
-def test_files_that_options_name_are_found_from_everywhere(
+def test_files_that_options_name_are_found_from_any_directory(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -125,7 +125,7 @@ def test_a_client_that_needs_a_token_is_told_where_it_reads_it(
     "line",
     ["a", "a b --strict", "a --ttl 1.5 --allow-host x --allow-host y --http h:1", "--no-watch -- -odd"],
 )
-def test_words_and_values_lead_to_each_other(line: str) -> None:
+def test_words_and_values_convert_both_ways(line: str) -> None:
     [command] = commands_of("serve")
     values = read_words(command, line.split())
     assert read_words(command, words_of(command, values)) == values

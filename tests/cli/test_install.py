@@ -91,7 +91,7 @@ def test_adding_again_what_is_pinned_and_no_longer_there_names_the_command_that_
     assert "`skillwire sync` fixes that" in ended.err
 
 
-def test_one_failure_is_said_once(run: Run) -> None:
+def test_one_failure_is_reported_once(run: Run) -> None:
     ended = run("add", "./nowhere")
     assert (ended.code, ended.out, len(ended.err.splitlines())) == (4, "", 1)
     with_powers()
@@ -100,14 +100,14 @@ def test_one_failure_is_said_once(run: Run) -> None:
     assert (ended.out + ended.err).count("were not granted") == 1
 
 
-def test_what_is_up_to_date_is_said_once(run: Run) -> None:
+def test_what_is_up_to_date_is_reported_once(run: Run) -> None:
     run("add", TEAM, "--yes")
     for again in (("add", TEAM, "--yes"), ("update",)):
         ended = run(*again)
         assert (ended.code, ended.out, ended.err) == (0, "1 skill as pinned.\n", "")
 
 
-def test_packages_without_skills_are_said(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packages_without_skills_are_reported(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("skillwire.sources.packages.distributions", list)
     ended = run("add", "--installed")
     assert (ended.code, ended.out) == (0, "")
@@ -208,7 +208,7 @@ def test_a_repository_is_installed_at_a_commit_and_stays_there(
 
 
 @pytest.mark.parametrize("names", [["notes"], ["notes", "more"]])
-def test_bytes_that_are_not_those_pinned_have_an_exit_code_of_their_own(
+def test_bytes_that_do_not_match_the_pin_have_their_own_exit_code(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str]
 ) -> None:
     """The lock says one thing and the folder that it names has another by now."""
@@ -226,7 +226,7 @@ def test_bytes_that_are_not_those_pinned_have_an_exit_code_of_their_own(
         assert not (INSTALLED / name).exists()
 
 
-def test_check_says_what_differs_and_frozen_puts_it_right(run: Run) -> None:
+def test_check_says_what_differs_and_frozen_repairs_it(run: Run) -> None:
     run("add", TEAM, "--yes")
     lock = LOCK.read_bytes()
     shutil.rmtree(INSTALLED / "notes")
@@ -472,7 +472,7 @@ def test_anything_but_a_yes_installs_nothing(answer: str) -> None:
 
 
 @pytest.mark.process
-def test_tools_and_scripts_are_asked_about_apart() -> None:
+def test_tools_and_scripts_are_asked_about_separately() -> None:
     with_powers()
     refused = Terminal("add", str(TEAM), "--skill", "release")
     refused.wait_for("Install it?")

@@ -82,7 +82,7 @@ def test_the_samples_have_neither_errors_nor_advice(lint: Lint) -> None:
 
 
 @pytest.mark.requirement("FMT-2")
-def test_every_issue_of_every_skill_is_shown_with_place_and_remedy(lint: Lint) -> None:
+def test_every_issue_of_every_skill_is_shown_with_place_and_fix(lint: Lint) -> None:
     plant("skills/good")
     plant("skills/deep/er/wrong", name="Right-", body="See [it](gone.md).\n", more="mood: red\n")
     plant("skills/other", name="another")
@@ -201,7 +201,7 @@ def test_problems_between_skills_are_shown_too(lint: Lint) -> None:
     }
 
 
-def test_a_skill_whose_file_is_misspelt_is_found_by_that_file(lint: Lint) -> None:
+def test_a_skill_whose_file_is_misspelled_is_found_by_that_file(lint: Lint) -> None:
     Path("lower").mkdir()
     Path("lower/skill.md").write_text("---\n")
     assert lint("lower/skill.md", "--json").rules == [("error", "skill-md-case", None)]
@@ -220,7 +220,7 @@ def test_a_skill_that_is_too_large_is_linted_in_full(lint: Lint) -> None:
     ]
 
 
-def test_a_file_that_cannot_be_read_costs_its_skill_alone(
+def test_a_file_that_cannot_be_read_affects_only_its_skill(
     lint: Lint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant("skills/good")
@@ -265,7 +265,7 @@ def test_a_path_that_cannot_be_checked_is_one_line_and_its_own_exit_code(
     assert ended.err.count("\n") == 1
 
 
-def test_nothing_that_a_stranger_wrote_drives_the_terminal(lint: Lint) -> None:
+def test_untrusted_text_cannot_control_the_terminal(lint: Lint) -> None:
     escape, override = "\x1b[31m", "\u202e"
     Path("skills").mkdir()
     plant(f"skills/bad{escape}", name=f'"{escape}{override}"'.replace("\x1b", "\\e"))
@@ -276,7 +276,9 @@ def test_nothing_that_a_stranger_wrote_drives_the_terminal(lint: Lint) -> None:
         assert override not in ended.out
 
 
-def test_a_terminal_of_few_characters_gets_escapes(lint: Lint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_with_a_small_character_set_gets_escapes(
+    lint: Lint, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plant("skills/café", name="the")
     terminal = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, "stdout", terminal)

@@ -126,7 +126,7 @@ def test_before_a_login_the_message_says_which_command_to_run(run: Run, server: 
     )
 
 
-def test_a_login_in_the_browser_gives_the_skills_and_logout_takes_them(
+def test_a_login_in_the_browser_gives_access_and_logout_ends_it(
     run: Run, server: AuthorizationServer, browser: list[str], home: Path
 ) -> None:
     run("servers", "add", "shop", server.url)
@@ -165,7 +165,7 @@ def test_tokens_go_into_the_keyring_where_there_is_one(
     assert keyring_of_the_system.passwords == {}
 
 
-def test_a_keyring_that_takes_nothing_leaves_the_file(
+def test_without_a_working_keyring_tokens_go_into_the_file(
     run: Run,
     server: AuthorizationServer,
     browser: list[str],
@@ -273,7 +273,7 @@ def test_a_login_that_is_denied_says_so(
     assert stored(home) == []
 
 
-def test_a_service_that_registers_nobody_wants_a_client_id(
+def test_a_service_without_registration_needs_a_client_id(
     run: Run, server: AuthorizationServer, browser: list[str]
 ) -> None:
     server.registers = False
@@ -286,7 +286,7 @@ def test_a_service_that_registers_nobody_wants_a_client_id(
 
 
 @pytest.mark.slow
-def test_nobody_who_finishes_the_login_is_waited_for_only_so_long(
+def test_an_unfinished_login_times_out(
     run: Run, server: AuthorizationServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(webbrowser, "open", lambda url: True)
@@ -295,7 +295,7 @@ def test_nobody_who_finishes_the_login_is_waited_for_only_so_long(
     assert (ended.code, "the login was not finished within 1 s" in ended.err) == (4, True)
 
 
-def test_strangers_at_the_loopback_address_change_nothing(
+def test_foreign_requests_at_the_loopback_address_change_nothing(
     run: Run, server: AuthorizationServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from urllib.parse import parse_qs, urlsplit
@@ -385,7 +385,7 @@ def test_verify_by_name_uses_the_login(run: Run, server: AuthorizationServer, br
         ({}, "win32", True),
     ],
 )
-def test_whether_there_is_a_browser(environment: dict[str, str], platform: str, expected: bool) -> None:
+def test_a_browser_is_detected(environment: dict[str, str], platform: str, expected: bool) -> None:
     assert has_browser(environment, platform) is expected
 
 

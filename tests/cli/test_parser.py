@@ -129,7 +129,7 @@ def test_a_line_is_read_into_values(line: str, values: dict[str, Any]) -> None:
         ("servers add x npx -y y", "-y may be an option of npx: put -- before the command"),
     ],
 )
-def test_a_wrong_line_is_refused_in_words_that_say_what_to_write(line: str, message: str) -> None:
+def test_a_wrong_command_line_is_refused_with_what_to_write(line: str, message: str) -> None:
     with pytest.raises(UsageError) as refused:
         parsed(line)
     assert str(refused.value) == message

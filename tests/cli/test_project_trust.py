@@ -149,7 +149,7 @@ def test_a_clients_file_of_the_user_needs_no_trust_even_if_a_project_names_the_s
     assert not STARTED.exists()
 
 
-def test_import_takes_nothing_over_from_a_file_that_is_not_trusted(run: Run) -> None:
+def test_import_ignores_a_file_that_is_not_trusted(run: Run) -> None:
     client_file(".mcp.json", evil=["touch", "started"])
     ended = run("servers", "import", "--write")
     assert "skip  evil  its file is not trusted: see `skillwire trust`" in ended.out
@@ -157,7 +157,7 @@ def test_import_takes_nothing_over_from_a_file_that_is_not_trusted(run: Run) -> 
 
 
 @pytest.mark.process
-def test_what_the_user_names_is_the_users_own_word(run: Run) -> None:
+def test_what_the_user_names_is_trusted(run: Run) -> None:
     PROJECT.write_text(EVIL, "utf-8")
     assert labels(run("list", "--config", PROJECT, "--json").document) == ["evil"]
     assert STARTED.exists()
@@ -197,7 +197,7 @@ def test_a_long_command_is_shown_to_its_end(run: Run) -> None:
 
 
 @pytest.mark.process
-def test_any_change_of_the_file_takes_the_trust_back(run: Run) -> None:
+def test_any_change_of_the_file_revokes_the_trust(run: Run) -> None:
     PROJECT.write_text(EVIL, "utf-8")
     run("trust", "--yes")
     assert labels(run("list", "--json").document) == ["evil"]
@@ -221,7 +221,7 @@ def test_trust_is_for_one_place(run: Run, monkeypatch: pytest.MonkeyPatch) -> No
     assert not STARTED.exists()
 
 
-def test_forget_takes_the_trust_back(run: Run) -> None:
+def test_forget_revokes_the_trust(run: Run) -> None:
     PROJECT.write_text(EVIL, "utf-8")
     client_file(".mcp.json", other=["touch", "started"])
     run("trust", "--yes")
@@ -242,7 +242,7 @@ def states(run: Run) -> dict[str, str]:
     return {one["handle"]: one["approval"]["state"] for one in run("list", "--json").document["skills"]}
 
 
-def test_one_word_is_for_servers_directories_and_skills(run: Run) -> None:
+def test_one_decision_covers_servers_directories_and_skills(run: Run) -> None:
     plant(".agents/skills/notes")
     plant("more/letters")
     PROJECT.write_text('directories = ["more"]\n[servers.docs]\nurl = "https://docs.example/mcp"\n', "utf-8")
@@ -368,7 +368,7 @@ def test_a_directory_outside_the_project_is_shown_and_never_read(run: Run, direc
 
 
 @pytest.mark.process
-def test_a_skill_that_changes_while_the_question_stands_is_not_approved(run: Run) -> None:
+def test_a_skill_that_changes_while_the_question_is_open_is_not_approved(run: Run) -> None:
     plant(".agents/skills/notes")
     terminal = Terminal("trust")
     terminal.wait_for("[y/N]")
@@ -412,7 +412,7 @@ def test_on_a_terminal_only_a_yes_is_a_yes(run: Run, answer: str, code: int, tru
 
 
 @pytest.mark.process
-def test_a_file_that_changes_while_the_question_stands_is_not_trusted(run: Run) -> None:
+def test_a_file_that_changes_while_the_question_is_open_is_not_trusted(run: Run) -> None:
     PROJECT.write_text('[servers.good]\ncommand = "good"\n', "utf-8")
     terminal = Terminal("trust")
     terminal.wait_for("[y/N]")

@@ -54,7 +54,7 @@ def test_skills_are_shown_best_first_with_origin_and_passage(search: Search) -> 
     )
 
 
-def test_those_with_some_of_the_words_are_set_apart(search: Search) -> None:
+def test_partial_matches_are_listed_separately(search: Search) -> None:
     code, out, _ = search("refund", "order")
     assert code == 0
     whole, _, some = out.partition("Match only some of the words:\n")
@@ -83,7 +83,7 @@ def test_json_has_the_skills_in_order(search: Search) -> None:
     assert [problem["kind"] for problem in document["problems"]] == ["collision"]
 
 
-def test_nothing_found_is_said_and_is_no_error(search: Search) -> None:
+def test_no_match_is_reported_and_is_not_an_error(search: Search) -> None:
     assert search("zebra") == (0, "No skill matches. Try other words, or fewer.\n", "")
 
 

@@ -91,7 +91,7 @@ def test_a_file_of_over_a_megabyte_is_named_and_served(run: Run, folder: Path) -
     assert said[-1] == "Serving 2 skills over stdio"
 
 
-def test_an_empty_directory_is_said_so(run: Run, tmp_path: Path) -> None:
+def test_an_empty_directory_is_reported(run: Run, tmp_path: Path) -> None:
     code, said = run(tmp_path)
     assert code == 0
     assert any(line.startswith("No skills in") and "SKILL.md" in line for line in said)
@@ -163,7 +163,7 @@ def test_a_skill_too_large_is_left_out_unless_it_is_allowed(run: Run, folder: Pa
     assert run(folder, "--allow-oversize")[1][-1] == "Serving 3 skills over stdio"
 
 
-def test_names_cannot_drive_the_terminal(run: Run, folder: Path) -> None:
+def test_names_cannot_control_the_terminal(run: Run, folder: Path) -> None:
     evil = "\x1b[2J\x07\u202e\u200bname\nSecond line"
     write(folder / evil / "SKILL.md", b"nothing")
     write(folder / "more" / os.fsdecode(b"\xff\x1b]0;title\x07") / "SKILL.md", b"nothing")
@@ -197,21 +197,21 @@ def test_options_that_make_no_sense_are_one_line_and_exit_code_2(
 
 
 @pytest.mark.parametrize("address", ["nowhere", "1.2.3.4:99999", "[::1]"])
-def test_an_address_that_is_none_is_refused(run: Run, folder: Path, address: str) -> None:
+def test_an_invalid_address_is_refused(run: Run, folder: Path, address: str) -> None:
     code, said = run(folder, "--http", address)
     assert (code, len(said)) == (SourceError.exit_code, 1)
     assert "is not an address" in said[0]
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "host.example:0"])
-def test_a_public_address_needs_a_token_or_a_word(run: Run, folder: Path, address: str) -> None:
+def test_a_public_address_needs_a_token_or_an_explicit_option(run: Run, folder: Path, address: str) -> None:
     code, said = run(folder, "--http", address)
     assert (code, len(said)) == (SourceError.exit_code, 1)
     assert "--unsafe-no-auth" in said[0]
     assert "SKILLWIRE_TOKEN" in said[0]
 
 
-def test_a_public_address_is_bound_when_told_so(run: Run, folder: Path) -> None:
+def test_a_public_address_is_bound_on_request(run: Run, folder: Path) -> None:
     code, said = run(folder, "--http", "0.0.0.0:0", "--unsafe-no-auth")
     assert code == 0
     assert said[-2].startswith("Serving 2 skills at http://0.0.0.0:")
@@ -355,7 +355,7 @@ def test_every_limit_of_the_http_server_has_an_option_that_sets_it(
         assert getattr(seen[1], field) == value, name
 
 
-def test_every_limit_of_the_http_server_stands_in_the_one_table_of_the_page() -> None:
+def test_every_limit_of_the_http_server_is_in_the_table_of_the_page() -> None:
     page = (Path(__file__).parents[2] / "docs/serving.md").read_text("utf-8")
     rows = [line for line in page.splitlines() if line.startswith("|")]
     for name, (_, field, _) in LIMIT_OPTIONS.items():

@@ -214,7 +214,7 @@ def test_a_lock_is_served_as_pinned_whatever_the_source_and_the_folders_have_now
         poll(served, "skill://extra/SKILL.md", "# extra")
 
 
-def test_a_lock_whose_content_cannot_be_had_as_pinned_is_not_served(tmp_path: Path, home: Path) -> None:
+def test_a_lock_whose_content_cannot_be_fetched_as_pinned_is_not_served(tmp_path: Path, home: Path) -> None:
     project, team = tmp_path / "project", tmp_path / "team"
     project.mkdir()
     write_skill(team, "notes", body="one")

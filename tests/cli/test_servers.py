@@ -147,7 +147,7 @@ def test_servers_are_listed_without_their_secrets_or_variables(run: Run, home: P
 
 
 @pytest.mark.process
-def test_check_says_how_each_server_stands(run: Run) -> None:
+def test_check_reports_the_status_of_each_server(run: Run) -> None:
     plant("served/refunds")
     run("servers", "add", "shop", "--", SKILLWIRE, "serve", "served")
     run("servers", "add", "dead", "--", "nosuchcommand")
@@ -160,13 +160,13 @@ def test_check_says_how_each_server_stands(run: Run) -> None:
     assert [(server["status"], server["skill_count"]) for server in listed] == [("ready", 1), ("failed", 0)]
 
 
-def test_no_servers_is_said_with_a_way_on(run: Run) -> None:
+def test_without_servers_the_output_says_what_to_do(run: Run) -> None:
     assert "skillwire servers add NAME URL" in run("servers", "list").out
 
 
 @pytest.mark.process
 @pytest.mark.requirement("SEC-8")
-def test_a_server_that_is_removed_takes_its_cache_and_approvals_along(run: Run) -> None:
+def test_removing_a_server_deletes_its_cache_and_approvals(run: Run) -> None:
     plant("served/refunds")
     run("servers", "add", "shop", "--", SKILLWIRE, "serve", "served")
     approved(run, "refunds")
@@ -191,7 +191,7 @@ def test_a_server_that_another_file_still_has_keeps_its_approvals(run: Run, home
     assert run("servers", "remove", "shop", "--json").document["removed"]["approvals"] == 1
 
 
-def test_a_server_that_is_not_there_is_named_with_those_that_are(run: Run) -> None:
+def test_an_unknown_server_is_reported_with_the_known_ones(run: Run) -> None:
     run("servers", "add", "web", "https://w.example")
     ended = run("servers", "remove", "wbe")
     assert (ended.code, "known: web" in ended.err) == (8, True)
@@ -376,7 +376,7 @@ def test_import_that_finds_nothing_says_where_it_looked(run: Run, home: Path) ->
     assert {one["client"] for one in searched} >= {"Cursor", "VS Code", "Codex", "Gemini CLI", "Goose"}
 
 
-def test_a_secret_in_clear_is_warned_about_and_offered_as_a_variable(run: Run) -> None:
+def test_a_plain_text_secret_is_warned_about_and_offered_as_a_variable(run: Run) -> None:
     header = f"Authorization=Bearer {SECRET}"
     ended = run("servers", "add", "docs", "https://d.example/mcp", "--header", header)
     assert ended.code == 0

@@ -183,7 +183,7 @@ def test_show_has_origin_uri_approval_frontmatter_and_files(run: Run) -> None:
 
 @pytest.mark.process
 @pytest.mark.requirement("SEC-7")
-def test_show_text_is_no_load_and_stands_behind_a_bar(run: Run, tmp_path: Path) -> None:
+def test_show_text_does_not_load_and_prints_behind_a_bar(run: Run, tmp_path: Path) -> None:
     plant("served/refunds", body="First line.\n──── not the end\n", guide="The guide.\n")
     ended = run("show", "refunds", "--text", "--server", serving())
     first, *quoted, last = ended.out.splitlines()
@@ -201,7 +201,7 @@ def test_show_text_is_no_load_and_stands_behind_a_bar(run: Run, tmp_path: Path) 
 
 @pytest.mark.process
 @pytest.mark.requirement("SEC-11")
-def test_text_of_a_server_never_drives_the_terminal(run: Run) -> None:
+def test_text_of_a_server_never_controls_the_terminal(run: Run) -> None:
     evil = "\x1b[31mred\x1b]0;title\x07 \u202etext [bold]styled[/bold]"
     plant("served/refunds", description=evil, body=f"{evil}\n", more=f"x-{{evil}}: {json.dumps(evil)}\n")
     for arguments in (["list"], ["show", "refunds"], ["show", "refunds", "--text"], ["list", "--json"]):
@@ -324,7 +324,7 @@ def test_revoke_asks_which_one_when_several_fit(run: Run) -> None:
 
 
 @pytest.mark.process
-def test_a_skill_that_is_not_there_is_named_with_the_servers_that_could_not_be_asked(run: Run) -> None:
+def test_an_unknown_skill_is_reported_with_the_servers_that_could_not_be_asked(run: Run) -> None:
     ended = run("show", "refunds", "--server", "dead=nosuchcommand")
     assert ended.code == 8
     assert [line.partition(":")[0] for line in ended.err.splitlines()] == ["skillwire"]
@@ -561,7 +561,7 @@ def test_a_full_disk_is_one_line_and_exit_code_4(command: str) -> None:
 
 
 @pytest.mark.process
-def test_a_reader_that_goes_away_ends_the_command_quietly() -> None:
+def test_a_closed_pipe_ends_the_command_quietly() -> None:
     for number in range(300):
         plant(f".agents/skills/skill-{number}", description="x" * 900)
     with subprocess.Popen([SKILLWIRE, "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -572,7 +572,7 @@ def test_a_reader_that_goes_away_ends_the_command_quietly() -> None:
         assert (process.wait(SECONDS), process.stderr.read()) == (141, b"")
 
 
-def test_the_style_of_the_configuration_holds_until_an_option_says_otherwise(run: Run) -> None:
+def test_the_configured_style_applies_unless_an_option_overrides_it(run: Run) -> None:
     plant(Path.home() / ".agents/skills/tidy")
     file = Path("skillwire.toml")
     file.write_text('style = "codex"\n[profiles.g]\nstyle = "goose"\n', "utf-8")
@@ -585,7 +585,7 @@ def test_the_style_of_the_configuration_holds_until_an_option_says_otherwise(run
     assert (ended.code, "the key style of" in ended.err, "codex" in ended.err) == (4, True, True)
 
 
-def test_what_of_the_configuration_cannot_be_used_is_said(run: Run) -> None:
+def test_unusable_parts_of_the_configuration_are_reported(run: Run) -> None:
     plant(Path.home() / ".agents/skills/tidy")
     user = Path(os.environ["XDG_CONFIG_HOME"]) / "skillwire/skillwire.toml"
     user.parent.mkdir(parents=True)
@@ -614,7 +614,7 @@ def test_a_configuration_above_is_named_and_not_read(
 
 
 @pytest.mark.process
-def test_a_mute_server_costs_no_more_than_the_timeout(run: Run) -> None:
+def test_a_silent_server_takes_no_longer_than_the_timeout(run: Run) -> None:
     started = time.monotonic()
     ended = run("list", "--server", "mute=sleep 100", "--timeout", "1", "--json")
     assert [server["reason"] for server in ended.document["servers"]] == ["no answer within 1 s"]
@@ -654,7 +654,7 @@ def test_a_skill_that_is_left_out_is_answered_with_the_reason(run: Run) -> None:
     assert "no skill is called roken" in run("show", "roken").err
 
 
-def test_a_name_with_its_server_hears_nothing_of_servers_that_cannot_be_used(run: Run) -> None:
+def test_a_name_with_its_server_reports_no_other_unusable_servers(run: Run) -> None:
     Path(os.environ["XDG_CONFIG_HOME"], "skillwire").mkdir(parents=True)
     Path(os.environ["XDG_CONFIG_HOME"], "skillwire/skillwire.toml").write_text(
         '[servers.data]\nurl = "https://d.example"\ntoken_env = "NOT_SET_HERE"\n'
@@ -666,6 +666,6 @@ def test_a_name_with_its_server_hears_nothing_of_servers_that_cannot_be_used(run
     assert run("servers", "list", "--check").code == 4
 
 
-def test_without_skills_a_person_reads_where_was_looked(run: Run) -> None:
+def test_without_skills_the_searched_folders_are_named(run: Run) -> None:
     said = " ".join(run("list").out.split())
     assert "Looked for skills in .agents/skills, .claude/skills, .codex/skills" in said

@@ -115,7 +115,7 @@ def test_the_style_of_the_configuration_counts_for_commands_unless_they_name_ano
     assert err.startswith(f"skillwire: the key style of {config}: no style is called emacs: choose from ")
 
 
-def test_a_style_that_is_not_there_is_one_line(run: Run) -> None:
+def test_an_unknown_style_is_one_line(run: Run) -> None:
     code, out, err = run("list", "--style", "emacs")
     assert (code, out) == (2, "")
     assert err.startswith(

@@ -132,7 +132,7 @@ def test_what_is_missing_or_wrong_is_said(
     assert words in ended.err
 
 
-def test_a_skill_of_ones_own_is_tried_with_a_task_and_an_expected_answer(
+def test_a_skill_of_the_user_is_tried_with_a_task_and_an_expected_answer(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_skill(Path("mine/refunds"), {"forms.md": b"Use form B."})

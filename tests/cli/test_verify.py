@@ -41,7 +41,7 @@ def widest(text: str) -> int:
 
 
 @pytest.mark.process
-def test_a_server_that_keeps_the_extension_passes() -> None:
+def test_a_conforming_server_passes() -> None:
     done = run("--", *SKILLWIRE, "serve", str(SKILLS))
     assert (done.returncode, done.stderr) == (0, "")
     assert "2025-11-25: 5 skills, 8 files, 9 directories checked" in done.stdout
@@ -128,7 +128,7 @@ def test_a_rule_can_be_ignored_and_an_unknown_one_not() -> None:
 
 
 @pytest.mark.process
-def test_one_era_is_spoken_when_asked() -> None:
+def test_one_revision_can_be_requested() -> None:
     done = run("--era", "2025-11-25", "--json", *defective("list-without-ttl"))
     assert done.returncode == 0
     assert [one["revision"] for one in json.loads(done.stdout)["revisions"]] == ["2025-11-25"]

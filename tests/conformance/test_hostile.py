@@ -28,7 +28,7 @@ DEAF = "import os, time; os.close(0); time.sleep(60)"
 
 @pytest.mark.process
 @pytest.mark.parametrize("program", [MUTE, GARBAGE, NO_LINE_ENDS, DEAF, "raise SystemExit(3)"])
-async def test_a_process_that_does_not_speak_is_given_up(program: str) -> None:
+async def test_a_silent_process_is_given_up(program: str) -> None:
     limits = replace(QUICK, answer_bytes=1_000_000)
     with anyio.fail_after(30), pytest.raises(SourceError, match="cannot be verified"):
         await skillwire.verify([sys.executable, "-c", program], limits=limits)

@@ -80,7 +80,7 @@ def fast_mcp() -> object:
 
 
 @pytest.mark.parametrize("make", [lambda: SkillServer(SKILLS), low_level, mcp_server, fast_mcp])
-async def test_a_server_object_is_judged_in_this_process(make: Any) -> None:
+async def test_a_server_object_is_verified_in_this_process(make: Any) -> None:
     report = await skillwire.verify(make())
     assert report.findings == ()
     assert checked(report) == CHECKED

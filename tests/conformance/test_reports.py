@@ -58,7 +58,7 @@ async def test_a_baseline_lets_known_findings_pass_and_counts_fixed_ones() -> No
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"findings": [1]}', "[" * 100_000])
-def test_a_baseline_that_is_no_report_is_refused(text: str) -> None:
+def test_a_baseline_that_is_not_a_report_is_refused(text: str) -> None:
     with pytest.raises(SourceError, match="skillwire verify --json"):
         Baseline.parse(text)
 

@@ -85,7 +85,7 @@ def test_every_rule_has_a_defect() -> None:
     assert len(DEFECTS) > 200
 
 
-def test_rules_have_ids_of_their_own_an_area_and_something_to_say() -> None:
+def test_rules_have_unique_ids_an_area_and_texts() -> None:
     assert len({rule.id for rule in RULES}) == len(RULES)
     assert {rule.area for rule in RULES} == set(AREAS.values())
     assert all(rule.expected and rule.fix for rule in RULES)
@@ -104,19 +104,19 @@ async def test_a_finding_says_where_what_was_expected_what_was_seen_and_what_to_
     assert report.of("ENT-3") == report.of("ENT-3/size") == report.violations == (finding,)
 
 
-async def test_advice_is_no_violation() -> None:
+async def test_advice_is_not_a_violation() -> None:
     report = await skillwire.verify(make_server("no-when"))
     assert report.violations == ()
     assert [finding.level for finding in report.advice] == [Level.ADVICE]
 
 
-async def test_one_era_can_be_chosen() -> None:
+async def test_one_revision_can_be_chosen() -> None:
     report = await skillwire.verify(make_server("list-without-ttl"), revisions=[LEGACY])
     assert report.findings == ()
     assert [revision.revision for revision in report.revisions] == [LEGACY]
 
 
-async def test_an_era_that_is_asked_for_and_not_spoken_cannot_be_judged() -> None:
+async def test_a_requested_revision_that_is_not_supported_cannot_be_verified() -> None:
     with pytest.raises(
         SourceError, match=r"in this process cannot be verified \(protocol 2026-07-28\): .*-32601"
     ):
@@ -131,13 +131,13 @@ async def test_a_rule_or_a_whole_requirement_can_be_ignored() -> None:
         await skillwire.verify(make_server(), ignore=["ENT-33"])
 
 
-async def test_only_so_many_skills_are_read_but_the_listing_whole() -> None:
+async def test_the_number_of_skills_read_is_limited_but_the_listing_is_complete() -> None:
     report = await skillwire.verify(make_server(), max_skills=1)
     assert report.findings == ()
     assert [(revision.listed, revision.checked) for revision in report.revisions] == [(3, 1)] * 2
 
 
-async def test_only_so_many_bytes_are_taken_in() -> None:
+async def test_the_number_of_bytes_read_is_limited() -> None:
     report = await skillwire.verify(make_server(), max_bytes=4000)
     assert report.findings == ()
     assert all(revision.skipped_requests > 20 for revision in report.revisions)
@@ -158,7 +158,7 @@ async def test_only_so_many_bytes_are_taken_in() -> None:
         ("no-such-command-of-skillwire --x", "is not installed"),
     ],
 )
-async def test_a_target_that_is_none_is_refused(target: object, message: str) -> None:
+async def test_an_invalid_target_is_refused(target: object, message: str) -> None:
     with pytest.raises(SourceError, match=message):
         await skillwire.verify(target)
 

@@ -198,7 +198,7 @@ def fuzz(parse: Callable[[bytes], object], seeds: Sequence[bytes]) -> None:
 
 
 @pytest.mark.parametrize("name", PARSERS)
-def test_any_bytes_are_a_value_or_an_error_of_ours(name: str) -> None:
+def test_any_bytes_give_a_value_or_one_of_our_errors(name: str) -> None:
     fuzz(*PARSERS[name])
 
 

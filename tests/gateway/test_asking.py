@@ -63,7 +63,7 @@ async def test_a_client_that_answers_at_once_twice_has_asked_nobody(tmp_path: Pa
             error = await refusal_of(client)
         assert not await is_approved(gateway)
     assert len(user.asked) == 2
-    assert "the client answered by itself" in error.message
+    assert "the client answered without asking" in error.message
 
 
 @both_eras
@@ -197,7 +197,7 @@ async def test_the_answer_of_one_caller_is_not_that_of_another(tmp_path: Path) -
     assert isinstance(second, types.InputRequiredResult)
 
 
-async def test_a_policy_that_forbids_questions_is_said(tmp_path: Path) -> None:
+async def test_a_policy_that_forbids_questions_is_reported(tmp_path: Path) -> None:
     from skillwire.host.config.server import ServerConfig
     from skillwire.trust.approval import Policy
 

@@ -145,7 +145,7 @@ def test_tokens_are_not_in_the_file(tmp_path: Path) -> None:
     [
         ("x = 1", "there is no key x"),
         ("[callers.a]", "token is not sha256:"),
-        ('[callers.a]\ntoken = "secret"', "a token itself is not kept"),
+        ('[callers.a]\ntoken = "secret"', "the token itself is not stored"),
         ('[callers."a b"]\ntoken = "sha256:' + "0" * 64 + '"', "is not a name"),
         ('[callers.a]\ntoken = "sha256:' + "0" * 64 + '"\nlabels = "docs"', "labels is not a list"),
         ('[callers.a]\ntoken = "sha256:' + "0" * 64 + '"\nlabel = []', "there is no key label"),
@@ -253,7 +253,7 @@ callers = st.builds(
 class TestTwoCallers:
     """Random permissions, random requests: what one may not see is not there, in words and in kind."""
 
-    async def test_what_a_caller_may_not_see_is_not_there(self, tmp_path: Path) -> None:
+    async def test_what_a_caller_may_not_see_does_not_exist_for_them(self, tmp_path: Path) -> None:
         gateway = make_gateway(
             tmp_path, GatewayOptions(approval="listed"), docs=server(*PATHS), shop=server(*PATHS)
         )
@@ -401,7 +401,7 @@ async def test_reads_that_are_answered_from_the_cache_are_in_the_audit_log_too(t
     assert {line["client"] for line in lines} == {"127.0.0.1"}
 
 
-def test_a_renamed_audit_log_is_left_and_a_new_one_begun(tmp_path: Path) -> None:
+def test_a_renamed_audit_log_is_left_and_a_new_one_is_started(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     audit = AuditLog(path)
     audit.write("list", caller="a")

@@ -141,7 +141,7 @@ def test_a_locked_gateway_serves_exactly_what_the_lock_names_and_refuses_another
         assert "keys" not in json.dumps(answers)
 
 
-def test_a_token_file_lets_in_who_is_named_and_hangup_begins_a_new_audit_log(place: Place) -> None:
+def test_a_token_file_admits_named_callers_and_sighup_reopens_the_audit_log(place: Place) -> None:
     audit = place.folder / "audit.jsonl"
     words = ("--token-file", place.tokens(), "--audit", audit, "--approval", "listed")
     with place.gateway(*words) as (url, served):

@@ -320,7 +320,7 @@ def test_callers_are_added_listed_and_removed(
         (["install", "cursor", "--token-env", "X"], "needs --url"),
     ],
 )
-def test_a_command_line_that_cannot_be_meant_is_refused_in_one_line(
+def test_a_contradictory_command_line_is_refused_in_one_line(
     words: list[str],
     said: str,
     home: Path,

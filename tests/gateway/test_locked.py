@@ -60,7 +60,7 @@ async def ask(http: httpx.AsyncClient, url: str, method: str, **params: str) -> 
     return (await http.post(url, json=body(method, **params), headers=headers)).json()
 
 
-async def test_what_is_taken_from_the_lock_is_refused_at_once_however_often_it_was_read(
+async def test_what_is_removed_from_the_lock_is_refused_at_once_however_often_it_was_read(
     tmp_path: Path,
 ) -> None:
     upstream = shop()
@@ -84,7 +84,7 @@ async def test_what_is_taken_from_the_lock_is_refused_at_once_however_often_it_w
         assert "result" in await ask(http, url, "resources/read", uri=REFUNDS)
 
 
-async def test_a_skill_that_is_taken_from_the_lock_while_it_is_fetched_is_refused(tmp_path: Path) -> None:
+async def test_a_skill_that_is_removed_from_the_lock_while_it_is_fetched_is_refused(tmp_path: Path) -> None:
     upstream, arrives = shop(), anyio.Event()
     upstream.hold("resources/read", arrives)
     gateway = with_lock(tmp_path, upstream, pinned(upstream, "refunds"))
@@ -117,7 +117,7 @@ async def test_a_lock_that_cannot_be_read_leaves_the_last_one_and_is_reported_on
             write_atomic(tmp_path / "skillwire.lock", b"{ no lock")
             for _ in range(3):
                 assert len((await call(client, "skills/list"))["skills"]) == 1
-        assert [text.partition(":")[0] for text in caplog.messages] == ["the lock stays as it was"]
+        assert [text.partition(":")[0] for text in caplog.messages] == ["the lock in use is unchanged"]
         assert text_of(await client.read_resource(REFUNDS)).startswith("---")
         error = await refusal(client, "resources/read", uri="skill://shop/returns/SKILL.md")
     assert error.code == NOT_FOUND

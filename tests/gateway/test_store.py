@@ -58,7 +58,7 @@ async def test_a_store_that_another_process_holds_approves_nothing_and_loses_not
         assert user.asked == []
 
 
-async def test_a_full_disk_keeps_no_approval_and_the_caller_is_told(
+async def test_a_full_disk_stores_no_approval_and_the_caller_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with make_gateway(tmp_path, shop=shop()) as gateway:

@@ -120,7 +120,7 @@ async def pages(client: Any) -> list[list[dict[str, Any]]]:
 
 @pytest.mark.parametrize("method", ["skills/get", "resources/read"])
 @pytest.mark.slow
-async def test_a_server_that_never_answers_ends_in_an_error_and_costs_nobody_else(
+async def test_a_server_that_never_answers_ends_in_an_error_and_affects_nobody_else(
     tmp_path: Path, method: str
 ) -> None:
     slow = honest(1)
@@ -171,7 +171,9 @@ async def test_one_edit_of_an_upstream_reaches_a_subscriber_within_a_second(tmp_
         assert len((await call(client, "skills/list"))["skills"]) == 2
 
 
-async def test_what_was_approved_and_fetched_is_served_while_its_server_is_away(tmp_path: Path) -> None:
+async def test_what_was_approved_and_fetched_is_served_while_its_server_is_unreachable(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "skills"
     write_skill(folder / "alpha")
     write_skill(folder / "beta")

@@ -161,7 +161,9 @@ async def test_what_changed_is_remembered_and_approves_nothing(path: Path) -> No
     assert store.get(DEMO, entry.uri) == approve(entry, DEMO)
 
 
-async def test_a_withdrawal_that_cannot_be_written_holds_and_spares_a_newer_approval(path: Path) -> None:
+async def test_a_revocation_that_cannot_be_stored_still_counts_and_spares_a_newer_approval(
+    path: Path,
+) -> None:
     store, entry = ApprovalStore(path), checked()
     await store.put(approve(entry, DEMO), entry)
     store.withdraw(DEMO, entry.uri)
@@ -515,7 +517,7 @@ async def written_by_version_01(path: Path) -> None:
         database.execute("PRAGMA user_version = 0")
 
 
-async def test_approvals_of_version_01_are_taken_over_once_with_a_line(path: Path) -> None:
+async def test_approvals_of_version_01_are_migrated_once_with_a_log_line(path: Path) -> None:
     await written_by_version_01(path)
     entry, gone = checked(), checked("skill://gone/SKILL.md")
     store = ApprovalStore(path)

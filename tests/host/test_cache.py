@@ -80,7 +80,7 @@ def test_the_cache_is_the_users_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("SEC-8")
-def test_a_disk_that_takes_nothing_costs_only_speed(tmp_path: Path) -> None:
+def test_a_disk_that_cannot_be_written_costs_only_speed(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     cache, file = SkillCache(tmp_path / "file"), read("a.md", b"honest")
     assert not cache.put(file)
@@ -99,13 +99,13 @@ def test_the_files_of_a_server_are_removed_with_it(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("SEC-8")
 @pytest.mark.parametrize("place", ["mine", "mine/cache", ".agents/skills/x", ".claude/skills", "."])
-def test_a_cache_where_skills_are_looked_for_is_refused(tmp_path: Path, place: str) -> None:
+def test_a_cache_inside_a_skills_folder_is_refused(tmp_path: Path, place: str) -> None:
     (tmp_path / "mine").mkdir()
     with pytest.raises(SourceError, match="where skills are looked for"):
         make_host(tmp_path, directories=[tmp_path / "mine"], cache_directory=tmp_path / place)
 
 
-def test_a_stray_file_in_the_cache_is_nobodys(tmp_path: Path) -> None:
+def test_a_stray_file_in_the_cache_belongs_to_no_server(tmp_path: Path) -> None:
     cache = SkillCache(tmp_path)
     cache.put(read("a.md", b"one"))
     (tmp_path / "stray.txt").write_text("x")
@@ -116,7 +116,7 @@ def test_a_stray_file_in_the_cache_is_nobodys(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("SEC-8")
 @pytest.mark.anyio
-async def test_what_was_approved_and_verified_is_used_while_the_server_is_away(tmp_path: Path) -> None:
+async def test_what_was_approved_and_verified_is_used_while_the_server_is_unreachable(tmp_path: Path) -> None:
     sim = Simulator()
     sim.skill("refunds", files={"a.md": b"Text of a.", "b.md": b"Never read."})
     sim.skill("never-approved")
@@ -133,7 +133,7 @@ async def test_what_was_approved_and_verified_is_used_while_the_server_is_away(t
 
 @pytest.mark.requirement("SEC-8", "SEC-6")
 @pytest.mark.anyio
-async def test_what_was_revoked_is_not_used_while_the_server_is_away(tmp_path: Path) -> None:
+async def test_what_was_revoked_is_not_used_while_the_server_is_unreachable(tmp_path: Path) -> None:
     sim = Simulator()
     sim.skill("refunds")
     async with opened(tmp_path, shop=sim, host_options={"ask": agree}) as host:

@@ -105,7 +105,7 @@ def test_claude_code_has_servers_of_the_user_and_of_each_project(project: Path, 
         ("win32", {}, "AppData/Roaming/Claude/claude_desktop_config.json"),
     ],
 )
-def test_claude_desktop_takes_texts_as_they_stand(
+def test_claude_desktop_takes_values_literally(
     project: Path, home: Path, platform: str, environment: dict[str, str], file: str
 ) -> None:
     write(
@@ -421,7 +421,7 @@ def test_zed_has_context_servers_of_its_own_and_of_extensions(
     }
 
 
-def test_copilot_cli_has_local_servers_and_a_list_of_those_that_are_off(project: Path, home: Path) -> None:
+def test_copilot_cli_has_local_servers_and_a_list_of_disabled_ones(project: Path, home: Path) -> None:
     write(
         home / ".copilot/mcp-config.json",
         """{"mcpServers": {
@@ -494,7 +494,7 @@ def test_wayland_connects_what_its_default_profile_names(project: Path, home: Pa
     assert skipped(servers) == {"other": "it is not allowed there"}
 
 
-def test_what_gemini_narrows_stays_narrow(project: Path, home: Path) -> None:
+def test_what_gemini_restricts_stays_restricted(project: Path, home: Path) -> None:
     write(
         home / ".gemini/settings.json",
         """{
@@ -520,7 +520,7 @@ def test_what_gemini_narrows_stays_narrow(project: Path, home: Path) -> None:
     assert servers["mute"].skipped == "it is disabled there"
 
 
-def test_what_codex_and_claude_code_switch_off_stays_off(project: Path, home: Path) -> None:
+def test_what_codex_and_claude_code_disable_stays_disabled(project: Path, home: Path) -> None:
     write(
         home / ".codex/config.toml",
         """
@@ -608,7 +608,7 @@ def test_one_server_is_found_once_whatever_it_is_called_and_however_it_is_reache
         (["npx", "-y", "other", "https://x.example"], None),
     ],
 )
-def test_a_bridge_that_only_bridges_is_the_url_behind_it(
+def test_a_plain_bridge_is_imported_as_the_url_behind_it(
     project: Path, home: Path, words: list[str], place: Place | None
 ) -> None:
     entry = {"command": words[0], "args": words[1:], "env": {"T": "s"}}
@@ -621,7 +621,7 @@ def test_a_bridge_that_only_bridges_is_the_url_behind_it(
     assert server.place == expected
 
 
-def test_oauth_that_is_not_ours_to_do_is_skipped(project: Path, home: Path) -> None:
+def test_oauth_of_another_client_is_skipped(project: Path, home: Path) -> None:
     write(
         home / ".gemini/settings.json",
         """{"mcpServers": {

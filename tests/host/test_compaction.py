@@ -21,7 +21,7 @@ def shop(*names: str) -> Simulator:
     return sim
 
 
-async def test_what_is_held_is_told_with_its_digest_newest_first(tmp_path: Path) -> None:
+async def test_active_skills_are_listed_with_their_digests_newest_first(tmp_path: Path) -> None:
     async with opened(tmp_path, shop=shop("one", "two"), host_options={"ask": agree}) as host:
         assert host.active() == ()
         await host.load("one")
@@ -105,7 +105,7 @@ async def test_a_dynamic_skill_is_repeated_as_it_was_seen(tmp_path: Path) -> Non
         assert "made-word" in (await host.after_compaction(100_000)).text
 
 
-async def test_the_budget_holds(tmp_path: Path) -> None:
+async def test_the_budget_is_not_exceeded(tmp_path: Path) -> None:
     sim = shop("one", "two")
     sim.skill("long", body="x" * 5000)
     options = {"ask": agree, "limits": Limits()}

@@ -34,7 +34,7 @@ def user_file(home: Path, text: str) -> Path:
     return file
 
 
-def test_without_files_there_is_nothing_but_the_usual_directories() -> None:
+def test_without_files_there_are_only_the_default_directories() -> None:
     config = load_config()
     assert (config.servers, config.files, config.default_directories) == ({}, (), True)
 
@@ -51,7 +51,7 @@ def test_a_file_above_the_working_directory_is_not_read() -> None:
     assert load_config().servers == {}
 
 
-def test_a_file_that_is_named_stands_alone(home: Path) -> None:
+def test_a_named_file_is_the_only_one_that_is_read(home: Path) -> None:
     user_file(home, '[servers.a]\ncommand = "a"')
     Path("other.toml").write_text('[servers.c]\ncommand = "c"', "utf-8")
     assert list(load_config(file=Path("other.toml")).servers) == ["c"]
@@ -69,7 +69,7 @@ def test_a_file_that_is_not_utf_8_is_an_error() -> None:
         load_config()
 
 
-def test_a_file_beyond_reason_is_refused_unread() -> None:
+def test_an_oversized_file_is_refused_unread() -> None:
     with Path("skillwire.toml").open("wb") as stream:
         stream.truncate(DEFAULT_LIMITS.config_bytes + 1)
     with pytest.raises(SourceError, match="more than"):

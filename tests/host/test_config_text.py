@@ -135,7 +135,7 @@ def test_an_empty_file_says_nothing() -> None:
         ("x = [", "is not TOML: "),
     ],
 )
-def test_a_mistake_is_named_with_its_key_and_a_remedy(text: str, mistake: str) -> None:
+def test_a_mistake_is_reported_with_its_key_and_a_fix(text: str, mistake: str) -> None:
     [issue] = issues(text)
     assert issue.startswith(mistake)
 

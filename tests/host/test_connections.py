@@ -48,7 +48,7 @@ def crashing(*arguments: str) -> ServerConfig:
     return ServerConfig(command=(sys.executable, "-S", "-c", "raise SystemExit('no licence')", *arguments))
 
 
-async def test_a_server_that_is_down_is_tried_again_with_growing_pauses() -> None:
+async def test_a_server_that_is_down_is_retried_with_growing_pauses() -> None:
     pauses = Pauses(9)
     config = ServerConfig(url="http://127.0.0.1:9/mcp")
     connection = Connection(SHOP, config, limits=DEFAULT_LIMITS, on_change=ignore, sleep=pauses)
@@ -62,7 +62,7 @@ async def test_a_server_that_is_down_is_tried_again_with_growing_pauses() -> Non
 
 
 @pytest.mark.process
-async def test_a_server_that_dies_right_after_each_start_is_tried_less_and_less_often() -> None:
+async def test_a_server_that_dies_right_after_each_start_is_retried_less_and_less_often() -> None:
     pauses = Pauses(3)
     connection = Connection(SHOP, crashing(), limits=DEFAULT_LIMITS, on_change=ignore, sleep=pauses)
     async with anyio.create_task_group() as tasks:
@@ -114,7 +114,7 @@ async def test_an_error_of_the_servers_own_does_not_end_the_connection() -> None
 
 
 @pytest.mark.process
-async def test_a_server_that_comes_back_is_listed_again_and_told_of(tmp_path: Path) -> None:
+async def test_a_server_that_comes_back_is_listed_again_and_reported(tmp_path: Path) -> None:
     command = (sys.executable, "-S", "-E", wild_stdio.__file__, "crash while reading")
     host = make_host(tmp_path, servers={"shop": ServerConfig(command=command, connect_seconds=20)}, ask=agree)
     async with host:
@@ -130,7 +130,7 @@ async def test_a_server_that_comes_back_is_listed_again_and_told_of(tmp_path: Pa
         assert [skill.handle for skill in host.skills()] == ["refunds"]
 
 
-async def test_a_failure_is_told_once_while_its_reason_stays_the_same(
+async def test_a_failure_is_reported_once_while_its_reason_stays_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses = Pauses(4)

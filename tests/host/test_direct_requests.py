@@ -285,7 +285,7 @@ async def test_cookies_of_a_server_are_kept_by_neither_transport(each_transport:
 
 
 @pytest.mark.requirement("SEC-9")
-async def test_an_answer_that_drips_is_given_up_in_time(each_transport: str) -> None:
+async def test_an_answer_that_arrives_too_slowly_times_out(each_transport: str) -> None:
     async def respond(request: Call) -> None:
         if request.method != "resources/read":
             await request.behave()

@@ -14,7 +14,7 @@ def event(number: int) -> Event:
     return Event(kind=EventKind.REMARK, message=f"event {number}")
 
 
-async def test_a_listener_hears_what_was_before_and_what_comes_after() -> None:
+async def test_a_listener_gets_past_and_future_events() -> None:
     log, heard = EventRecorder(), list[str]()
     log.record(event(1))
 
@@ -32,7 +32,7 @@ async def test_a_listener_hears_what_was_before_and_what_comes_after() -> None:
     assert heard == ["event 1", "event 2", "event 3"]
 
 
-async def test_a_listener_that_comes_late_hears_the_last_thousand() -> None:
+async def test_a_late_listener_gets_the_last_thousand_events() -> None:
     log = EventRecorder()
     for number in range(1500):
         log.record(event(number))
@@ -42,7 +42,7 @@ async def test_a_listener_that_comes_late_hears_the_last_thousand() -> None:
     assert (heard[0], heard[-1]) == ("event 500", "event 1499")
 
 
-async def test_a_slow_listener_loses_the_oldest_and_holds_nobody_up() -> None:
+async def test_a_slow_listener_loses_the_oldest_events_and_delays_nobody() -> None:
     log = EventRecorder()
     log.record(event(0))
     heard: list[str] = []

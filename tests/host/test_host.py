@@ -53,7 +53,7 @@ async def test_nothing_is_fetched_on_connection_listing_or_approval(tmp_path: Pa
     ("era", "negotiated"),
     [("auto", "2026-07-28"), ("legacy", "2025-11-25"), ("2026-07-28", "2026-07-28")],
 )
-async def test_skills_are_listed_to_the_last_page_loaded_and_read_on_both_eras(
+async def test_skills_are_listed_to_the_last_page_loaded_and_read_on_both_revisions(
     tmp_path: Path, era: str, negotiated: str
 ) -> None:
     sim = Simulator(page_size=2)
@@ -77,7 +77,7 @@ async def test_the_host_advertises_the_extension(tmp_path: Path, era: str) -> No
         assert "io.modelcontextprotocol/skills" in str(sim.client_capabilities[0])
 
 
-async def test_a_catalogue_shows_skills_with_their_origin_within_its_budget(tmp_path: Path) -> None:
+async def test_a_catalog_shows_skills_with_their_origin_within_its_budget(tmp_path: Path) -> None:
     write_skill(tmp_path / "mine" / "notes")
     sim = shop_with_refunds()
     async with opened(tmp_path, shop=sim, host_options={"directories": [tmp_path / "mine"]}) as host:
@@ -93,7 +93,7 @@ async def test_a_catalogue_shows_skills_with_their_origin_within_its_budget(tmp_
         assert len(small) <= len(catalog) - 10
 
 
-async def test_a_catalogue_is_written_anew_for_each_change_and_each_other_question(tmp_path: Path) -> None:
+async def test_a_catalog_is_rendered_again_for_each_change_and_each_different_request(tmp_path: Path) -> None:
     sim = shop_with_refunds()
     async with opened(tmp_path, shop=sim) as host:
         first = host.catalog()
@@ -236,7 +236,7 @@ async def test_releasing_what_is_not_held_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("ENT-5")
-async def test_a_skill_that_is_switched_off_is_neither_shown_nor_loaded_nor_held(tmp_path: Path) -> None:
+async def test_a_disabled_skill_is_neither_shown_nor_loaded_nor_active(tmp_path: Path) -> None:
     async with opened(tmp_path, shop=shop_with_refunds(), host_options=ASKING) as host:
         await host.load("refunds")
         host.admin.set_enabled("refunds", False)
@@ -254,7 +254,7 @@ async def test_a_skill_that_is_switched_off_is_neither_shown_nor_loaded_nor_held
             host.admin.set_enabled("nobody", False)
 
 
-async def test_a_uri_that_is_switched_off_is_off_on_every_server(tmp_path: Path) -> None:
+async def test_a_disabled_uri_is_disabled_on_every_server(tmp_path: Path) -> None:
     shop, bank = shop_with_refunds(), shop_with_refunds()
     async with opened(tmp_path, shop=shop, bank=bank) as host:
         host.admin.set_enabled("skill://refunds/SKILL.md", False)
@@ -275,7 +275,7 @@ async def test_what_is_disabled_from_the_start_stays_off_through_a_collision(
 
 
 @pytest.mark.process
-async def test_servers_are_reported_with_where_they_are_and_how_they_stand(tmp_path: Path) -> None:
+async def test_servers_are_reported_with_their_place_and_status(tmp_path: Path) -> None:
     plain = Simulator(declare=None)
     servers = {
         "shop": ServerConfig(instance=shop_with_refunds().server, approval=Policy.PINNED),
@@ -390,7 +390,7 @@ def test_a_host_can_tell_a_uri_from_a_path() -> None:
     assert [text for text in paths if looks_like_uri(text)] == []
 
 
-async def test_grants_of_a_loaded_skill_are_said(tmp_path: Path) -> None:
+async def test_grants_of_a_loaded_skill_are_shown(tmp_path: Path) -> None:
     async with opened(tmp_path, shop=shop_with_refunds()) as host:
         await host.admin.approve(await host.find("refunds"), grants=Grants(execute_code=True))
         assert (await host.load("refunds")).grants == Grants(execute_code=True)

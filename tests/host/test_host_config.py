@@ -112,7 +112,7 @@ def test_includes_intersect_excludes_unite_and_case_is_ignored(
     assert admitted(config, *NAMES) == list(left)
 
 
-def test_hidden_characters_are_no_way_past_an_exclude() -> None:
+def test_hidden_characters_do_not_bypass_an_exclude() -> None:
     config = both(SHOP + 'exclude = ["refunds"]')
     hidden = SkillEntry(make_uri(["a", "SKILL.md"]), {"name": "ref\u200bunds"}, DYNAMIC)
     assert not config.servers["shop"].selection.admits(hidden)
@@ -154,7 +154,7 @@ def test_labels_that_differ_in_case_alone_are_a_mistake_across_files_too() -> No
     assert "servers.Shop is called shop in your own file" in mistake
 
 
-def test_what_narrows_a_server_that_is_nowhere_is_a_mistake_in_a_project_and_idle_in_the_users_file() -> None:
+def test_a_restriction_of_an_unknown_server_is_a_mistake_in_a_project_and_ignored_in_the_users_file() -> None:
     assert both('[servers.shop]\napproval = "never"').servers == {}
     [mistake] = mistakes("", '[servers.shop]\napproval = "never"')
     assert mistake.startswith(f"{PROJECT}: servers.shop has neither url nor command")
@@ -166,7 +166,7 @@ def test_a_server_whose_skills_are_not_wanted_is_not_connected() -> None:
     assert [(server.label, server.used) for server in config.configured] == [("shop", False)]
 
 
-def test_drafts_and_bare_scans_need_a_yes_and_no_no() -> None:
+def test_drafts_and_bare_scans_must_be_enabled_and_can_be_disabled() -> None:
     yes = SHOP + "accept_drafts = true\nbare_scan = true"
     assert both(yes).servers["shop"].accept_drafts
     assert both(yes).servers["shop"].bare_scan
@@ -174,7 +174,7 @@ def test_drafts_and_bare_scans_need_a_yes_and_no_no() -> None:
     assert not both(SHOP).servers["shop"].bare_scan
 
 
-def test_the_last_word_on_seconds_holds() -> None:
+def test_the_last_value_for_seconds_applies() -> None:
     server = both(SHOP + "connect_seconds = 3\ncall_seconds = 4", "[servers.shop]\ncall_seconds = 5")
     assert (server.servers["shop"].connect_seconds, server.servers["shop"].call_seconds) == (3, 5)
 

@@ -148,7 +148,7 @@ async def test_an_approved_index_skill_is_read_once_until_its_server_tells_of_a_
 
 @pytest.mark.process
 @pytest.mark.requirement("SEC-8")
-async def test_while_its_server_is_away_the_approved_text_comes_from_the_cache(tmp_path: Path) -> None:
+async def test_while_its_server_is_unreachable_the_approved_text_comes_from_the_cache(tmp_path: Path) -> None:
     sim = april()
     sim.resources["skill://refunds/forms/a.md"] = b"Form A."
     async with opened(tmp_path, shop=sim) as host:

@@ -40,7 +40,7 @@ async def test_turns_of_a_conversation_list_nothing_again(tmp_path: Path) -> Non
     assert len(sim.asked("skills/list")) == 1
 
 
-async def test_a_listing_is_asked_for_again_when_its_time_is_over(tmp_path: Path) -> None:
+async def test_a_listing_is_requested_again_when_it_expires(tmp_path: Path) -> None:
     sim = shop(ttl_ms=0)
     limits = Limits(min_ttl_seconds=0)
     async with opened(tmp_path, shop=sim, host_options={"limits": limits}) as host:

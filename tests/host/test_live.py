@@ -54,7 +54,7 @@ async def test_a_new_skill_is_there_without_a_refresh(config: ServerConfig, tmp_
 
 
 @pytest.mark.process
-async def test_a_change_to_a_skill_in_use_is_told_and_takes_its_approval_back(
+async def test_a_change_to_a_skill_in_use_is_reported_and_revokes_its_approval(
     config: ServerConfig, tmp_path: Path
 ) -> None:
     async with make_host(tmp_path, servers={"shop": config}, ask=agree, limits=SWIFT) as host:
@@ -199,7 +199,7 @@ async def test_a_named_folder_that_is_created_later_is_noticed_by_events_of_the_
 
 
 @pytest.mark.process
-async def test_a_usual_folder_that_is_created_later_becomes_part_of_the_host(
+async def test_a_default_folder_that_is_created_later_becomes_part_of_the_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("skillwire.sources.directory.watch._LOOK_SECONDS", 60)

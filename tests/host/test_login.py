@@ -93,7 +93,7 @@ async def test_a_token_that_cannot_be_renewed_is_not_sent(
     assert await tokens.after_refusal("") == ""
 
 
-async def test_revocation_is_told_where_it_is_possible(server: AuthorizationServer) -> None:
+async def test_tokens_are_revoked_at_the_service_where_possible(server: AuthorizationServer) -> None:
     assert await revoke(await signed_in(server), seconds=5)
     assert (server.access, server.refresh) == (set(), {})
     server.revokes = False
@@ -185,6 +185,6 @@ def test_what_the_last_address_says(address: str, values: dict[str, str]) -> Non
 
 
 @pytest.mark.parametrize("address", ["", "x", "http://127.0.0.1:1/callback", "http://h/?state=b"])
-def test_an_address_without_a_code_is_no_end_of_a_login(address: str) -> None:
+def test_an_address_without_a_code_does_not_complete_a_login(address: str) -> None:
     with pytest.raises(SourceError, match="paste the whole address"):
         callback_values(address)

@@ -25,7 +25,7 @@ def test_uris_are_found_between_the_words(text: str, found: list[str]) -> None:
 
 
 @pytest.mark.requirement("SEC-9")
-def test_so_many_are_taken_and_so_much_is_searched() -> None:
+def test_the_number_of_mentions_and_the_searched_text_are_limited() -> None:
     text = " ".join(f"skill://{number}/SKILL.md" for number in range(100))
     assert len(mentioned_skills(text, Limits(linked_skills=3))) == 3
     assert mentioned_skills("x" * 100 + " skill://a/SKILL.md", Limits(instructions_chars=50)) == []

@@ -11,7 +11,7 @@ from skillwire.host.directories import default_directories, label_directories, s
 from trees import write_skill
 
 
-def test_the_usual_places_of_project_and_user_are_found_where_they_are(tmp_path: Path) -> None:
+def test_the_default_folders_of_project_and_user_are_found(tmp_path: Path) -> None:
     project, home = tmp_path / "project", tmp_path / "home"
     for place in (project / ".agents/skills", home / ".agents/skills", home / ".claude/skills"):
         place.mkdir(parents=True)
@@ -28,13 +28,13 @@ def test_every_directory_has_a_label_of_its_own(tmp_path: Path) -> None:
     assert labels == ["a", "a-2", "A-3", "shop-2", "files", "odd", "local", "x" * 48]
 
 
-def test_approvals_do_not_lie_in_the_cache() -> None:
+def test_approvals_are_not_stored_in_the_cache() -> None:
     places = state_places()
     assert places.cache not in places.approvals.parents
 
 
 @pytest.mark.anyio
-async def test_the_usual_places_are_walked_unless_they_are_not_wanted(
+async def test_the_default_folders_are_walked_unless_they_are_disabled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_skill(tmp_path / "project/.agents/skills/notes")

@@ -35,7 +35,7 @@ def seen(path: Path, data: bytes = b"") -> SeenFile:
 
 
 @pytest.mark.anyio
-async def test_a_server_that_is_not_trusted_is_a_failure_with_a_remedy_and_costs_only_itself(
+async def test_an_untrusted_server_is_a_failure_with_a_fix_and_affects_only_itself(
     work: Path,
 ) -> None:
     skill = work / ".agents/skills/notes/SKILL.md"
@@ -73,7 +73,7 @@ async def test_a_directory_is_one_place_however_it_is_reached(work: Path) -> Non
         assert [server.label for server in host.admin.servers()] == ["evil"]
 
 
-def test_many_words_at_once_are_all_kept(tmp_path: Path) -> None:
+def test_concurrent_decisions_are_all_stored(tmp_path: Path) -> None:
     files = [seen(tmp_path / str(number)) for number in range(50)]
 
     def say(file: SeenFile) -> None:
@@ -86,7 +86,7 @@ def test_many_words_at_once_are_all_kept(tmp_path: Path) -> None:
     assert len(list((tmp_path / "trusted").iterdir())) == len(files)
 
 
-def test_a_record_that_lies_under_another_name_is_no_word(tmp_path: Path) -> None:
+def test_a_record_under_another_name_is_ignored(tmp_path: Path) -> None:
     trusted = TrustedFiles(tmp_path / "trusted")
     one, other = seen(tmp_path / "one"), seen(tmp_path / "other")
     trusted.trust(one)

@@ -82,7 +82,7 @@ async def test_closing_during_a_load_ends_it_with_an_error(tmp_path: Path, era: 
     assert "went away" in str(errors[0])
 
 
-async def test_a_load_that_is_cancelled_leaves_nothing_half_done(tmp_path: Path) -> None:
+async def test_a_canceled_load_leaves_nothing_half_done(tmp_path: Path) -> None:
     sim = shop()
     gate = Gate(sim, "resources/read")
     async with opened(tmp_path, shop=sim, host_options={"ask": agree}) as host:
@@ -128,7 +128,7 @@ async def test_a_skill_that_changes_while_the_user_thinks_is_asked_about_again(t
 
 
 @pytest.mark.requirement("SEC-6")
-async def test_a_yes_that_is_taken_back_during_a_load_ends_it(tmp_path: Path) -> None:
+async def test_an_approval_that_is_revoked_during_a_load_ends_it(tmp_path: Path) -> None:
     sim = shop()
     errors: list[ApprovalRequired] = []
     async with opened(tmp_path, shop=sim) as host:
@@ -184,7 +184,7 @@ async def test_an_error_in_the_users_code_comes_out_as_it_is(tmp_path: Path) -> 
             raise KeyError("mine")
 
 
-async def test_opening_can_be_cancelled(tmp_path: Path) -> None:
+async def test_opening_can_be_canceled(tmp_path: Path) -> None:
     sim = shop()
     gate = Gate(sim, "skills/list")
     host = make_host(tmp_path, servers={"shop": sim.server})

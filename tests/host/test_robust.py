@@ -69,7 +69,7 @@ async def test_a_fastmcp_server_object_is_a_server(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("each_transport")
-async def test_https_to_a_plain_server_is_called_that(tmp_path: Path) -> None:
+async def test_https_to_a_plain_server_is_reported_as_such(tmp_path: Path) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
 
         def answer() -> None:
@@ -122,7 +122,7 @@ async def test_a_server_that_keeps_sending_unasked_messages_is_cut_off(tmp_path:
 
 
 @pytest.mark.process
-async def test_json_that_is_nested_too_deeply_is_called_that(tmp_path: Path) -> None:
+async def test_json_that_is_nested_too_deeply_is_reported_as_such(tmp_path: Path) -> None:
     text = "import time\nprint('[' * 5000 + ']' * 5000, flush=True)\ntime.sleep(60)"
     async with make_host(tmp_path, servers={"shop": script(text, connect_seconds=10)}) as host:
         assert "nested too deeply" in host.log.failures()[0].message

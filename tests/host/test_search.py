@@ -89,7 +89,7 @@ async def test_an_unknown_server_is_named_with_those_there_are(tmp_path: Path) -
             await host.search("orders", server="shpo")
 
 
-async def test_what_is_switched_off_is_not_found_and_takes_no_place(tmp_path: Path) -> None:
+async def test_disabled_skills_are_not_found_and_take_no_place(tmp_path: Path) -> None:
     for name in ("alpha", "beta", "gamma"):
         put(tmp_path / "mine" / name, "Refunds.")
     async with opened(tmp_path, disabled=["alpha"]) as host:
@@ -149,7 +149,7 @@ async def test_a_file_that_is_not_as_listed_is_not_searched(tmp_path: Path, chan
         assert await handles(host, "ships") == ["deploy"]
 
 
-async def test_supporting_files_and_what_is_made_on_request_are_not_searched(tmp_path: Path) -> None:
+async def test_supporting_files_and_generated_skills_are_not_searched(tmp_path: Path) -> None:
     files = {"SKILL.md": skill_md("deploy").decode(), "guide.md": "Call kubectl.\n"}
     source = FunctionSource()
     source.static("deploy")(lambda: files)
@@ -212,7 +212,7 @@ async def test_text_is_searched_as_far_as_there_is_room(tmp_path: Path) -> None:
         assert await handles(host, "kubectl") == ["beta"]
 
 
-async def test_searches_side_by_side_wait_for_one_index(tmp_path: Path) -> None:
+async def test_concurrent_searches_wait_for_one_index(tmp_path: Path) -> None:
     for number in range(20):
         put(tmp_path / f"mine/s{number}", "Refunds.")
     counts: list[int] = []
@@ -227,7 +227,7 @@ async def test_searches_side_by_side_wait_for_one_index(tmp_path: Path) -> None:
     assert counts == [20] * 5
 
 
-async def test_a_search_that_is_called_off_leaves_the_work_to_the_next(
+async def test_a_canceled_search_leaves_the_work_to_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("alpha", "beta"):
@@ -248,7 +248,7 @@ async def test_a_search_that_is_called_off_leaves_the_work_to_the_next(
         assert await handles(host, "refunds") == await handles(host, "kubectl") == ["alpha", "beta"]
 
 
-async def test_the_tool_is_there_only_when_the_catalogue_leaves_skills_out(tmp_path: Path) -> None:
+async def test_the_tool_is_there_only_when_the_catalog_leaves_skills_out(tmp_path: Path) -> None:
     for number in range(20):
         put(tmp_path / f"mine/s{number}", "Refunds.")
 

@@ -122,7 +122,7 @@ class Broken(MySource):
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("error", [SourceError("the disk is gone"), ZeroDivisionError("oops")])
-async def test_a_source_that_fails_costs_only_itself_and_stays_in_sight(
+async def test_a_source_that_fails_affects_only_itself_and_stays_visible(
     tmp_path: Path, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with make_host(tmp_path, sources={"bad": Broken(error), "mine": MySource()}) as host:

@@ -42,7 +42,7 @@ async def test_each_tool_has_a_schema_and_comes_in_the_shapes_of_two_services(tm
 
 
 @pytest.mark.requirement("SEC-12")
-async def test_the_tools_take_a_model_from_the_catalogue_to_every_file(tmp_path: Path) -> None:
+async def test_the_tools_take_a_model_from_the_catalog_to_every_file(tmp_path: Path) -> None:
     async with opened(tmp_path, shop=shop(), host_options={"ask": agree}) as host:
         loaded = await call(host, "load_skill", name="refunds")
         assert not loaded.is_error

@@ -53,7 +53,7 @@ def states(run: Run) -> dict[str, tuple[str, bool, bool]]:
 
 
 @pytest.mark.process
-def test_approvals_grants_and_cached_files_are_taken_over_once(run: Run, tmp_path: Path) -> None:
+def test_approvals_grants_and_cached_files_are_migrated_once(run: Run, tmp_path: Path) -> None:
     first = run("list", "--json").document
     assert "3 approvals of version 0.1 were migrated" in str(first["problems"])
     assert states(run) == {

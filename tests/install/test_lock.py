@@ -85,7 +85,7 @@ def outcome(read: Callable[[str], Lock], text: str) -> Lock | str:
 
 @examples(50)
 @given(st.data())
-def test_the_fast_way_to_read_gives_what_tomllib_gives(data: st.DataObject) -> None:
+def test_the_fast_path_gives_what_tomllib_gives(data: st.DataObject) -> None:
     text = format_lock(Lock((data.draw(locked_skills("a")), locked("b", {"c": b""}))))
     cut = data.draw(st.integers(0, len(text)))
     changed = text[:cut] + data.draw(st.text('"\\[]{}=,\n a0#', max_size=3)) + text[cut:]
@@ -94,7 +94,7 @@ def test_the_fast_way_to_read_gives_what_tomllib_gives(data: st.DataObject) -> N
             assert outcome(parse_lock, candidate) == outcome(slowly, candidate)
 
 
-def test_a_usual_lock_is_read_the_fast_way() -> None:
+def test_a_typical_lock_is_read_by_the_fast_path() -> None:
     skill = locked(
         "pdf", {"scripts/a b.py": b"#!x"}, targets=("claude-code",), executable=("scripts/a b.py",)
     )
@@ -214,7 +214,7 @@ def test_a_pin_is_the_same_source_at_another_version() -> None:
     assert old.get("missing") == ""
 
 
-def test_four_hundred_skills_are_read_the_fast_way_as_well() -> None:
+def test_four_hundred_skills_are_read_by_the_fast_path_as_well() -> None:
     digest = Digest("sha256:" + "a" * 64)
     rows = tuple(LockedFile(path, digest, 1) for path in ("SKILL.md", "a", "b", "c", "d"))
     whole = set_digest((row.path, row.digest) for row in rows)

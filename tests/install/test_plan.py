@@ -90,7 +90,7 @@ def test_force_of_one_skill_is_not_force_of_another() -> None:
     assert one(tree(OLD), force=["other"]) is Act.FOREIGN
 
 
-def test_a_mode_that_differs_is_put_right_where_modes_are_known() -> None:
+def test_a_mode_that_differs_is_repaired_where_modes_are_known() -> None:
     runs = locked("pdf", {"a": b"new"}, executable=("a",))
     assert one(tree(NEW), skill=runs) is Act.REPLACE
     assert one(tree(NEW), BY_US, skill=runs) is Act.REPLACE

@@ -42,7 +42,7 @@ def test_every_agent_has_an_id_a_name_and_folders_that_can_be_resolved() -> None
         assert all(PLACES.resolve(sign).is_absolute() for sign in agent.signs)
 
 
-def test_known_agents_look_where_they_look() -> None:
+def test_known_agents_have_their_documented_folders() -> None:
     claude, cursor, goose, eve = find_agents(["claude-code", " Cursor ", "goose", "eve", "goose"])
     assert PLACES.folder(claude, Scope.PROJECT) == Path("/p/.claude/skills")
     assert PLACES.folder(goose, Scope.USER) == Path("/home/u/.config/goose/skills")
@@ -166,7 +166,7 @@ def test_names_that_are_one_without_case_or_accents_are_named() -> None:
         ("./a.tar.gz", SourceKind.ARCHIVE, "./a.tar.gz", "", ""),
     ],
 )
-def test_a_reference_is_taken_apart(text: str, kind: SourceKind, place: str, ref: str, path: str) -> None:
+def test_a_reference_is_parsed(text: str, kind: SourceKind, place: str, ref: str, path: str) -> None:
     reference = parse_reference(text)
     assert (reference.kind, reference.place, reference.ref, reference.path) == (kind, place, ref, path)
     assert reference.text == text

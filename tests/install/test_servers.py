@@ -89,7 +89,7 @@ async def test_one_skill_is_named_by_its_name_or_its_path(
     assert all("/pdf/" in uri for uri in docs.read_uris())
 
 
-async def test_a_name_that_fits_two_skills_of_a_server_is_asked_back(
+async def test_a_name_that_matches_two_skills_of_a_server_is_ambiguous(
     machine: Machine, docs: Simulator
 ) -> None:
     docs.skill("pdf", path="old/pdf")
@@ -125,11 +125,13 @@ async def test_a_frontmatter_that_is_not_the_listed_one_is_refused(machine: Mach
     assert isinstance(failure.error, VerificationError)
 
 
-async def test_a_skill_that_is_made_on_request_cannot_be_pinned(machine: Machine, docs: Simulator) -> None:
+async def test_a_skill_that_is_generated_on_request_cannot_be_pinned(
+    machine: Machine, docs: Simulator
+) -> None:
     docs.skill("live", dynamic=True)
     [failure] = (await from_servers(machine, {"docs": docs}).propose(["docs/live"], targets=())).failures
     assert isinstance(failure.error, ApprovalRequired)
-    assert "made on request" in str(failure.error)
+    assert "generated on request" in str(failure.error)
 
 
 async def test_a_server_whose_policy_is_never_is_not_even_asked(machine: Machine, docs: Simulator) -> None:
@@ -148,7 +150,7 @@ async def test_a_server_that_fails_costs_its_own_skills_alone(machine: Machine, 
     assert [failure.what for failure in proposal.failures] == ["broken"]
 
 
-async def test_tools_and_scripts_of_a_servers_skill_are_granted_apart(
+async def test_tools_and_scripts_of_a_servers_skill_are_granted_separately(
     machine: Machine, docs: Simulator
 ) -> None:
     docs.skill("shell", fields={"allowed-tools": "Bash(ls:*)"})

@@ -180,7 +180,7 @@ def run(work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     return start
 
 
-def test_a_vanished_signer_is_loud_and_no_yes_in_advance_accepts_it(run: Run, tmp_path: Path) -> None:
+def test_a_missing_signer_is_reported_and_not_accepted_by_yes(run: Run, tmp_path: Path) -> None:
     folder = write_skill(Path("team"), "pdf")
     key = tmp_path / "xdg_config_home/skillwire/acme.pem"
     assert run("sign", folder, "--key", key).code == 0

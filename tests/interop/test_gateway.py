@@ -116,7 +116,7 @@ async def test_skillwire_verify_finds_nothing_where_every_skill_is_approved(
     configs = {
         label: ServerConfig(command=tuple(command), connect_seconds=60)
         for label, command in servers.items()
-        if label != "x-april"  # Its skills are made on request: they are approved when they are seen.
+        if label != "x-april"  # Its skills are generated on request: they are approved when they are seen.
     }
     async with make_gateway(tmp_path, host_options={"servers": configs}) as gateway:
         server = gateway.server()

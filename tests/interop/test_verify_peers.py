@@ -40,7 +40,7 @@ def departures(report: skillwire.Report) -> tuple[set[str], set[str]]:
     return {finding.rule for finding in report.violations}, advice
 
 
-async def test_ext_skills_departs_as_the_page_says(peers: Peers, folder: Path) -> None:
+async def test_ext_skills_deviates_as_the_page_says(peers: Peers, folder: Path) -> None:
     pinned, violations, advice = said("@olaservo/ext-skills")
     assert json.loads((PINS / "package.json").read_text())["dependencies"]["@olaservo/ext-skills"] == pinned
     report = await skillwire.verify([*peers.skills_server, str(folder)], limits=PATIENT)
@@ -49,7 +49,7 @@ async def test_ext_skills_departs_as_the_page_says(peers: Peers, folder: Path) -
         assert departures(await skillwire.verify(url, limits=PATIENT)) == (violations, advice)
 
 
-async def test_fastmcp_departs_as_the_page_says(folder: Path) -> None:
+async def test_fastmcp_deviates_as_the_page_says(folder: Path) -> None:
     installed, violations, advice = said("fastmcp")
     assert version("fastmcp") == installed
     report = await skillwire.verify([sys.executable, fastmcp_peer.__file__, str(folder)], limits=PATIENT)

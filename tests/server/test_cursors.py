@@ -74,7 +74,7 @@ def test_pages_of_every_size_give_the_whole_listing_in_order(keys: list[str], si
         "eAph\n",
     ],
 )
-def test_what_is_no_cursor_is_refused(cursor: str) -> None:
+def test_an_invalid_cursor_is_refused(cursor: str) -> None:
     with pytest.raises(FormatError, match="does not belong to this listing"):
         cut_page(["a"], ["a"], cursor, size=1, listing="x")
 

@@ -73,7 +73,7 @@ def test_a_difference_is_what_can_be_told(
     assert (sorted(found.changed), found.is_list_changed) == (changed, is_list_changed)
 
 
-def test_a_catalogue_does_not_differ_from_itself() -> None:
+def test_a_catalog_does_not_differ_from_itself() -> None:
     same = catalog(A)
     assert difference(same, same).changed == frozenset()
 

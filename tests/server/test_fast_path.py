@@ -193,7 +193,7 @@ def cases() -> Iterator[tuple[str, Any, dict[str, str | None] | None, str]]:
 
 
 @pytest.mark.slow
-async def test_with_the_lane_and_without_it_every_answer_is_the_same(folder: Path, aged: None) -> None:
+async def test_with_and_without_the_fast_path_every_answer_is_the_same(folder: Path, aged: None) -> None:
     different: list[str] = []
     async with running(folder, fast=True) as (fast, server), running(folder, fast=False) as (plain, _):
         asked = list(cases())
@@ -219,7 +219,7 @@ async def test_with_the_lane_and_without_it_every_answer_is_the_same(folder: Pat
 
 
 @pytest.mark.parametrize("name", TAKEN)
-async def test_the_lane_takes_the_common_requests_itself(folder: Path, name: str) -> None:
+async def test_the_fast_path_answers_the_common_requests(folder: Path, name: str) -> None:
     server = SkillServer(folder)
     lane = server._fast_path  # pyright: ignore[reportPrivateUsage]
     assert lane is not None

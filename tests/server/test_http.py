@@ -85,7 +85,7 @@ def skills_in(response: httpx.Response) -> int:
 @pytest.mark.requirement("CAP-1", "CAP-2", "CAP-4", "LST-2", "RD-2")
 @both_eras
 @pytest.mark.parametrize("kind", ["url", "stateless_url"])
-async def test_a_client_finds_everything_on_both_eras(
+async def test_a_client_finds_everything_on_both_revisions(
     request: pytest.FixtureRequest, version: str, kind: str
 ) -> None:
     async with connected(request.getfixturevalue(kind), version) as client:
@@ -106,7 +106,7 @@ async def test_a_client_finds_everything_on_both_eras(
 
 @pytest.mark.process
 @pytest.mark.requirement("CAP-4", "LST-2")
-def test_on_the_2025_era_the_wire_carries_no_fields_of_the_later_one(url: str, stateless_url: str) -> None:
+def test_on_the_2025_revisions_the_wire_carries_no_later_fields(url: str, stateless_url: str) -> None:
     base = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
     for target in (url, stateless_url):
         with httpx.Client(headers=base, timeout=PATIENCE) as client:
@@ -309,7 +309,7 @@ def test_the_loopback_of_ipv6_is_served_too(folder: Path) -> None:
 
 
 @pytest.mark.process
-def test_a_public_address_with_a_token_says_which_names_are_heard(folder: Path, tmp_path: Path) -> None:
+def test_a_public_address_with_a_token_says_which_names_are_accepted(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(f"  {TOKEN}\n")
     options = ("--http", "0.0.0.0:0", "--token-file", tmp_path / "token", "--allow-host", "skills.example")
     with serving(folder, *options) as served:
@@ -343,7 +343,7 @@ def test_an_address_is_read(text: str, host: str, port: int, is_loopback: bool) 
     "text",
     ["", "localhost", "localhost:", "localhost:x", "1:65536", "[::1]", "1:-1", "1:٣", "1:" + "9" * 5000],
 )
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_an_invalid_address_is_refused(text: str) -> None:
     with pytest.raises(SourceError, match="is not an address: write HOST:PORT"):
         parse_address(text)
 
@@ -356,7 +356,7 @@ def test_a_host_that_cannot_be_bound_is_said_so(tmp_path: Path, host: str) -> No
 
 
 @pytest.mark.anyio
-async def test_the_application_runs_and_stops_in_a_program_of_ones_own(folder: Path) -> None:
+async def test_the_application_runs_and_stops_in_another_program(folder: Path) -> None:
     http = HttpServer(SkillServer(folder).http_app(token=TOKEN), Address("127.0.0.1", 0))
     running = asyncio.ensure_future(http.serve())
     async with httpx.AsyncClient(timeout=PATIENCE) as client:

@@ -153,7 +153,7 @@ async def test_the_index_is_read_in_each_shape(folder: Path, version: str, shape
 
 
 @both_eras
-async def test_the_catalogue_is_there_as_xml(folder: Path, version: str) -> None:
+async def test_the_catalog_is_available_as_xml(folder: Path, version: str) -> None:
     async with connected(SkillServer(folder).low_level, version) as client:
         media, text = await text_at(client, "skill://prompt-xml")
         assert media == "application/xml"
@@ -276,7 +276,7 @@ async def test_the_arguments_of_our_templates_are_completed(folder: Path, versio
         assert await values("skill://{other}", "other", "") == []
 
 
-async def test_completion_leaves_a_servers_own_to_it(folder: Path) -> None:
+async def test_completion_leaves_the_servers_own_templates_to_it(folder: Path) -> None:
     from mcp.server.lowlevel import Server
 
     from skillwire import add_skills

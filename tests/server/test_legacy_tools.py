@@ -120,7 +120,7 @@ async def test_an_unlisted_skill_is_loaded_by_name_and_not_told_of(folder: Path,
 
 
 @both_eras
-async def test_tools_are_hidden_from_who_knows_the_extension_and_work_all_the_same(
+async def test_tools_are_hidden_from_clients_that_know_the_extension_but_still_work(
     folder: Path, version: str
 ) -> None:
     server = SkillServer(folder)
@@ -161,7 +161,7 @@ async def test_never_means_never(folder: Path, version: str) -> None:
         assert (await refusal(client, "tools/list")).code == types.METHOD_NOT_FOUND
 
 
-async def test_a_large_catalogue_is_searched_instead(tmp_path: Path) -> None:
+async def test_a_large_catalog_is_searched_instead(tmp_path: Path) -> None:
     for number in range(150):
         write_skill(tmp_path / f"skill-{number}", description=f"Cooks dish number {number}. " * 4)
     write_skill(tmp_path / "invoices", description="Checks bills and pays them.")
@@ -176,7 +176,7 @@ async def test_a_large_catalogue_is_searched_instead(tmp_path: Path) -> None:
         assert len((await use(client, "search_skills", query="dish"))[1].splitlines()) == 21
 
 
-async def test_a_huge_catalogue_is_not_named_at_all(tmp_path: Path) -> None:
+async def test_a_huge_catalog_is_not_named_at_all(tmp_path: Path) -> None:
     for number in range(300):
         write_skill(tmp_path / f"{number}-{'x' * 40}")
     async with plain(SkillServer(tmp_path).low_level, "2026-07-28") as client:

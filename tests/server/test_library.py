@@ -65,7 +65,7 @@ async def test_a_cursor_holds_while_the_directory_changes(tmp_path: Path) -> Non
 
 
 @pytest.mark.requirement("LST-3", "GET-1")
-async def test_unlisted_skills_are_served_all_the_same() -> None:
+async def test_unlisted_skills_are_served_anyway() -> None:
     library = SkillLibrary(
         [made("internal/one", "internal/deep/two", "public/three", "secret")],
         ServerOptions(
@@ -84,7 +84,7 @@ async def test_unlisted_skills_are_served_all_the_same() -> None:
 
 
 @pytest.mark.requirement("ENT-5")
-async def test_two_sources_at_one_place_are_loud_and_the_first_is_used(tmp_path: Path) -> None:
+async def test_two_sources_at_one_place_are_reported_and_the_first_is_used(tmp_path: Path) -> None:
     write_skill(tmp_path / "same", {"by.txt": b"disk"})
     by = SkillUri("skill://same/by.txt")
     sources = [scanned([tmp_path]), made("same", "other")]

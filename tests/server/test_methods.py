@@ -79,7 +79,9 @@ async def test_the_extension_and_resources_are_declared(folder: Path, version: s
 
 @pytest.mark.requirement("ENT-1", "ENT-2", "LST-1", "LST-2", "GET-1", "GET-2")
 @both_eras
-async def test_listing_goes_page_by_page_and_each_skill_can_be_had_alone(folder: Path, version: str) -> None:
+async def test_skills_are_listed_page_by_page_and_each_can_be_fetched_alone(
+    folder: Path, version: str
+) -> None:
     is_modern = version == "2026-07-28"
     server = SkillServer(folder, options=ServerOptions(page_size=2, ttl_ms=1234, cache_scope="private"))
     advice = {"resultType": "complete", "ttlMs": 1234, "cacheScope": "private"} if is_modern else {}
@@ -281,9 +283,7 @@ async def test_a_uri_of_ten_megabytes_gets_a_short_answer(folder: Path, version:
 
 @pytest.mark.requirement("RD-2", "GET-2")
 @both_eras
-async def test_the_entry_that_is_had_after_a_read_is_that_of_the_bytes_read(
-    folder: Path, version: str
-) -> None:
+async def test_the_entry_after_a_read_is_that_of_the_bytes_read(folder: Path, version: str) -> None:
     uri = "skill://acme/refunds/run.bin"
     async with connected(SkillServer(folder).low_level, version) as client:
         write(folder / "acme/refunds/run.bin", b"changed")
@@ -371,7 +371,7 @@ async def test_what_goes_wrong_inside_is_an_internal_error_that_tells_no_secrets
 
 
 @pytest.mark.requirement("RD-1")
-async def test_a_file_that_never_holds_still_is_an_internal_error(
+async def test_a_file_that_keeps_changing_is_an_internal_error(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = DirectorySource([folder])

@@ -139,7 +139,7 @@ async def the_story(folder: Path, heard: Heard) -> None:
     )
 
 
-async def test_a_client_of_the_2025_era_subscribes_and_is_told(folder: Path) -> None:
+async def test_a_client_of_a_2025_revision_subscribes_and_is_notified(folder: Path) -> None:
     server = SkillServer(folder)
     async with legacy(server.low_level) as (client, heard):
         capabilities = client.server_capabilities
@@ -155,7 +155,7 @@ async def test_a_client_of_the_2025_era_subscribes_and_is_told(folder: Path) -> 
     assert announcer_of(server).is_idle
 
 
-async def test_a_client_of_2026_07_28_listens_and_is_told(folder: Path) -> None:
+async def test_a_client_of_2026_07_28_listens_and_is_notified(folder: Path) -> None:
     server = SkillServer(folder)
     async with modern(server.low_level, *URIS, "other://not/ours", "no uri at all") as heard:
         await the_story(folder, heard)
@@ -163,7 +163,9 @@ async def test_a_client_of_2026_07_28_listens_and_is_told(folder: Path) -> None:
 
 
 @pytest.mark.process
-async def test_both_eras_are_told_over_http_and_a_session_that_ends_is_forgotten(folder: Path) -> None:
+async def test_both_revisions_are_notified_over_http_and_a_session_that_ends_is_forgotten(
+    folder: Path,
+) -> None:
     with serving_http(folder) as (url, _):
         async with legacy(url) as (client, heard), modern(url, "skill://a") as listener:
             await subscribe(client, "skill://a")
@@ -194,7 +196,7 @@ async def test_what_cannot_be_delivered_is_not_promised(folder: Path, options: l
             assert error.code == types.METHOD_NOT_FOUND
 
 
-async def test_without_a_watch_nothing_is_promised_on_the_modern_era_either(folder: Path) -> None:
+async def test_without_a_watch_nothing_is_promised_on_2026_07_28_either(folder: Path) -> None:
     async with Client(
         SkillServer(folder, options=ServerOptions(watch=False)).low_level, mode="auto"
     ) as client:
@@ -232,7 +234,7 @@ async def test_what_is_no_uri_of_a_skill_cannot_be_subscribed_to(folder: Path, u
         assert (await refusal(client, "resources/subscribe", uri=uri)).code == types.INVALID_PARAMS
 
 
-async def test_a_change_that_a_read_saw_first_is_told_all_the_same(folder: Path) -> None:
+async def test_a_change_that_a_read_saw_first_is_still_notified(folder: Path) -> None:
     async with legacy(SkillServer(folder).low_level) as (client, heard):
         await subscribe(client, "skill://a")
         write(folder / "a/refs/x.txt", b"new")
@@ -240,7 +242,7 @@ async def test_a_change_that_a_read_saw_first_is_told_all_the_same(folder: Path)
         await heard.all_of("updated skill://a")
 
 
-async def test_a_connection_that_takes_over_the_watch_is_told_on(folder: Path) -> None:
+async def test_a_connection_that_takes_over_the_watch_is_still_notified(folder: Path) -> None:
     server = SkillServer(folder)
     is_first, may_go = anyio.Event(), anyio.Event()
 

@@ -104,7 +104,9 @@ async def test_a_refused_host_is_told_what_to_start_the_server_with(
 
 
 @pytest.mark.requirement("SEC-6")
-async def test_a_host_header_cannot_drive_a_terminal(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_host_header_cannot_control_a_terminal(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with running(SkillServer(folder)) as client:
         assert client.base_url.port is not None
         status, _, text = await send(client.base_url.port, READ, {"Host": "evil\x9b2J.example"})

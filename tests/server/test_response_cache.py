@@ -5,7 +5,7 @@ from __future__ import annotations
 from skillwire.server.fastpath.cache import ResponseCache
 
 
-def test_what_was_put_there_first_goes_first() -> None:
+def test_the_oldest_entry_is_evicted_first() -> None:
     shelf: ResponseCache[int] = ResponseCache(10_000)
     for number in range(100):
         shelf.put(b"%d" % number, number, 600)
@@ -13,7 +13,7 @@ def test_what_was_put_there_first_goes_first() -> None:
     assert kept == list(range(91, 100))  # nine of about a thousand bytes each
 
 
-def test_what_is_put_again_takes_its_room_once() -> None:
+def test_a_replaced_entry_is_counted_once() -> None:
     shelf: ResponseCache[int] = ResponseCache(10_000)
     for number in range(100):
         shelf.put(b"same", number, 600)
@@ -21,14 +21,14 @@ def test_what_is_put_again_takes_its_room_once() -> None:
     assert (shelf.get(b"same"), shelf.get(b"other")) == (99, 1)
 
 
-def test_what_would_fill_the_shelf_alone_is_not_kept_and_pushes_nothing_off() -> None:
+def test_what_would_fill_the_cache_alone_is_not_cached_and_evicts_nothing() -> None:
     shelf: ResponseCache[int] = ResponseCache(10_000)
     shelf.put(b"small", 1)
     shelf.put(b"large", 2, 9_000)
     assert (shelf.get(b"small"), shelf.get(b"large")) == (1, None)
 
 
-def test_what_was_dropped_makes_room() -> None:
+def test_dropped_entries_free_their_space() -> None:
     shelf: ResponseCache[int] = ResponseCache(10_000)
     for _ in range(100):
         shelf.put(b"a", 1, 600)

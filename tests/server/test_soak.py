@@ -228,7 +228,7 @@ class Weight:
 
 
 @pytest.mark.requirement("LST-1", "GET-1", "RD-2", "ENT-3")
-async def test_clients_see_only_what_is_so_while_everything_changes() -> None:
+async def test_clients_see_only_consistent_states_while_everything_changes() -> None:
     chance = random.Random(SEED)
     with tempfile.TemporaryDirectory() as folder:
         tree = Tree(Path(folder), chance)

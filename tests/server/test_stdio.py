@@ -53,7 +53,7 @@ def works(server: Served) -> bool:
 @pytest.mark.anyio
 @pytest.mark.requirement("CAP-1", "CAP-2", "CAP-4", "RD-2", "LST-2")
 @both_eras
-async def test_a_client_lists_and_verifies_every_file_on_both_eras(folder: Path, version: str) -> None:
+async def test_a_client_lists_and_verifies_every_file_on_both_revisions(folder: Path, version: str) -> None:
     target = StdioServerParameters(command=SKILLWIRE, args=["serve", str(folder)], env=environment())
     async with connected(target, version) as client:
         extensions = client.server_capabilities.extensions or {}
@@ -69,7 +69,7 @@ async def test_a_client_lists_and_verifies_every_file_on_both_eras(folder: Path,
 
 @pytest.mark.process
 @pytest.mark.requirement("CAP-4", "LST-2", "GET-2", "DIR-1")
-def test_on_the_2025_era_the_wire_carries_no_fields_of_the_later_one(server: Served) -> None:
+def test_on_the_2025_revisions_the_wire_carries_no_later_fields(server: Served) -> None:
     results = [
         server.ask("skills/list"),
         server.ask("skills/get", uri="skill://alpha/SKILL.md"),
@@ -83,7 +83,7 @@ def test_on_the_2025_era_the_wire_carries_no_fields_of_the_later_one(server: Ser
 
 @pytest.mark.process
 @pytest.mark.requirement("LST-2", "GET-2", "DIR-1")
-def test_on_the_2026_era_the_wire_says_how_long_an_answer_holds(folder: Path) -> None:
+def test_on_2026_07_28_the_wire_says_how_long_an_answer_is_fresh(folder: Path) -> None:
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
@@ -317,7 +317,7 @@ def test_a_signal_ends_it_although_the_client_reads_nothing(folder: Path) -> Non
 
 
 @pytest.mark.process
-def test_a_client_that_goes_away_ends_it_without_a_word(folder: Path) -> None:
+def test_a_client_that_disconnects_ends_it_silently(folder: Path) -> None:
     with serving(folder) as served:
         served.send(INITIALIZE)
         assert served.process.stdout is not None
@@ -332,9 +332,7 @@ def test_a_client_that_goes_away_ends_it_without_a_word(folder: Path) -> None:
 
 @pytest.mark.process
 @pytest.mark.parametrize(("closed", "answered"), [(0, False), (1, False), (2, True)])
-def test_a_standard_descriptor_that_is_closed_tears_nothing(
-    folder: Path, closed: int, answered: bool
-) -> None:
+def test_a_closed_standard_descriptor_breaks_nothing(folder: Path, closed: int, answered: bool) -> None:
     text = json.dumps(INITIALIZE) + "\n"
     done = subprocess.run(
         ["sh", "-c", f'exec "$0" serve "$1" {closed}{"<" if closed == 0 else ">"}&-', SKILLWIRE, folder],

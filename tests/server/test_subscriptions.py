@@ -24,7 +24,7 @@ FILE = SkillUri("skill://team/a/x.txt")
         "skill://%74eam/a",
     ],
 )
-def test_a_subscriber_hears_of_a_file_and_of_all_below_a_directory_in_its_own_spelling(
+def test_a_subscriber_is_notified_of_a_file_and_of_all_below_a_directory_in_its_own_spelling(
     subscribed: str,
 ) -> None:
     subscriptions: Subscriptions[str] = Subscriptions()
@@ -36,7 +36,7 @@ def test_a_subscriber_hears_of_a_file_and_of_all_below_a_directory_in_its_own_sp
     "subscribed",
     ["skill://team/a/x", "skill://team/a/x.txt/deeper", "skill://tea", "skill://other", "x://team/a"],
 )
-def test_nobody_hears_of_what_lies_elsewhere(subscribed: str) -> None:
+def test_nobody_is_notified_of_other_uris(subscribed: str) -> None:
     subscriptions: Subscriptions[str] = Subscriptions()
     subscriptions.add("me", [subscribed])
     assert subscriptions.concerned([FILE]) == {}
@@ -71,7 +71,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_the_books_are_right_after_any_steps_and_empty_after_the_last(
+def test_the_subscriptions_are_consistent_after_any_steps_and_empty_after_the_last(
     steps: list[tuple[str, str, str]],
 ) -> None:
     subscriptions: Subscriptions[str] = Subscriptions()

@@ -74,7 +74,7 @@ every_way = pytest.mark.parametrize("build", [own, low_level, mcp_server, with_e
 
 
 @every_way
-async def test_a_subscriber_of_the_2025_era_is_told_whichever_way_a_server_was_made(
+async def test_a_subscriber_of_a_2025_revision_is_notified_however_a_server_was_made(
     folder: Path, build: Callable[[Path], Any]
 ) -> None:
     told = anyio.Event()
@@ -93,7 +93,7 @@ async def test_a_subscriber_of_the_2025_era_is_told_whichever_way_a_server_was_m
 
 
 @every_way
-async def test_a_listener_of_2026_07_28_is_told_whichever_way_a_server_was_made(
+async def test_a_listener_of_2026_07_28_is_notified_however_a_server_was_made(
     folder: Path, build: Callable[[Path], Any]
 ) -> None:
     async with (
@@ -116,7 +116,7 @@ async def test_an_extension_without_its_lifespan_promises_nothing(folder: Path) 
 
 
 @pytest.mark.process
-async def test_the_first_change_over_stdio_is_told(folder: Path) -> None:
+async def test_the_first_change_over_stdio_is_notified(folder: Path) -> None:
     def story() -> None:
         with serving_stdio(folder) as served:
             assert served.ask("resources/subscribe", uri="skill://a")["result"] == {}

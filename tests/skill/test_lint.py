@@ -252,14 +252,14 @@ def test_one_mistake_does_not_hide_the_others() -> None:
     assert "description-missing" not in {issue.rule for issue in found}
 
 
-def test_a_comment_switches_rules_off() -> None:
+def test_a_comment_disables_rules() -> None:
     text = head("Short. Use when so.") + "Do it.\n"
     assert rules(text) == [("description-short", 3)]
     assert rules(text + "<!-- skillwire-lint-ignore: description-short -->\n") == []
     assert rules(text.replace("---\nDo", "# skillwire-lint-ignore: a, description-short\n---\nDo")) == []
 
 
-def test_marks_of_a_merge_are_named() -> None:
+def test_merge_conflict_markers_are_reported() -> None:
     for text, line in (
         (HEAD + "<<<<<<< HEAD\na\n=======\nb\n>>>>>>> x\n", 5),
         ("---\n<<<<<<< HEAD\nname: a\n=======\nname: b\n>>>>>>> x\n---\n", 2),

@@ -197,7 +197,7 @@ def test_a_layout_is_what_yaml_1_2_says(block: str, value: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize(("block", "value"), BLOCKS, ids=[repr(block) for block, _ in BLOCKS])
-def test_windows_line_ends_change_no_value(block: str, value: dict[str, Any]) -> None:
+def test_windows_line_endings_change_no_value(block: str, value: dict[str, Any]) -> None:
     data = document(block).replace(b"\n", b"\r\n")
     assert parse_skill_md(data).frontmatter == value
 

@@ -51,7 +51,7 @@ def test_text_of_others_is_cut_and_made_printable_in_messages() -> None:
         assert str(caught.value).isprintable()
 
 
-def test_a_complaint_without_a_place_is_reported_on_the_first_line() -> None:
+def test_an_error_without_a_place_is_reported_on_the_first_line() -> None:
     issue = explain("a: b", YAMLError("odd"), file="f", first_line=2)
     assert (issue.rule, issue.line) == ("yaml-syntax", 2)
     assert "odd" in issue.message

@@ -29,7 +29,7 @@ def uri(path: str) -> SkillUri:
         ),
     ],
 )
-def test_who_serves_what_is_settled_and_losing_is_said(
+def test_who_serves_a_uri_is_decided_and_the_loser_is_reported(
     claims: list[tuple[str, int]], lost: list[tuple[str, int, str, int]]
 ) -> None:
     settled = resolve_conflicts([(uri(path), owner) for path, owner in claims])

@@ -81,7 +81,7 @@ def test_a_shim_is_found_and_run_by_the_command_interpreter(
         ("ünï", '"ünï"'),
     ],
 )
-def test_a_word_for_a_batch_file_does_nothing_but_stand_there(word: str, written: str) -> None:
+def test_an_argument_for_a_batch_file_is_only_text(word: str, written: str) -> None:
     assert batch_line([r"C:\x.cmd", word]) == rf"C:\x.cmd {written}"
     # Outside of quotes, nothing is left that the command interpreter acts on.
     outside = "".join(batch_line(["x", word]).split('"')[::2])

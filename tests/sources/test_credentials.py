@@ -76,7 +76,7 @@ async def test_a_link_does_not_give_a_credential_another_name(tmp_path: Path) ->
     assert {Path(problem.place).name for problem in source.problems()} == {"notes.md", "config.md"}
 
 
-def test_a_change_of_a_credential_wakes_nobody(tmp_path: Path) -> None:
+def test_a_change_of_a_credential_notifies_nobody(tmp_path: Path) -> None:
     root = parse_root(write_skill(tmp_path / "a").parent)
     assert not concerns_skills(str(tmp_path / "a/.env"), [root])
     assert concerns_skills(str(tmp_path / "a/.env.example"), [root])

@@ -118,7 +118,7 @@ async def test_asking_for_what_is_not_there_walks_nothing(
     assert next(read_in_walks) == []
 
 
-async def test_a_skill_made_invalid_is_withdrawn_and_comes_back_when_it_is_mended(
+async def test_a_skill_made_invalid_is_removed_and_comes_back_when_it_is_repaired(
     tmp_path: Path, source: DirectorySource
 ) -> None:
     write(tmp_path / "a/SKILL.md", b"half sav")
@@ -191,7 +191,7 @@ async def test_a_skill_of_a_narrow_root_is_walked_again_within_that_root(tmp_pat
     assert paths_of(await source.get_entry(narrow)) == ["SKILL.md", "x.txt"]
 
 
-async def test_a_change_in_a_nested_skill_mends_both_entries(tmp_path: Path) -> None:
+async def test_a_change_in_a_nested_skill_updates_both_entries(tmp_path: Path) -> None:
     write_skill(tmp_path / "outer/inner", {"x.txt": b"old"})
     write_skill(tmp_path / "outer")
     source = scanned([tmp_path])

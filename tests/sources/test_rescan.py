@@ -140,7 +140,7 @@ def plant(root: Path) -> Path:
 
 @pytest.mark.requirement("ENT-2", "FMT-8")
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-async def test_one_change_taken_in_leaves_what_a_fresh_scan_finds(tmp_path: Path, change: Change) -> None:
+async def test_one_processed_change_leaves_what_a_fresh_scan_finds(tmp_path: Path, change: Change) -> None:
     source = scanned([plant(tmp_path)])
     paths = change(tmp_path)
     await source.rescan(map(str, paths))
@@ -159,7 +159,7 @@ async def test_one_change_below_one_of_two_roots_leaves_what_a_fresh_scan_finds(
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-async def test_a_change_taken_in_bit_by_bit_and_twice_does_no_harm(tmp_path: Path, change: Change) -> None:
+async def test_a_change_processed_in_parts_and_twice_does_no_harm(tmp_path: Path, change: Change) -> None:
     source = scanned([f"acme/more={plant(tmp_path)}"])
     for path in change(tmp_path) * 2:
         await source.rescan([str(path)])
@@ -167,7 +167,7 @@ async def test_a_change_taken_in_bit_by_bit_and_twice_does_no_harm(tmp_path: Pat
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_many_changes_taken_in_together_leave_what_a_fresh_scan_finds(
+async def test_many_changes_processed_together_leave_what_a_fresh_scan_finds(
     tmp_path: Path, seed: int
 ) -> None:
     chance = random.Random(seed)

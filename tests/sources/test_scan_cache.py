@@ -111,12 +111,12 @@ def test_when_nothing_changed_no_file_is_read(root: Path, kept: Path, read: list
 
 
 @pytest.mark.anyio
-async def test_what_an_index_tells_can_be_read(root: Path, kept: Path) -> None:
+async def test_what_a_scan_cache_tells_can_be_read(root: Path, kept: Path) -> None:
     start(root, kept=kept)
     await assert_serves_what_it_lists(scanned([root], cache_directory=kept))
 
 
-def test_without_an_index_nothing_is_kept(root: Path, kept: Path) -> None:
+def test_without_a_scan_cache_nothing_is_kept(root: Path, kept: Path) -> None:
     source = scanned([root])
     source.save_cache()
     with source.saving_cache():
@@ -253,7 +253,7 @@ CHANGES: list[Change] = [
 
 @pytest.mark.requirement("ENT-2", "ENT-3")
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-def test_after_any_change_an_index_leaves_what_a_scan_without_it_finds(
+def test_after_any_change_a_scan_cache_leaves_what_a_scan_without_it_finds(
     root: Path, kept: Path, change: Change
 ) -> None:
     start(root, kept=kept)
@@ -265,7 +265,7 @@ def test_after_any_change_an_index_leaves_what_a_scan_without_it_finds(
 @pytest.mark.parametrize(
     "seed", [*range(5), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(5, 30))]
 )
-def test_after_many_changes_an_index_leaves_what_a_scan_without_it_finds(
+def test_after_many_changes_a_scan_cache_leaves_what_a_scan_without_it_finds(
     root: Path, kept: Path, seed: int
 ) -> None:
     chance = random.Random(seed)
@@ -319,7 +319,7 @@ def test_a_skill_that_may_be_large_is_asked_for_its_size_every_time(
         expect_a_scan_without(source, limits=limits, allow_oversize=allow)
 
 
-def test_each_set_of_directories_and_prefixes_has_its_own_index(root: Path, kept: Path) -> None:
+def test_each_set_of_directories_and_prefixes_has_its_own_scan_cache(root: Path, kept: Path) -> None:
     second = plant(root.parent / "second")
     for roots in [(root,), (f"acme={root}",), (f"acme/x={root}",), (root, second), (second, root)]:
         start(*roots, kept=kept)
@@ -329,7 +329,7 @@ def test_each_set_of_directories_and_prefixes_has_its_own_index(root: Path, kept
 
 @pytest.mark.anyio
 @pytest.mark.requirement("RD-2", "ENT-3")
-async def test_a_digest_that_is_wrong_after_all_is_mended_by_the_first_read(root: Path, kept: Path) -> None:
+async def test_a_wrong_digest_is_corrected_by_the_first_read(root: Path, kept: Path) -> None:
     source = start(root, kept=kept)
     skill = source.snapshot.skills[A]
     wrong = tuple(replace(file, digest=digest_of(b"wrong")) for file in skill.resources)
@@ -356,7 +356,7 @@ def index_in(kept: Path) -> Path:
     return path
 
 
-def test_an_index_is_for_its_owner_alone_and_written_only_when_something_differs(
+def test_a_scan_cache_is_for_its_owner_alone_and_written_only_when_something_differs(
     root: Path, kept: Path
 ) -> None:
     start(root, kept=kept)
@@ -372,14 +372,14 @@ def test_an_index_is_for_its_owner_alone_and_written_only_when_something_differs
     assert path.stat().st_ino != written.st_ino
 
 
-def test_skills_that_are_gone_leave_the_index(root: Path, kept: Path) -> None:
+def test_skills_that_are_gone_leave_the_scan_cache(root: Path, kept: Path) -> None:
     start(root, kept=kept)
     shutil.rmtree(root / "a")
     start(root, kept=kept)
     assert b"skill://a/" not in index_in(kept).read_bytes()
 
 
-def test_an_index_is_saved_at_the_end_of_a_block_and_not_before(root: Path, kept: Path) -> None:
+def test_a_scan_cache_is_saved_at_the_end_of_a_block_and_not_before(root: Path, kept: Path) -> None:
     source = scanned([root], cache_directory=kept)
     with source.saving_cache(after=3600):
         assert not kept.exists()
@@ -387,7 +387,7 @@ def test_an_index_is_saved_at_the_end_of_a_block_and_not_before(root: Path, kept
     assert index_in(kept)
 
 
-def test_an_index_is_saved_while_a_block_lasts(
+def test_a_scan_cache_is_saved_while_a_block_lasts(
     root: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saved = threading.Event()
@@ -403,7 +403,7 @@ def test_an_index_is_saved_while_a_block_lasts(
         assert index_in(kept)
 
 
-def test_the_end_of_a_block_waits_for_an_index_that_is_being_saved(
+def test_the_end_of_a_block_waits_for_a_scan_cache_that_is_being_saved(
     root: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began, may_end = threading.Event(), threading.Event()
@@ -446,7 +446,7 @@ def expect_it_is_ignored_and_replaced(root: Path, kept: Path, read: list[str]) -
         pytest.param(encode_line("", [1, "0.1.0", []]), id="a claim to nothing"),
     ],
 )
-def test_a_file_that_is_no_index_is_ignored_and_replaced(
+def test_a_file_that_is_no_scan_cache_is_ignored_and_replaced(
     root: Path, kept: Path, read: list[str], content: bytes
 ) -> None:
     start(root, kept=kept)
@@ -473,7 +473,7 @@ def claim_of(path: Path) -> tuple[list[Any], bytes]:
         pytest.param([2, 0, 3], 99_999, id="another inode"),
     ],
 )
-def test_an_index_with_another_claim_is_ignored_and_replaced(
+def test_a_scan_cache_with_another_claim_is_ignored_and_replaced(
     root: Path, kept: Path, read: list[str], place: list[int], value: object
 ) -> None:
     start(root, kept=kept)
@@ -489,7 +489,7 @@ def test_an_index_with_another_claim_is_ignored_and_replaced(
 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
-def test_an_index_that_others_may_write_is_ignored_and_replaced(
+def test_a_scan_cache_that_others_may_write_is_ignored_and_replaced(
     root: Path, kept: Path, read: list[str], mode: int
 ) -> None:
     start(root, kept=kept)
@@ -498,7 +498,7 @@ def test_an_index_that_others_may_write_is_ignored_and_replaced(
     assert index_in(kept).stat().st_mode & 0o777 == 0o600
 
 
-def test_an_index_of_another_owner_is_ignored_and_replaced(
+def test_a_scan_cache_of_another_owner_is_ignored_and_replaced(
     root: Path, kept: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start(root, kept=kept)
@@ -510,7 +510,7 @@ def test_an_index_of_another_owner_is_ignored_and_replaced(
         assert "x.txt" in read
 
 
-def test_a_link_in_the_place_of_an_index_is_ignored_and_replaced(
+def test_a_link_in_the_place_of_a_scan_cache_is_ignored_and_replaced(
     root: Path, kept: Path, read: list[str]
 ) -> None:
     start(root, kept=kept)
@@ -521,7 +521,7 @@ def test_a_link_in_the_place_of_an_index_is_ignored_and_replaced(
     assert not path.is_symlink()
 
 
-def test_a_pipe_in_the_place_of_an_index_holds_nobody_up(root: Path, kept: Path, read: list[str]) -> None:
+def test_a_pipe_in_the_place_of_a_scan_cache_holds_nobody_up(root: Path, kept: Path, read: list[str]) -> None:
     start(root, kept=kept)
     path = index_in(kept)
     path.unlink()
@@ -529,7 +529,7 @@ def test_a_pipe_in_the_place_of_an_index_holds_nobody_up(root: Path, kept: Path,
     expect_it_is_ignored_and_replaced(root, kept, read)
 
 
-def test_an_index_that_is_too_long_is_not_read(root: Path, kept: Path, read: list[str]) -> None:
+def test_a_scan_cache_that_is_too_long_is_not_read(root: Path, kept: Path, read: list[str]) -> None:
     start(root, kept=kept)
     read.clear()
     start(root, kept=kept, limits=Limits(index_bytes=100))
@@ -551,7 +551,7 @@ def no_file(kept: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [no_folder, no_file])
-def test_an_index_that_cannot_be_written_costs_nothing(
+def test_a_scan_cache_that_cannot_be_written_costs_nothing(
     root: Path, kept: Path, caplog: pytest.LogCaptureFixture, spoil: Callable[[Path], None]
 ) -> None:
     spoil(kept)
@@ -561,7 +561,7 @@ def test_an_index_that_cannot_be_written_costs_nothing(
     assert not list(kept.parent.rglob("*.unfinished"))
 
 
-def test_an_index_that_cannot_be_read_on_costs_nothing(
+def test_a_scan_cache_that_cannot_be_read_on_costs_nothing(
     root: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start(root, kept=kept)
@@ -573,7 +573,7 @@ def test_an_index_that_cannot_be_read_on_costs_nothing(
     expect_a_scan_without(start(root, kept=kept))
 
 
-def test_an_index_is_never_put_among_what_is_served(root: Path) -> None:
+def test_a_scan_cache_is_never_put_among_what_is_served(root: Path) -> None:
     source = start(root, kept=root / "a/kept")
     assert not (root / "a/kept").exists()
     expect_a_scan_without(source)
@@ -629,7 +629,7 @@ DAMAGES: st.SearchStrategy[Damage] = st.one_of(
 @pytest.mark.slow
 @given(damages=st.lists(DAMAGES, min_size=1, max_size=3))
 @settings(examples(250), suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_no_damage_to_an_index_changes_what_is_served(
+def test_no_damage_to_a_scan_cache_changes_what_is_served(
     indexed: tuple[Path, Path], damages: list[Damage]
 ) -> None:
     root, path = indexed
@@ -706,7 +706,7 @@ def age(path: Path, *, days: int) -> None:
     os.utime(path, (then, then))
 
 
-def test_indexes_that_nobody_uses_are_removed(root: Path, kept: Path) -> None:
+def test_scan_caches_that_nobody_uses_are_removed(root: Path, kept: Path) -> None:
     ages = {
         "old.index": 91,
         "young.index": 89,
@@ -722,7 +722,7 @@ def test_indexes_that_nobody_uses_are_removed(root: Path, kept: Path) -> None:
     assert {path.name for path in kept.iterdir()} == {own, "young.index", "current.unfinished", "notes.txt"}
 
 
-def test_an_index_in_use_does_not_grow_old(root: Path, kept: Path) -> None:
+def test_a_scan_cache_in_use_does_not_grow_old(root: Path, kept: Path) -> None:
     start(root, kept=kept)
     path = index_in(kept)
     age(path, days=80)
@@ -730,7 +730,7 @@ def test_an_index_in_use_does_not_grow_old(root: Path, kept: Path) -> None:
     assert path.stat().st_mtime > time.time() - DAY
 
 
-def test_of_too_many_indexes_those_used_last_stay(root: Path, kept: Path) -> None:
+def test_of_too_many_scan_caches_those_used_last_stay(root: Path, kept: Path) -> None:
     for number in range(5):
         write(kept / f"{number}.index", b"")
         age(kept / f"{number}.index", days=number + 1)

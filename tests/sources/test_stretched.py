@@ -168,7 +168,7 @@ async def test_what_only_guessing_could_repair_is_left_out(tmp_path: Path, more:
         (f"description: {'x' * 1068}", "description-too-long"),
     ],
 )
-async def test_other_stretches_are_served_with_a_warning(tmp_path: Path, more: str, rule: str) -> None:
+async def test_other_format_problems_are_served_with_a_warning(tmp_path: Path, more: str, rule: str) -> None:
     stretch(tmp_path / "a", f"---\nname: a\n{more}\n---\n")
     source = await serve(tmp_path)
     assert uris(source) == ["skill://a/SKILL.md"]
@@ -183,7 +183,7 @@ async def test_other_stretches_are_served_with_a_warning(tmp_path: Path, more: s
         f"---\nname: a\ndescription: {'x' * 1025}\n---\n",
     ],
 )
-async def test_strict_leaves_out_whatever_is_stretched(tmp_path: Path, text: str) -> None:
+async def test_strict_leaves_out_whatever_has_a_format_problem(tmp_path: Path, text: str) -> None:
     stretch(tmp_path / "a", text)
     assert uris(await serve(tmp_path))
     source = await serve(tmp_path, strict=True)

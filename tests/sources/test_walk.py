@@ -92,7 +92,7 @@ def test_roots_with_prefixes_serve_skills_of_the_same_name_side_by_side(tmp_path
 
 
 @pytest.mark.requirement("ENT-5")
-async def test_the_same_uri_from_two_roots_is_loud_and_the_first_stays(tmp_path: Path) -> None:
+async def test_the_same_uri_from_two_roots_is_reported_and_the_first_stays(tmp_path: Path) -> None:
     write_skill(tmp_path / "one/same", {"a.txt": b"one"})
     write_skill(tmp_path / "two/same", {"a.txt": b"two"})
     source = scanned([tmp_path / "one", tmp_path / "two"])
@@ -128,7 +128,7 @@ def test_a_misspelt_skill_md_is_pointed_out(tmp_path: Path) -> None:
     assert rules_of(source.problems()) == ["skill-md-case", "skill-md-case"]
 
 
-def test_litter_is_no_part_of_a_skill(tmp_path: Path) -> None:
+def test_editor_and_system_files_are_not_part_of_a_skill(tmp_path: Path) -> None:
     litter = [
         ".git/config",
         "__pycache__/x.pyc",
@@ -196,7 +196,7 @@ def test_links_that_leave_the_root_are_refused_and_dangling_ones_reported(tmp_pa
     }
 
 
-async def test_cycles_are_cut_at_the_root_and_below_without_a_word(tmp_path: Path) -> None:
+async def test_cycles_are_cut_at_the_root_and_below_silently(tmp_path: Path) -> None:
     skill = write_skill(tmp_path / "a", {"sub/file.txt": b"x"})
     (skill / "sub/back").symlink_to("..")
     (skill / "sub/self").symlink_to(".")
@@ -251,7 +251,7 @@ def test_pipes_devices_and_sockets_are_passed_over(tmp_path: Path) -> None:
     assert rules_of(source.problems()) == ["link-leaves-root"]
 
 
-def test_a_pipe_named_skill_md_is_no_skill_and_holds_nobody_up(tmp_path: Path) -> None:
+def test_a_pipe_named_skill_md_is_not_a_skill_and_does_not_block(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     os.mkfifo(tmp_path / "a/SKILL.md")
     write_skill(tmp_path / "b")
@@ -287,7 +287,7 @@ def test_a_directory_that_cannot_be_read_costs_the_skills_it_lies_in(
 
 
 @pytest.mark.parametrize(("call", "name"), [("open", "x.txt"), ("open", "sub"), ("stat", "x.txt")])
-def test_a_machine_out_of_descriptors_is_said_so_and_blames_no_skill(
+def test_running_out_of_descriptors_is_reported_and_blames_no_skill(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, name: str
 ) -> None:
     write_skill(tmp_path / "a", {"sub/x.txt": b"x"})
@@ -446,7 +446,7 @@ def test_a_scan_holds_no_file_in_memory(tmp_path: Path) -> None:
     assert held < 1_000_000
 
 
-def test_a_root_that_cannot_be_listed_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_root_that_cannot_be_listed_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _fail(monkeypatch, "open", tmp_path.name, errno.EACCES)
     with pytest.raises(SourceError, match="cannot be read: Permission denied"):
         scanned([tmp_path])

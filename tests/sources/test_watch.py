@@ -77,7 +77,7 @@ async def test_hundreds_of_files_changed_at_once_are_seen_together(tmp_path: Pat
         await until(lambda: {entry.description for entry in source.snapshot.entries} == {"Checked out."})
 
 
-async def test_a_skill_that_became_invalid_leaves_with_a_word_and_comes_back_whole(
+async def test_a_skill_that_became_invalid_is_removed_with_a_warning_and_comes_back(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     write_skill(tmp_path / "a")
@@ -116,7 +116,7 @@ async def test_what_changed_before_anybody_watched_is_seen_too(tmp_path: Path) -
         await until(lambda: names(source) == ["a", "b"])
 
 
-async def test_where_there_are_no_events_the_directories_are_looked_through(
+async def test_without_events_the_directories_are_polled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watch, "is_without_events", lambda _directory: True)
@@ -129,7 +129,7 @@ async def test_where_there_are_no_events_the_directories_are_looked_through(
         await until(lambda: names(source) == ["a", "b", "c"])
 
 
-async def test_a_refusal_of_the_operating_system_ends_in_looking_with_one_warning(
+async def test_if_the_system_refuses_events_directories_are_polled_with_one_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(*_paths: Path, **_options: object) -> None:
@@ -146,9 +146,7 @@ async def test_a_refusal_of_the_operating_system_ends_in_looking_with_one_warnin
 
 
 @pytest.mark.slow
-async def test_what_could_not_be_taken_in_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_failed_rescan_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "_RETRY_SECONDS", 0)
     calls: list[object] = []
     done = anyio.Event()

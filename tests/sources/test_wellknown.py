@@ -230,7 +230,7 @@ async def test_a_change_is_seen_on_the_interval_and_on_request() -> None:
             assert await anext(changes) == Change()
 
 
-async def test_the_last_good_state_is_served_while_the_place_is_away(
+async def test_the_last_good_state_is_served_while_the_place_is_unreachable(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     place = Place()

@@ -26,7 +26,7 @@ async def yes(request: object) -> bool:
 CODEX = {"style": "codex", "ask": yes}
 
 
-async def test_c1_a_servers_skills_are_wanted_unless_switched_off(tmp_path: Path) -> None:
+async def test_c1_a_servers_skills_are_used_unless_disabled(tmp_path: Path) -> None:
     assert ServerConfig(command=("x",)).skills is True
     sim = Simulator()
     sim.skill("refunds")

@@ -94,7 +94,9 @@ async def test_g2_a_server_with_neither_capability_nor_resources_is_not_probed(t
     [Switches(admin=False), Switches(folder_trusted=False), Switches(closed_servers=frozenset({"Demo"}))],
     ids=["admin", "folder", "server"],
 )
-async def test_g3_a_gate_that_closes_empties_the_slot_at_once(tmp_path: Path, gates: Switches) -> None:
+async def test_g3_a_switch_that_is_turned_off_empties_the_slot_at_once(
+    tmp_path: Path, gates: Switches
+) -> None:
     sim = Simulator()
     sim.skill("refunds", files={"a.md": b"x"})
     async with opened(tmp_path, host_options=GEMINI, demo=sim) as host:
@@ -117,7 +119,7 @@ async def test_g3_a_gate_that_closes_empties_the_slot_at_once(tmp_path: Path, ga
         assert [skill.handle for skill in host.skills()] == ["refunds"]
 
 
-async def test_g3_a_load_that_is_under_way_ends_when_a_gate_closes(tmp_path: Path) -> None:
+async def test_g3_a_load_in_progress_ends_when_a_switch_is_turned_off(tmp_path: Path) -> None:
     sim = Simulator()
     sim.skill("refunds")
 
@@ -338,7 +340,7 @@ class Asked:
 
 
 @pytest.mark.requirement("SEC-7", "SEC-11", "VER-8")
-def test_g10_lists_tag_servers_and_a_question_cannot_be_dressed_up() -> None:
+def test_g10_lists_tag_servers_and_a_question_cannot_be_spoofed() -> None:
     (skill,) = registry(STYLE, {EVIL: [entry(description=HOSTILE_DESCRIPTION)]}).skills()
     (local,) = registry(STYLE, {PROJECT: [entry()]}).skills()
     assert (tag(skill), tag(local)) == ("[mcp:evil]", "")

@@ -28,7 +28,7 @@ def test_every_style_is_found_by_its_name_and_spec_comes_first() -> None:
         find_style("emacs")
 
 
-def test_a_style_of_ones_own_needs_no_file_here(tmp_path: Path) -> None:
+def test_a_custom_style_needs_no_file_here(tmp_path: Path) -> None:
     mine = Style(name="mine", summary="Mine.", tools=SPEC_TOOLS)
     assert make_host(tmp_path, style=mine).style is mine
 

@@ -199,7 +199,7 @@ def test_w5_globs_stay_within_segments(glob: str, path: str, fits: bool) -> None
     assert glob_fits(glob, path) is fits
 
 
-def test_w5_a_skill_with_paths_sleeps_until_one_is_worked_on() -> None:
+def test_w5_a_skill_with_paths_is_hidden_until_one_is_worked_on() -> None:
     skills = registry(STYLE, {DEMO: [entry(paths=["src/**/*.ts"]), entry("skill://b/SKILL.md")]}).skills()
     assert [skill.handle for skill in STYLE.awake(skills, ())] == ["demo:b"]
     assert [skill.handle for skill in STYLE.awake(skills, ["src/x/y.ts"])] == ["demo:acme:refunds", "demo:b"]

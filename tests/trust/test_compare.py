@@ -75,7 +75,7 @@ def test_another_type_or_value_is_a_difference_and_is_said(
     assert frontmatter_differences({"x": listed}, {"x": found})[0] == said
 
 
-def test_what_is_said_cannot_drive_a_terminal_and_does_not_go_on_for_ever() -> None:
+def test_a_difference_cannot_control_a_terminal_and_is_short() -> None:
     hostile: dict[str, JsonValue] = {f"\x1b[{number}m\u202e": "\x07" for number in range(50)}
     differences = frontmatter_differences(hostile, {})
     assert len(differences) == 8

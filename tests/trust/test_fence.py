@@ -111,7 +111,7 @@ def test_a_body_has_one_opening_and_one_closing_tag_around_it(body: str, origin:
 
 
 @given(BODIES)
-def test_neutralising_twice_is_neutralising_once(body: str) -> None:
+def test_neutralizing_twice_is_neutralizing_once(body: str) -> None:
     once, _ = neutralize(body)
     assert neutralize(once) == (once, 0)
 
@@ -167,7 +167,7 @@ def test_a_boundary_never_occurs_in_the_text(monkeypatch: pytest.MonkeyPatch) ->
     assert all(fenced(body + "x" * number).startswith("<untrusted_skill_f ") for number in range(40))
 
 
-def test_hostile_lengths_take_no_hostile_time() -> None:
+def test_very_long_texts_take_little_time() -> None:
     for body in (
         "<" * 200_000,
         "<" + "&#117;" * 50_000,

@@ -74,7 +74,7 @@ def test_a_refused_tool_names_the_skills_and_their_servers() -> None:
         ([held(grants=TOOLS), held(OTHER)], set()),
     ],
 )
-def test_one_skills_tools_are_never_lent_to_another_ones_text(
+def test_the_tools_of_one_skill_are_never_granted_to_another(
     skills: list[HeldSkill], tools: set[str]
 ) -> None:
     assert granted_tools(skills) == tools

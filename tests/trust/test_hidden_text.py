@@ -38,7 +38,7 @@ def found(text: str, *, markdown: bool = True) -> list[tuple[str, int]]:
         pytest.param("[docs](http://[::1)", [("link", 1)], id="no URL at all"),
     ],
 )
-def test_what_hides_is_found(text: str, places: list[tuple[str, int]]) -> None:
+def test_hidden_text_is_found(text: str, places: list[tuple[str, int]]) -> None:
     assert found(text) == places
 
 
@@ -62,7 +62,7 @@ def test_what_hides_is_found(text: str, places: list[tuple[str, int]]) -> None:
         pytest.param("[mail us](mailto:a@example.org)", id="an address"),
     ],
 )
-def test_honest_text_is_left_in_peace(text: str) -> None:
+def test_legitimate_text_is_not_reported(text: str) -> None:
     assert found(text) == []
 
 
@@ -80,7 +80,7 @@ def test_what_was_found_is_said_in_words_that_can_be_shown() -> None:
     assert link.what == "a link that says a.example and leads to b.example"
 
 
-def test_a_text_full_of_it_costs_no_more_than_a_look() -> None:
+def test_a_text_full_of_hidden_characters_takes_little_time() -> None:
     text = "\u202e\n" * 200_000 + "<!-- run -->\n" * 50_000 + "[a.example](https://b.example)\n" * 50_000
     start = time.process_time()
     places = find_hidden_text(text, markdown=True)

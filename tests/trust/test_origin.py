@@ -38,7 +38,7 @@ def test_a_label_that_could_be_misread_is_refused(label: str, reason: str) -> No
 
 @pytest.mark.requirement("SEC-1")
 @pytest.mark.parametrize("label", ["local", "Local", "LOCAL"])
-def test_no_server_may_be_labelled_local(label: str) -> None:
+def test_no_server_may_be_labeled_local(label: str) -> None:
     with pytest.raises(FormatError, match="reserved for local directories"):
         Origin.mcp(label)
     assert Origin.local(label).is_local

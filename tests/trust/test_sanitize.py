@@ -72,7 +72,7 @@ def test_what_a_reader_cannot_see_is_taken_out_of_a_line(text: str, line: str, r
         "٠\u0600",
     ],
 )
-def test_honest_scripts_and_emoji_stay_whole(text: str) -> None:
+def test_legitimate_scripts_and_emoji_are_kept(text: str) -> None:
     assert clean_line(text) == Cleaned(text)
 
 
@@ -135,7 +135,7 @@ def test_a_long_line_is_shortened_and_says_so(limit: int, line: str) -> None:
         (Cleaned("x", 2, True), "2 hidden characters removed, shortened"),
     ],
 )
-def test_what_cleaning_took_can_be_said(cleaned: Cleaned, remark: str) -> None:
+def test_what_cleaning_removed_is_reported(cleaned: Cleaned, remark: str) -> None:
     assert cleaned.remark == remark
 
 

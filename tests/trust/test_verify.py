@@ -285,7 +285,7 @@ def test_an_older_dialect_may_list_fewer_fields_than_the_file_has() -> None:
     assert skill.frontmatter["license"] == "MIT"
 
 
-def test_a_skill_md_that_cannot_be_read_is_the_authors_to_mend() -> None:
+def test_a_skill_md_that_cannot_be_read_is_the_authors_to_fix() -> None:
     entry = checked(files={"SKILL.md": b"# no frontmatter"})
     with pytest.raises(FormatError, match="frontmatter"):
         verify_skill_md(entry, b"# no frontmatter", DEMO)

@@ -100,7 +100,7 @@ async def test_what_callers_asked_for_comes_first_in_the_inbox(tmp_path: Path) -
     async with visiting(tmp_path, shop=shop()) as visitor:
         visitor.app.ask("ann", "shop", "skill://returns/SKILL.md")
         page = await visitor.page("/")
-        assert "asked for by ann" in page
+        assert "requested by ann" in page
         assert page.index("returns") < page.index("refunds")
 
 

@@ -125,7 +125,7 @@ async def test_an_update_installs_exactly_the_version_that_was_shown(tmp_path: P
         assert script.read_text() == "#!/bin/sh\n"
 
 
-async def test_new_powers_of_an_update_are_granted_apart(tmp_path: Path) -> None:
+async def test_new_powers_of_an_update_are_granted_separately(tmp_path: Path) -> None:
     options = await installed(tmp_path)
     async with visiting(tmp_path, app_options=options) as visitor:
         write_skill(tmp_path / "source", "notes", {"scripts/more.sh": "#!/bin/sh\n"})

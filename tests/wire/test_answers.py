@@ -32,7 +32,7 @@ def test_good_entries_are_taken_and_bad_ones_become_issues_that_name_their_uri()
 @pytest.mark.parametrize(
     ("ttl", "taken"), [(0, 0), (7, 7), (10**400, 10**12), (-1, None), (True, None), ("7", None)]
 )
-def test_a_time_to_live_is_a_number_that_can_be_reckoned_with(ttl: object, taken: int | None) -> None:
+def test_a_time_to_live_is_a_usable_number(ttl: object, taken: int | None) -> None:
     assert list_page({"skills": [], "ttlMs": ttl}).ttl_ms == taken
 
 

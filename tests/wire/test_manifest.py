@@ -112,7 +112,7 @@ def test_a_bare_scan_takes_what_looks_like_a_skill_and_calls_it_unconfirmed() ->
     assert set(found.spellings.values()) == {"skill://a/b/c", "skill://ipinfo/usage", "skill://trailing/"}
 
 
-def test_resources_that_tell_of_skills_are_never_taken_for_skills() -> None:
+def test_resources_that_describe_skills_are_never_taken_for_skills() -> None:
     aids = ["skill://index.json", "skill://demo/_manifest", "skill://prompt-xml", "skill://prompt-xml/"]
     assert bare_skills(listed(*aids)).entries == ()
 

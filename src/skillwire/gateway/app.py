@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from skillwire.server.http.asgi import Asgi
 
 _REFRESH_SECONDS: Final = 1.0
-# A gateway runs for months: what counts is what one answer may hold, not what all of them together do.
+# A gateway runs for months: the limits are for one answer, not for all answers together.
 _BYTES_PER_SERVER: Final = 1 << 50
 _CHANGE_SECONDS: Final = 0.25
-# The first pages. A gateway holds every entry twice already: as it came, and as it is served.
+# The first pages. A gateway already holds every entry twice: as received, and as served.
 _ENTRY_BYTES: Final = 2 << 20
 
 _log = logging.getLogger("skillwire.gateway")
@@ -103,7 +103,7 @@ class Gateway:
         return ApprovalDesk(self._approvals, page=options.page, answer_seconds=options.answer_seconds)
 
     async def __aenter__(self) -> Self:
-        """Begin to connect. Requests for skills wait until every server has answered or failed once."""
+        """Start to connect. Requests for skills wait until every server has answered or failed once."""
         self._stopping = anyio.Event()
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
@@ -208,7 +208,7 @@ class Gateway:
         }
 
     def _gauges(self) -> dict[str, tuple[str, float]]:
-        """What there is now, for metrics."""
+        """The current values for the metrics."""
         servers = self.host.admin.servers()
         ready = sum(server.status == "ready" for server in servers)
         return {
@@ -225,9 +225,9 @@ class Gateway:
     def _own_upstreams(
         self, caller: Caller, headers: Iterable[tuple[bytes, bytes]]
     ) -> tuple[list[Upstream], frozenset[str]]:
-        """The upstreams with credentials of this caller, and the labels that are reached in no other way.
+        """The upstreams with credentials of this caller, and the labels that are reached only through them.
 
-        They are shared by all who show the same server the same credential, and by nobody else.
+        They are shared by all callers with the same credential for the same server, and by nobody else.
         """
         servers: Mapping[str, object] = self._host_options.get("servers") or {}
         by_segment = {label_segment(label): label for label in servers}
@@ -237,7 +237,7 @@ class Gateway:
             label = by_segment.get(label_segment(segment))
             token = resolve(credential, given)
             if label is None or not token:
-                continue  # Without a credential the server is not there: nobody uses another one's.
+                continue  # Without a credential the server is hidden: nobody uses that of another caller.
             key = (label, hashlib.sha256(token.encode()).hexdigest())
             if key not in self._own:
                 self._own[key] = self._connect(label, parse_server(servers[label]), token)
@@ -253,7 +253,7 @@ class Gateway:
                 "servers": {label: replace(config, token=token)},
                 "limits": self._limits,
                 "cache_directory": self._shared.host.admin.cache.directory,
-                # What others approved must not be listed to this caller while the server is away.
+                # What others approved must not be listed to this caller while the server is unavailable.
                 "approvals_file": path.with_name(f"{path.name}.none"),
                 "publishers": self._host_options.get("publishers", ()),
                 "style": self._host_options["style"],
@@ -266,7 +266,7 @@ class Gateway:
         return pooled
 
     async def _run_host(self, upstream: Upstream, stopping: anyio.Event) -> None:
-        """Keep a host open. One that cannot be opened leaves a gateway without its skills, and says why."""
+        """Keep a host open. If it cannot be opened, the reason is logged, and its skills are not served."""
         try:
             with anyio.CancelScope() as opening:
                 if self._tasks is not None:
@@ -275,7 +275,7 @@ class Gateway:
                     upstream.ready.set()
                     await stopping.wait()
         except SkillwireError as error:
-            _log.error("the skills cannot be had: %s", error)
+            _log.error("the skills cannot be loaded: %s", error)
         finally:
             upstream.ready.set()
 
@@ -302,7 +302,7 @@ class Gateway:
 
 
 async def _end_opening(upstream: Upstream, stopping: anyio.Event, opening: anyio.CancelScope) -> None:
-    """A server that has not answered yet does not hold up the end of a gateway."""
+    """A server that has not answered yet does not delay the shutdown of a gateway."""
     await stopping.wait()
     if not upstream.ready.is_set():
         opening.cancel()

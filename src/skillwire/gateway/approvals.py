@@ -26,7 +26,7 @@ class Question:
 
     offer: Offer
     digest: SetDigest | None
-    """Of all its files; `None` for a skill that is made on request, where the answer is for `seen`."""
+    """Of all its files; `None` for a skill that is generated on request, where the answer is for `seen`."""
     seen: ResourceSet = frozenset()
     changes: tuple[FileChange, ...] = ()
     """What differs from what was approved before."""
@@ -58,7 +58,7 @@ class Unapproved(ApprovalRequired):
 
 
 class Approvals:
-    """The approvals of all callers: kept ones from the store, those of skills made on request in memory."""
+    """The approvals of all callers: in the store, or in memory for skills that are generated on request."""
 
     def __init__(self, store: ApprovalStore) -> None:
         self.store = store
@@ -67,7 +67,7 @@ class Approvals:
         self._seen: dict[tuple[str, str, str], Approval] = {}
 
     async def refresh(self) -> None:
-        """Learn what other processes approved and revoked."""
+        """Read what other processes approved and revoked."""
         try:
             await self.store.refresh()
             self.problem = ""
@@ -99,7 +99,7 @@ class Approvals:
         return declined is not None and declined == offer.digest
 
     async def keep(self, caller: Caller, question: Question, *, how: str) -> None:
-        """Keep a caller's yes to exactly what they were asked about."""
+        """Record a caller's yes to exactly what they were asked about."""
         offer = question.offer
         skill = offer.skill
         approval = approve(check_entry(skill.entry), skill.origin, seen=question.seen)

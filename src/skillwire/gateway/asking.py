@@ -3,12 +3,12 @@
 There are three ways, tried in this order:
 
 1. A form, where the client declares that it shows forms: within the request on the 2025 revisions, as an
-   input-required result on 2026-07-28, where the request comes again with the answer.
+   input-required result on 2026-07-28, where the request is sent again with the answer.
 2. The approval page, where one runs and the client declares that it opens URLs.
 3. An error that names the one command to run.
 
 Only a clear yes counts, and only for the set of files that was shown. A client that answers within 300 ms has
-asked nobody: it is asked once more, and when it is as quick again, that is a no.
+asked nobody: it is asked once more, and a second answer as quick counts as a no.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _STATE_SECONDS: Final = 900.0
 _MOST_USED: Final = 100_000
 
 Record: TypeAlias = Callable[[str, Question | Unapproved, str], None]
-"""Hears of each approval and refusal: which it was, what it was about, and how or why."""
+"""Called for each approval and refusal: which it was, what it was about, and how or why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class ApprovalQuestion:
     description: str
     """In the server's own words, as they came."""
     digest: SetDigest | None
-    """`None` for a skill that is made on request: a page cannot ask about that."""
+    """`None` for a skill that is generated on request: a page cannot ask about that."""
     changes: tuple[FileChange, ...]
 
 
@@ -79,7 +79,7 @@ class ApprovalPage(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A question that is on its way to a person."""
+    """A question that is being asked."""
 
     subject: tuple[str, str, str]
     round: int
@@ -131,7 +131,7 @@ class ApprovalDesk:
     # The state of a question on 2026-07-28: signed, for one caller, for one answer.
 
     def seal(self, caller: Caller, asked: _Asked) -> str:
-        """A question as text that only this gateway can make, and that comes back with the answer."""
+        """A question as text that only this gateway can create, and that comes back with the answer."""
         body = json.dumps(
             [caller.name, *asked.subject, asked.round, asked.at, asked.by_page, secrets.token_hex(8)]
         ).encode()
@@ -150,7 +150,7 @@ class ApprovalDesk:
             return None
         if name != caller.name or nonce in self._used or self.now() - at > _STATE_SECONDS:
             return None
-        # An answer counts once: who has an old yes cannot undo a later revocation with it.
+        # An answer counts once, so that an old yes cannot undo a later revocation.
         self._used[nonce] = None
         if len(self._used) > _MOST_USED:
             del self._used[next(iter(self._used))]
@@ -288,7 +288,7 @@ class _Request:
             try:
                 return await self._ctx.session.send_request(request, types.ElicitResult, metadata=metadata)
             except (MCPError, ValidationError):
-                return None  # A client that cannot ask after all, or whose answer is none.
+                return None  # A client that cannot ask after all, or whose answer cannot be used.
         return None
 
     def _verdict(self, asked: _Asked, given: types.ElicitResult | None) -> Literal["yes", "no", "again"]:
@@ -303,8 +303,8 @@ class _Request:
         try:
             await self._desk.approvals.keep(self._caller, question, how="asked through the gateway")
         except SkillwireError as error:
-            # Nothing is approved that is not written down.
-            raise MCPError(types.INTERNAL_ERROR, f"The approval could not be kept: {error}") from None
+            # An approval counts only if it was stored.
+            raise MCPError(types.INTERNAL_ERROR, f"The approval could not be stored: {error}") from None
         self._record("approve", question, "form")
 
     async def _approved_on_page(self, question: Question) -> bool:

@@ -1,7 +1,7 @@
 """AuditLog: who listed, loaded, read, approved or was refused what, one JSON object on each line.
 
 It holds names, URIs and digests, and never content. A thread writes, so no request waits for the disk. What
-cannot be written is counted, reported, and said in the log itself as soon as it can be written again.
+cannot be written is counted, reported, and noted in the log itself as soon as it can be written again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class AuditLog:
     """An append-only file. `reopen` begins a new one after the old was renamed."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file, or raise a `SourceError`: a gateway that must keep a log does not start without."""
+        """Open the file, or raise a `SourceError`: a gateway that must keep a log does not start without
+        it."""
         self.path = path
         self.problem = ""
         """Why lines cannot be written now; empty while they can."""
@@ -72,7 +73,7 @@ class AuditLog:
         try:
             self._lines.put_nowait(_REOPEN)
         except queue.Full:
-            self._reopen.set()  # With the next line, then.
+            self._reopen.set()  # The next line reopens it.
 
     def close(self) -> None:
         """Write what is waiting, and close the file."""
@@ -102,7 +103,8 @@ class AuditLog:
         self._descriptor = descriptor
 
     def _append(self, line: bytes) -> None:
-        """One write for a line, so that lines of several processes do not mix. A part of a line is ended."""
+        """One write for a line, so that lines of several processes do not mix. A partial line is
+        terminated."""
         try:
             written = os.write(self._descriptor, line)
             if written < len(line):

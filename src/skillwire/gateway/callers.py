@@ -43,7 +43,7 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADER: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
 _KEYS: Final = frozenset({"token", "labels", "include", "exclude", "credentials"})
 _MOST_BYTES: Final = 4 << 20
-# A client must not have its own way to this gateway passed on to another server.
+# What a client sends to be let in here must not reach another server.
 _NEVER_PASSED: Final = frozenset({"authorization", "cookie", "host", "proxy-authorization"})
 
 _log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What a caller shows to one server in place of what the configuration says.
+    """The credential of a caller for one server, instead of the configured one.
 
     `variable` is an environment variable with a bearer token. `header` is a header of the caller's own
     requests that is passed on as the server's bearer token.
@@ -119,7 +119,7 @@ class Callers(Protocol):
 
 
 def token_digest(token: bytes) -> str:
-    """How a token is written at rest. A token is random, so a plain digest cannot be turned back."""
+    """How a token is stored. A token is random, so a plain digest cannot be reversed."""
     return f"sha256:{hashlib.sha256(token).hexdigest()}"
 
 
@@ -129,11 +129,11 @@ def new_token() -> str:
 
 
 class CallerFile:
-    """The callers in a file. One that cannot be read later leaves them as they were, and is reported once."""
+    """The callers in a file. If it cannot be read later, they stay unchanged, and that is reported once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file = RereadFile(path, self._read, log=_log, kept="the callers stay as they were")
+        self._file = RereadFile(path, self._read, log=_log, kept="the callers are unchanged")
 
     def find(self, token: bytes) -> Caller | None:
         return self._file.value.get(token_digest(token))
@@ -206,7 +206,9 @@ def _caller(name: str, table: object) -> tuple[str, Caller]:
     issues = [_issue(f"there is no key {shown(key)}") for key in values.keys() - _KEYS]
     digest = values.get("token", "")
     if not isinstance(digest, str) or not _HASH.fullmatch(digest):
-        issues.append(_issue("token is not sha256: and 64 hexadecimal digits; a token itself is not kept"))
+        issues.append(
+            _issue("token is not sha256: and 64 hexadecimal digits; the token itself is not stored")
+        )
     if issues:
         raise FormatError(issues)
     labels = _texts(values, "labels")
@@ -224,7 +226,7 @@ def _texts(values: Mapping[str, Any], key: str) -> list[str] | None:
     if given is None:
         return None
     if not isinstance(given, list) or not all(isinstance(one, str) for one in cast("list[Any]", given)):
-        raise FormatError(_issue(f"{key} is not a list of texts"))
+        raise FormatError(_issue(f"{key} is not a list of strings"))
     return cast("list[str]", given)
 
 
@@ -240,7 +242,9 @@ def _credentials(given: object) -> dict[str, Credential]:
             raise FormatError(_issue(f"credentials.{shown(label)} needs one of token_env and pass_header"))
         header = header.lower()
         if variable and not _VARIABLE.fullmatch(variable):
-            raise FormatError(_issue(f"credentials.{shown(label)}: {shown(variable)} is no variable"))
+            raise FormatError(
+                _issue(f"credentials.{shown(label)}: {shown(variable)} is not the name of a variable")
+            )
         if header and (not _HEADER.fullmatch(header) or header in _NEVER_PASSED):
             raise FormatError(_issue(f"credentials.{shown(label)}: {shown(header)} is not passed on"))
         found[label] = Credential(variable, header)
@@ -257,11 +261,11 @@ def with_caller(
     exclude: Iterable[str] = (),
     replace: bool = False,
 ) -> str:
-    """The text of a file with one caller more, or with another token for one who is there."""
+    """The text of a file with one more caller, or with a new token for an existing one."""
     import tomlkit
 
     known = {caller.name for caller in parse_callers(text, "the file").values()}
-    Caller(name=name)  # Refuses a name that is none.
+    Caller(name=name)  # Refuses an invalid name.
     if name in known and not replace:
         raise SourceError(f"there is a caller {name} already: remove them first, or add --replace")
     document = cast("dict[str, Any]", tomlkit.parse(text))
@@ -294,7 +298,7 @@ def _checked(text: str) -> str:
 class NamedTokens:
     """The tokens of a token file as callers: each with approvals of their own, and all with every skill.
 
-    A single token without a name is the user's: with it count the approvals of `skillwire approve`.
+    A single token without a name is the user's: the approvals of `skillwire approve` apply to it.
     """
 
     def __init__(self, tokens: Tokens) -> None:

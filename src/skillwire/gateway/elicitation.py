@@ -40,7 +40,7 @@ def next_step(refused: Unapproved, caller: Caller) -> str:
     if refused.question is None and not refused.was_declined:
         return f"Change the policy of {skill.origin.label} in skillwire.toml to use it."
     if refused.offer.digest is None:
-        return "It is made on request, so only a client that can ask its user can load it."
+        return "It is generated on request, so only a client that can ask its user can load it."
     who = f" --caller {caller.name}" if caller.name else ""
     command = f"skillwire approve {skill.uri} --on {skill.origin.label}{who}"
     return f"A person can read and approve it with: {command}. Then try again."
@@ -56,7 +56,7 @@ def question_text(question: Question) -> str:
         f'It says: "{safe_line(entry.description, limit=300)}"',
     ]
     if entry.resources is DYNAMIC:
-        lines.append("It is made on request: your answer is for what was sent now, and not for later.")
+        lines.append("It is generated on request: your answer is only for what was sent now.")
     else:
         root = skill_root(entry.uri)
         paths = [safe_line("/".join(path_below(file.uri, root)), limit=80) for file in entry.resources]
@@ -103,5 +103,5 @@ def why_not(given: types.ElicitResult | None) -> str:
     if given is None:
         return "nobody answered"
     if given.action == "accept":
-        return "the client answered by itself" if says_yes(given) else "declined"
+        return "the client answered without asking" if says_yes(given) else "declined"
     return "declined" if given.action == "decline" else "the question was closed"

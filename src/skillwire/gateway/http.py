@@ -52,7 +52,7 @@ class _Endpoint:
 class GatewayHttp(ObservedApp):
     """Serves a gateway. Each request passes these steps in order:
 
-    1. the health check, which tells strangers no more than that the gateway is up,
+    1. the health check, which without a token only says that the gateway is up,
     2. the token, which says who the caller is,
     3. the caller's rate and their number of open requests,
     4. the metrics,
@@ -142,7 +142,7 @@ class GatewayHttp(ObservedApp):
         key = (caller.name, *_passed(caller, scope))
         endpoint = self._endpoints.get(key)
         if endpoint is not None and endpoint.caller is not caller and endpoint.caller != caller:
-            self._close(key)  # Other permissions: another view.
+            self._close(key)  # Different permissions: a different view.
             endpoint = None
         if endpoint is None:
             endpoint = self._endpoints[key] = self._open(caller, scope)
@@ -162,7 +162,7 @@ class GatewayHttp(ObservedApp):
     async def _run(self, endpoint: _Endpoint) -> None:
         try:
             await endpoint.app.run(endpoint.stopping, endpoint.started)
-        except Exception as error:  # It costs this caller alone, and only until the next request.
+        except Exception as error:  # This affects only this caller, until the next request.
             _log.error("the server of %s ended: %s", endpoint.caller.name or "the user", error)
             for key, known in list(self._endpoints.items()):
                 if known is endpoint:

@@ -20,12 +20,13 @@ _log = logging.getLogger("skillwire.gateway")
 
 
 class LockedSkills:
-    """The skills of a lock file, which is read again when it changes. A bad one leaves the last good one."""
+    """The skills of a lock file, which is read again when it changes. If it is invalid, the last valid one
+    stays in use."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.revision = 0
-        """Another number whenever the lock was read again."""
+        """A new number whenever the lock was read again."""
         self._stamp = file_stamp(path)
         self.lock = self._read()
         self._by_digest = _by_digest(self.lock)
@@ -54,7 +55,7 @@ class LockedSkills:
             try:
                 lock = await anyio.to_thread.run_sync(self._read)
             except SkillwireError as error:
-                _log.error("the lock stays as it was: %s", error)
+                _log.error("the lock in use is unchanged: %s", error)
             else:
                 self.lock, self._by_digest = lock, _by_digest(lock)
                 self.revision += 1

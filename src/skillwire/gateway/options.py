@@ -28,8 +28,8 @@ class GatewayOptions:
     page: ApprovalPage | None = None
     """The page on which callers approve skills, where one runs."""
     answer_seconds: float = 300.0
-    """No answer to a question by then is a no."""
+    """A question without an answer by then counts as a no."""
     requests_per_minute: int = 30_000
     """A caller who makes more is told to wait. 0 means no limit."""
     requests_at_once: int = 256
-    """A caller with so many open requests, streams included, gets no further one."""
+    """A caller with this many open requests, streams included, gets no more."""

@@ -1,4 +1,4 @@
-"""RateLimit: how many requests a caller may make, so that one who makes too many costs nobody else."""
+"""RateLimit: how many requests a caller may make, so that one who makes too many does not affect others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _MOST_CALLERS: Final = 10_000
 
 
 class RateLimit:
-    """A steady number of requests a minute for each caller, with room for a burst; and so many at once.
+    """A steady number of requests a minute for each caller, with room for a burst; and a number of concurrent
+    ones.
 
     The burst is what a caller may make in ten seconds. With 0 there is no limit.
     """

@@ -80,7 +80,7 @@ class CallerServer(SkillServer):
         return gateway_instructions(default_instructions(self._options), listing)
 
     def record_read(self, offer: Offer, uri: SkillUri) -> None:
-        """Write down that the caller got a file: the skill itself, or another file of it."""
+        """Record that the caller got a file: the skill itself, or another file of it."""
         is_skill = uri == offer.uri
         self._record("load" if is_skill else "read", offer, file="" if is_skill else uri)
 
@@ -262,6 +262,6 @@ def gateway_instructions(about: str, entries: Iterable[SkillEntry]) -> str:
 
 
 def caller_options(options: ServerOptions) -> ServerOptions:
-    """How a gateway serves: nothing may be shared between callers, and tools are all there."""
+    """How a gateway serves: nothing may be shared between callers, and all tools are enabled."""
     features = replace(options.legacy_features, every_tool=True)
     return replace(options, cache_scope="private", legacy_features=features)

@@ -1,7 +1,7 @@
 """Upstream: a host behind a gateway, and what it offers, once for all callers.
 
 One host holds every server with the configured credentials, and another one each server for which a caller
-has a credential of their own: connections are shared by those who show a server the same thing. Nothing here
+has a credential of their own: connections are shared by callers with the same credential. Nothing here
 knows of approvals or permissions; `view.py` decides who gets what.
 """
 
@@ -45,7 +45,7 @@ _MISSING_SECONDS: Final = 5.0
 _MOST_MISSING: Final = 10_000
 _MOST_FOLLOWED: Final = 200
 _MOST_REASONS: Final = 100
-# An entry that is out of date, or a lie: the next one may be neither.
+# The entry may be outdated or false; the next one may be correct.
 _STALE: Final = (VerificationError, FormatError, SkillNotFound)
 
 _log = logging.getLogger("skillwire.gateway")
@@ -55,7 +55,7 @@ _log = logging.getLogger("skillwire.gateway")
 class Offer:
     """A skill of an upstream, and how it is served. Another version of the skill is another offer.
 
-    There are ten thousand of them in a large gateway: what few of them need is made when it is asked for.
+    There are ten thousand of them in a large gateway: what few of them need is computed on demand.
     """
 
     upstream: Upstream = field(repr=False)
@@ -77,7 +77,7 @@ class Offer:
 
     @property
     def digest(self) -> SetDigest | None:
-        """Of all its files; `None` for a skill that is made on request."""
+        """Of all its files; `None` for a skill that is generated on request."""
         if self._digest is None:
             self._digest = shown_digest(self.skill.entry)
         return self._digest
@@ -91,7 +91,7 @@ class Offer:
         return moved(uri, self.root, skill_root(self.skill.uri))
 
     def lists(self, uri: SkillUri) -> bool:
-        """Whether a file belongs to the skill. Of one that is made on request, only its server knows."""
+        """Whether a file belongs to the skill. Of one that is generated on request, only its server knows."""
         resources = self.skill.entry.resources
         if resources is DYNAMIC:
             return uri.startswith(f"{self.root}/")
@@ -100,7 +100,7 @@ class Offer:
 
 
 class Upstream:
-    """One host, and its skills as offers. `version` is another number whenever an offer is another one."""
+    """One host, and its skills as offers. `version` changes whenever an offer changes."""
 
     def __init__(self, host: SkillHost, *, limits: Limits, memory: FileMemory) -> None:
         self.host = host
@@ -108,7 +108,7 @@ class Upstream:
         self.ready = anyio.Event()
         """Set when the servers have been asked once, or have failed."""
         self.has_dynamic = False
-        """Whether any skill is made on request."""
+        """Whether any skill is generated on request."""
         self.is_wanted = False
         """Whether a listing was asked for since this was last set to false."""
         self.failed: dict[SkillKey, str] = {}
@@ -149,7 +149,7 @@ class Upstream:
         return self._seen is not None and not self._failures
 
     def is_unknown(self, origin: Origin) -> bool:
-        """Whether a server is away, and nothing is known of what it has."""
+        """Whether a server is unavailable, and nothing is known of what it has."""
         is_known = any(offer.skill.origin == origin for offer in self._made.values())
         return not is_known and self.host.feed.is_away(origin)
 
@@ -193,7 +193,7 @@ class Upstream:
     async def fetch(self, offer: Offer, uri: SkillUri) -> bytes:
         """A file of an offer, verified against its entry: from memory, the cache or the server.
 
-        A check that fails may be an entry that is out of date. Then the entry is refreshed and `Superseded`
+        A failed check may mean that the entry is outdated. Then the entry is refreshed and `Superseded`
         raised if there is another offer now; a skill that fails as it is now is held back.
         """
         if (data := self._memory.get(offer, uri)) is not None:
@@ -238,11 +238,12 @@ class Upstream:
         self._signed.add(offer)
 
     async def read_directory(self, offer: Offer, uri: SkillUri) -> Sequence[DirectoryChild]:
-        """What the server of a skill that is made on request says lies in one of its directories."""
+        """What the server of a skill that is generated on request lists in one of its directories."""
         return await self.host.feed.read_directory(offer.skill, offer.original(uri))
 
     def follow(self, subscriber: object, uris: Collection[SkillUri]) -> None:
-        """Hear of changes to the skills at, around and below these URIs, for somebody who asked for that."""
+        """Subscribe to changes of the skills at, around and below these URIs, for a client that
+        subscribed."""
         if uris:
             self._subscribed[subscriber] = frozenset(uris)
         else:
@@ -250,7 +251,7 @@ class Upstream:
         self._follow()
 
     def _use(self, offer: Offer) -> None:
-        """What is read is followed, so that its next version is known before its listing expires."""
+        """Subscribe to what is read, so that its next version is known before its listing expires."""
         used = self._used.setdefault(offer.skill.origin, OrderedDict())
         is_new = offer.skill.uri not in used
         used[offer.skill.uri] = None
@@ -336,7 +337,7 @@ class Upstream:
         self._signed &= set(made.values()) if self._signed else set()
 
     def _prepare(self, origin: Origin, entries: Sequence[SkillEntry]) -> None:
-        """Do while slower servers are waited for what would be left to do when the last has answered."""
+        """While slower servers are awaited, do the work that would otherwise remain after the last answer."""
         for entry in entries:
             with suppress(FormatError, LimitExceeded):  # Found and reported again with the offer.
                 self._prepared[SkillKey(origin, entry.uri)] = served_entry(origin, entry, self._limits)
@@ -362,11 +363,11 @@ class Upstream:
 
 
 class Superseded(Exception):
-    """A file was asked of an offer in place of which there is another one now."""
+    """A file was requested from an offer that has been replaced."""
 
 
 class FileMemory:
-    """Verified files in memory, the last used ones, for all callers together."""
+    """Verified files in memory, the most recently used ones, for all callers together."""
 
     def __init__(self, room: int = 64 * MIB) -> None:
         self._room = room

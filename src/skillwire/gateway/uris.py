@@ -1,7 +1,7 @@
 """Where and how the skills of upstream servers are served: `skill://<label>/<path...>/<name>/SKILL.md`.
 
 The label comes first, so two servers never share a URI, and the path stays as it is, so the name comes last
-and digests and relative references keep their meaning. The mapping can be undone, so two skills of one server
+and digests and relative references keep their meaning. The mapping is reversible, so two skills of one server
 never share a URI either: a URI of another scheme, or one whose first segment starts with `~`, gets a segment
 `~<scheme>` before it, which no other URI can have.
 """

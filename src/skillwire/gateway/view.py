@@ -2,12 +2,14 @@
 
 Every request of a caller passes these steps in order, and the first that says no decides:
 
-1. Permission: the URI alone decides whether the caller may see it. What they may not see is not there.
+1. Permission: the URI alone decides whether the caller may see it. What they may not see does not
+   exist for them.
 2. Offer: an upstream has the skill, and its entry is sound and within the limits.
 3. Approval: in the mode `required` the caller approved exactly this set of files, or `Unapproved` is raised
-   before a byte is fetched. A skill that is made on request is fetched first, and approved as it was seen.
-4. Verification: the bytes are those of the entry (VER-1, VER-2). An entry that is out of date is refreshed
-   once, and the steps start again: another set of files needs another approval (VER-6).
+   before a byte is fetched. A skill that is generated on request is fetched first, and approved as it was
+   seen.
+4. Verification: the bytes are those of the entry (VER-1, VER-2). An outdated entry is refreshed once, and
+   the steps start again: another set of files needs another approval (VER-6).
 """
 
 from __future__ import annotations
@@ -159,7 +161,8 @@ class CallerSource(Source):
             self._offline = self._kept_offers()
             entries = [self._entry(offer) for offer in self.offers() if offer.skill.listed]
             made = tuple(sorted(entries, key=lambda entry: entry.uri))
-            # The same object for as long as it says the same: what clients derived from it stays good.
+            # The same object as long as its content is the same, so that what clients derived from it stays
+            # valid.
             if listing is not None and made == listing.entries:
                 made = listing.entries
             listing = self._listing = _Listing(state, made)
@@ -174,7 +177,7 @@ class CallerSource(Source):
         if self._mode != "required" or offer.skill.origin.is_own:
             return False
         if self.approvals.of(self.caller, offer) is None and self._policy(offer) is Policy.PROMPT:
-            return True  # So it is for most of ten thousand skills.
+            return True  # This is the case for most of ten thousand skills.
         return not isinstance(self._decide(offer), Allowed)
 
     def _policy(self, offer: Offer) -> Policy:
@@ -209,7 +212,7 @@ class CallerSource(Source):
             except Superseded:
                 continue  # There is another version: from the first step again, with its own approval.
             if not self._is_visible(offer):
-                break  # It was taken from the lock while it was fetched.
+                break  # It was removed from the lock while it was fetched.
             self.on_read(offer, uri)
             return Read(data, None if offer.skill.entry.is_dynamic else _ALWAYS)
         raise SkillNotFound(f"No resource is served at {shown_uri(uri)}", uri=uri)
@@ -231,7 +234,7 @@ class CallerSource(Source):
             yield Change()
 
     def follow(self, uris: Collection[SkillUri]) -> None:
-        """Hear of changes at and below these URIs, which clients subscribed to."""
+        """Subscribe to changes at and below these URIs, which clients subscribed to."""
         allowed = [uri for uri in uris if self.caller.allows(uri)]
         for upstream in self._upstreams:
             upstream.follow(self, allowed)
@@ -243,7 +246,7 @@ class CallerSource(Source):
         if uri is not None and any(upstream.has_dynamic for upstream, _ in routes):
             owner = self.known_owner(SkillUri(uri))
             if owner is not None and owner.skill.entry.is_dynamic:
-                return 0  # Nobody said how long what is made on request stays the same.
+                return 0  # It is unknown how long generated content stays the same.
         remaining = [upstream.remaining_ms(origin) for upstream, origin in routes]
         return min([most, *(ms for ms in remaining if ms is not None)])
 
@@ -349,7 +352,7 @@ class CallerSource(Source):
         return found
 
     async def _dynamic_children(self, owner: Offer, uri: SkillUri) -> dict[str, DirectoryChild]:
-        """What a server says lies in a directory of a skill that is made on request (SEC-10)."""
+        """What a server lists in a directory of a skill that is generated on request (SEC-10)."""
         old, new = owner.original(uri), uri
         try:
             found = await owner.upstream.read_directory(owner, uri)

@@ -125,7 +125,7 @@ class Fetcher:
         entry = check_entry(skill.entry, limits=self.limits)
         if entry.resources is DYNAMIC:
             raise ApprovalRequired(
-                f"{skill.handle} is made on request: it has no fixed files that could be pinned",
+                f"{skill.handle} is generated on request: it has no fixed files that could be pinned",
                 reason=Reason.UNBINDABLE,
                 origin=skill.origin.label,
                 uri=entry.uri,

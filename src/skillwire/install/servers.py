@@ -96,7 +96,7 @@ class ServerSkills:
                     found = await host.find(skill.pin.get("uri"), server=label)
                     digest = entry_digest(found.entry)
                     if digest != skill.digest:
-                        raise not_what_is_pinned(skill, digest or "made on request")
+                        raise not_what_is_pinned(skill, digest or "generated on request")
                 except SkillwireError as error:
                     failures.append(Failure(skill.name, error))
                     continue
@@ -124,7 +124,7 @@ class ServerSkills:
                         raise self._absent(
                             host, reference.place, f"{reference.place} no longer has {skill.name}"
                         )
-                    answers.append((skill, entry_digest(found[0].entry) or "made on request", None))
+                    answers.append((skill, entry_digest(found[0].entry) or "generated on request", None))
                 except SkillwireError as error:
                     answers.append((skill, "", error))
         return answers

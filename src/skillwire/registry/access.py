@@ -50,7 +50,7 @@ class Role(IntEnum):
 
 @dataclass(frozen=True)
 class Caller:
-    """Somebody who asks, with the roles that they have by namespace (`*` for all)."""
+    """The sender of a request, with their roles by namespace (`*` for all)."""
 
     name: str
     roles: Mapping[str, Role]
@@ -85,7 +85,7 @@ class Access:
 
     def caller_of_token(self, token: str) -> Caller | None:
         """Who has this token; `None` for nobody, or when it was revoked."""
-        # Looked up by its hash: how long that takes says nothing about any token.
+        # Looked up by its hash: the time that takes reveals nothing about any token.
         query = sa.select(tokens.c.name, tokens.c.channel).where(
             tokens.c.hash == _hash(token), tokens.c.revoked_at.is_(None)
         )
@@ -94,7 +94,7 @@ class Access:
         return None if row is None else self.caller(f"token:{row.name}", channel=row.channel)
 
     def caller(self, name: str, groups: Iterable[str] = (), *, channel: str = "stable") -> Caller:
-        """Somebody whose name and groups are proven, with what they were granted."""
+        """A signed-in user with these groups, and what they were granted."""
         subjects = sorted({name, ANYONE, *(f"group:{group}" for group in groups)})
         with self._store.reading() as connection:
             rows = connection.execute(
@@ -120,7 +120,7 @@ class Access:
         return token
 
     def revoke_token(self, name: str, *, by: str) -> None:
-        """Make a token worthless. Its name is not given out again."""
+        """Revoke a token. Its name cannot be used again."""
         with self._store.writing() as connection:
             self._store.take_turn(connection)
             done = connection.execute(
@@ -129,7 +129,7 @@ class Access:
                 .values(revoked_at=now())
             )
             if not done.rowcount:
-                raise SkillNotFound(f"there is no token {shown(name)} that could be revoked")
+                raise SkillNotFound(f"there is no valid token {shown(name)}")
             record(connection, by, "token-revoke", name, {})
 
     def list_tokens(self) -> list[TokenRow]:
@@ -148,10 +148,10 @@ class Access:
         ]
 
     def grant(self, subject: str, namespace: str, role: Role | None, *, by: str) -> None:
-        """Give a subject a role in a namespace (`*` for all); `None` takes it away."""
+        """Give a subject a role in a namespace (`*` for all); `None` revokes it."""
         if not _SUBJECT.fullmatch(subject):
             raise _refused(
-                f"{shown(subject)!r} is nobody", "write token:NAME, user:SUBJECT, group:NAME or anyone"
+                f"{shown(subject)!r} is not a subject", "write token:NAME, user:SUBJECT, group:NAME or anyone"
             )
         if subject == ANYONE and role not in (None, Role.READ):
             raise _refused("anyone can only be granted read", "name a token, a user or a group")

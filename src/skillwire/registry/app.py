@@ -1,7 +1,7 @@
 """RegistryApp: a registry over HTTP. Readers use MCP at `/mcp`; publishers have a path of their own.
 
 Callers with the same permissions share one `SkillServer` over what they may see. Nothing of another view is
-in it, so nothing of it can be answered: not from a cache, not to a session, not as a notification.
+in it, so nothing of it can leak: not from a cache, not to a session, not in a notification.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class RegistryApp(ObservedApp):
         stateless: bool = False,
     ) -> None:
         super().__init__()
-        # What describes all skills at once is no use here, and a prompt for each of 100,000 neither.
+        # Features that describe all skills at once are of no use here, nor is a prompt for each of 100,000.
         features = LegacyFeatures(
             index="off", manifests=False, prompt_xml=False, prompts=False, tools=options.legacy_features.tools
         )
@@ -183,7 +183,7 @@ class RegistryApp(ObservedApp):
                     try:
                         caller = await self._login.caller(request.headers)
                     except SkillwireError:
-                        continue  # Nobody can be asked now.
+                        continue  # The caller cannot be checked now.
                     if caller is None or caller.view != view:
                         request.end()
 
@@ -207,7 +207,8 @@ class RegistryApp(ObservedApp):
         return running
 
     async def _publish(self, caller: Caller, scope: Scope, receive: Receive, send: Send) -> None:
-        """Take a manifest and some of its files. Say what is missing, or publish what is complete."""
+        """Accept a manifest and some of its files. Respond with what is missing, or publish a complete
+        version."""
         if scope["method"] != "POST":
             await respond(scope, send, 405, "Method Not Allowed\n", headers=[(b"allow", b"POST")])
             return
@@ -220,7 +221,7 @@ class RegistryApp(ObservedApp):
         wanted = {file.digest for file in draft.files}
         if contents:
             if any(digest_of(data) not in wanted for data in contents):
-                raise _bad_request("a file is not in the manifest, or not as its digest says")
+                raise _bad_request("a file is not in the manifest, or does not match its digest")
             await anyio.to_thread.run_sync(partial(self._publishing.upload, draft.namespace, contents))
         missing = await anyio.to_thread.run_sync(partial(self._publishing.missing, draft))
         if missing:
@@ -247,7 +248,7 @@ class RegistryApp(ObservedApp):
         length = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
         most = limits.bytes_per_skill + (1 << 20)
         if not length.isdigit() or int(length) > most:
-            raise LimitExceeded(f"a request to publish says its length, and has at most {most:,} bytes")
+            raise LimitExceeded(f"a request to publish must declare its length, at most {most:,} bytes")
         try:
             form = await Request(scope, receive).form(
                 max_files=limits.files_per_skill, max_fields=1, max_part_size=limits.http_body_bytes
@@ -313,7 +314,7 @@ class _Running:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Run it, or raise why it does not."""
+        """Start it, or raise the reason why it does not start."""
         started = asyncio.Event()
         self._task = asyncio.create_task(self.app.run(self._stopping, started))
         waiting = asyncio.create_task(started.wait())

@@ -31,7 +31,7 @@ _log = logging.getLogger("skillwire.gateway")
 
 
 class SharedApprovals:
-    """Approvals in a store: what one gateway was told counts in all of them within a second."""
+    """Approvals in a store: a decision in one gateway counts in all of them within a second."""
 
     path = None
     remark = ""
@@ -40,7 +40,7 @@ class SharedApprovals:
         self._store = store
 
     def stamp(self) -> tuple[int, ...]:
-        """Another one each second: a shared database is looked at that often."""
+        """A new value every second: a shared database is polled that often."""
         return 0, int(time.monotonic())
 
     def open(self) -> list[Row]:
@@ -127,9 +127,9 @@ class SharedApprovals:
 
 
 class StoreAudit:
-    """The audit log of a gateway as lines of the store's own, which are chained by hashes.
+    """The audit log of a gateway, in the store's own log, whose lines are chained by hashes.
 
-    A thread writes, so no request waits for the database. What cannot be written waits until it can.
+    A thread writes, so no request waits for the database. Lines that cannot be written are retried.
     """
 
     def __init__(self, store: Store) -> None:
@@ -210,7 +210,7 @@ def _decisions(connection: Connection, condition: sa.ColumnElement[bool]) -> lis
 
 
 def _note(connection: Connection, decision: Decision) -> None:
-    """Add a decision; the oldest ones about the same skill go when there are too many."""
+    """Add a decision; the oldest ones about the same skill are deleted if there are too many."""
     connection.execute(decisions.insert().values(**asdict(decision)))
     about = _is(decisions, decision.server, decision.uri)
     kept = (

@@ -42,7 +42,7 @@ class AuditLine:
 
 
 def record(connection: Connection, who: str, action: str, what: str, details: JsonObject) -> None:
-    """Append a line. The transaction must have taken its turn: two lines never get the same number."""
+    """Append a line. Call `take_turn` first in the transaction, so that no two lines get the same number."""
     last = connection.execute(
         sa.select(audit.c.number, audit.c.hash).order_by(audit.c.number.desc()).limit(1)
     ).first()
@@ -76,7 +76,7 @@ def read_audit(store: Store, *, after: int = 0) -> Iterator[AuditLine]:
 
 
 def first_broken(store: Store) -> int | None:
-    """The number of the first line that was changed or is missing; `None` if all is well.
+    """The number of the first line that was changed or is missing; `None` if the log is intact.
 
     Lines removed from the end cannot be noticed this way: compare the last number with one that you noted.
     """

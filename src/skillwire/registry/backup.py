@@ -22,7 +22,7 @@ from skillwire.skill.digests import digest_of, set_digest
 
 _FORMAT: Final = "skillwire-registry-backup-1"
 _BATCH: Final = 200
-# In an order in which each row refers to rows before it. Trigrams follow from the terms.
+# In an order in which each row refers to rows before it. Trigrams are derived from the terms.
 _TABLES: Final = (
     schema.namespaces,
     schema.blobs,
@@ -50,7 +50,7 @@ _NUMBERED: Final = (
 
 
 def backup(store: Store, file: Path) -> int:
-    """Write a registry as it is at one moment into a new file, and give the number of rows."""
+    """Write a snapshot of a registry to a new file, and return the number of rows."""
     rows = 0
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -74,7 +74,7 @@ def backup(store: Store, file: Path) -> int:
 
 
 def restore(store: Store, file: Path) -> int:
-    """Fill an empty registry from a backup, whole or not at all, and give the number of rows."""
+    """Fill an empty registry from a backup, completely or not at all, and return the number of rows."""
     tables = {table.name: table for table in _TABLES}
     rows, is_whole = 0, False
     if not file.is_file():
@@ -109,7 +109,7 @@ def restore(store: Store, file: Path) -> int:
 
 
 def damage(store: Store) -> Iterator[str]:
-    """What is damaged: files that are not as their digests say, versions that lack a file."""
+    """What is damaged: files that do not match their digests, versions with a missing file."""
     with store.snapshot() as connection:
         for row in _rows(connection, schema.blobs, encode=False):
             data = bytes(row["data"])
@@ -164,7 +164,7 @@ def _insert(connection: Connection, table: sa.Table, rows: list[dict[str, Any]])
 
 
 def _derive(connection: Connection, store: Store) -> None:
-    """What follows from the rows: the search index, and from where new ids are counted."""
+    """What is derived from the rows: the search index, and the next ids."""
     for (term,) in connection.execute(sa.select(schema.terms.c.term)).all():
         rows = [{"trigram": part, "term": term} for part in trigrams_of(term)]
         connection.execute(schema.term_trigrams.insert(), rows)

@@ -160,7 +160,7 @@ class StoreCatalog:
         return [archive_file(path, bytes(data)) for path, data in rows]
 
     def version_names(self, namespace: str, name: str) -> dict[str, str]:
-        """The versions of a skill and the version of each channel, by what they are called."""
+        """The versions of a skill and the version of each channel, by name."""
         with self._store.reading() as connection:
             found = connection.execute(
                 sa.select(versions.c.version)
@@ -187,7 +187,7 @@ class StoreCatalog:
             return [_entry(row) for row in connection.execute(query).mappings()]
 
     def search(self, query: Query, limit: int) -> list[SkillEntry]:
-        """The skills that fit best, best first."""
+        """The best matches, best first."""
         with self._store.reading() as connection:
             paths, rarity = self._search.candidates(connection, query, limit)
             listed = connection.execute(_LISTED.where(*self._seen(), channels.c.path.in_(paths))).mappings()
@@ -202,7 +202,7 @@ class StoreCatalog:
         return [_entry(rows[match.key]) for match in index.search(query, limit=limit)]
 
     def changes_after(self, number: int, most: int = 1000) -> list[ChangeRow]:
-        """What changed after a number of the feed, whoever may see it."""
+        """What changed after a number of the feed, regardless of who may see it."""
         query = sa.select(changes).where(changes.c.number > number).order_by(changes.c.number).limit(most)
         with self._store.reading() as connection:
             return [_change(row) for row in connection.execute(query).mappings()]

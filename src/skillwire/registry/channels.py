@@ -16,7 +16,7 @@ from skillwire.registry.store import Store, new_id, now
 def point(
     store: Store, connection: Connection, channel: str, namespace: str, name: str, version: int
 ) -> bool:
-    """Let a channel point to a version. False if it did already."""
+    """Point a channel to a version. Returns false if it already did."""
     path = f"{namespace}/{name}/"
     before = connection.execute(
         sa.select(channels.c.id, channels.c.version_id, channels.c.terms).where(

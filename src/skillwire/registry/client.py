@@ -54,9 +54,9 @@ class Folder:
 
 
 def read_skill(path: Path, version: str | None = None) -> Folder:
-    """The skill in a folder, or a `FormatError` with everything that `lint` refuses about it.
+    """The skill in a folder, or a `FormatError` with all its lint errors.
 
-    Without `version`, the frontmatter's `metadata.version` counts.
+    Without `version`, the frontmatter's `metadata.version` is used.
     """
     folder = read_folder(path)
     contents = {name: (folder.path / name).read_bytes() for name in folder.files}
@@ -72,7 +72,7 @@ def read_skill(path: Path, version: str | None = None) -> Folder:
             Issue(
                 rule="no-version",
                 message=f"{folder.name} has no version",
-                fix="write metadata.version into its frontmatter, or say --release 1.0.0",
+                fix="write metadata.version into its frontmatter, or pass --release 1.0.0",
             )
         )
     return Folder(folder.name, checked_version(version), contents)
@@ -92,7 +92,7 @@ def publish_to_store(
 def publish_over_http(
     folder: Folder, url: str, *, namespace: str = "", channel: str = STABLE, token: str | None = None
 ) -> Published:
-    """Publish to a registry's URL. A request that is cut off is repeated, and goes on where it was."""
+    """Publish to a registry's URL. An interrupted request is retried, and resumes where it stopped."""
     import httpx2 as httpx
 
     parts = urlsplit(url)
@@ -131,7 +131,7 @@ def _post(client: Any, target: str, headers: Mapping[str, str], form: list[tuple
             if attempt < _ATTEMPTS - 1:
                 continue
             raise SourceError(
-                f"{redact_url(target)} cannot be reached: {reason}; what was sent is kept, so publish again"
+                f"{redact_url(target)} cannot be reached: {reason}; what was sent is stored, so publish again"
             ) from None
     raise AssertionError("unreachable")
 
@@ -158,7 +158,7 @@ def _answer(response: Any, target: str) -> dict[str, Any]:
         return cast("dict[str, Any]", answer)
     said = str(cast("dict[str, Any]", answer).get("error", "")) if isinstance(answer, dict) else ""
     if status == 401:
-        raise SourceError(f"{redact_url(target)} wants a valid token: set SKILLWIRE_REGISTRY_TOKEN")
+        raise SourceError(f"{redact_url(target)} requires a valid token: set SKILLWIRE_REGISTRY_TOKEN")
     kind = _ERRORS.get(status)
     if kind is not None and said:
         raise kind(shown(said, 500))

@@ -1,4 +1,4 @@
-"""Draft: a version that somebody wants to publish, well formed; and what a registry says about versions."""
+"""Draft: a well-formed version to be published; and what a registry reports about versions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FileRow:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What somebody wants to publish, and the channel that is to point to it then.
+    """A version to be published, and the channel that will point to it.
 
     `parse_draft` and `draft_of` make one that is well formed. The name of the skill is in its `SKILL.md`.
     """
@@ -46,7 +46,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A version that is in the registry. `is_new` is false when it was there before, with these files."""
+    """A version that is in the registry. `is_new` is false if it was already there, with these files."""
 
     namespace: str
     name: str
@@ -108,7 +108,7 @@ def parse_draft(value: object, *, limits: Limits = DEFAULT_LIMITS) -> Draft:
             case {"path": str(path), "digest": str(digest), "size": int(size)} if size >= 0:
                 rows.append(FileRow(path, parse_digest(digest), size))
             case _:
-                raise refused("draft", "a file has no path, digest and size", "send all three of each file")
+                raise refused("draft", "a file has no path, digest and size", "send all three for each file")
     match fields:
         case {"namespace": str(namespace), "version": str(version), "channel": str(channel)}:
             return draft_of(namespace, version, channel, rows, limits=limits)

@@ -48,7 +48,7 @@ class SiteEndpoint:
         await _send_bytes(scope, send, data, b"application/gzip")
 
     async def _index(self, catalog: StoreCatalog, scope: Scope, send: Send) -> None:
-        """Sent page by page: the index may be large, and is never whole in memory."""
+        """Sent page by page: the index may be large, and is never held in memory as a whole."""
         headers = [(b"content-type", b"application/json")]
         rows = await anyio.to_thread.run_sync(partial(catalog.site_page, None, _PAGE))
         await send({"type": "http.response.start", "status": 200, "headers": headers})

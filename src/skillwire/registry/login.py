@@ -26,7 +26,7 @@ _KEYS_SECONDS: Final = 300.0
 _ASK_AGAIN_SECONDS: Final = 10.0
 _KEYS_BYTES: Final = 1 << 20
 _LEEWAY_SECONDS: Final = 30
-# Signatures with a public key alone: a shared secret would let every resource server make tokens.
+# Only public-key signatures: a shared secret would let every resource server make tokens.
 _ALGORITHMS: Final = (
     "RS256",
     "RS384",
@@ -69,9 +69,9 @@ class Login:
         self._cached: OrderedDict[str, tuple[float, Caller | None]] = OrderedDict()
 
     async def caller(self, headers: Iterable[tuple[bytes, bytes]]) -> Caller | None:
-        """Who asks; `None` if they showed a token that is not valid.
+        """The caller; `None` if their token is not valid.
 
-        Without a token it is everybody, who may see what `anyone` was granted.
+        Without a token, the caller may see what `anyone` was granted.
         """
         given = [value for name, value in headers if name == b"authorization"]
         if not given:
@@ -108,7 +108,7 @@ class Login:
         try:
             caller = await anyio.to_thread.run_sync(ask)
         except SourceError:
-            # The database is away. Whoever was known goes on reading what is in memory.
+            # The database is unavailable. Known callers can still read what is in memory.
             if cached is None or cached[1] is None:
                 raise
             return cached[1]
@@ -158,7 +158,8 @@ class _Keys:
         async with self._fetching:
             at = time.monotonic()
             is_old = at - self._fetched > _KEYS_SECONDS
-            # A new key appears when the issuer rotates; strangers cannot make us ask more often than this.
+            # A new key appears when the issuer rotates; unauthenticated requests cannot make us fetch more
+            # often than this.
             is_new = name not in self._keys and at - self._asked > _ASK_AGAIN_SECONDS
             if is_old or is_new:
                 self._asked = at
@@ -183,7 +184,7 @@ class _Keys:
 
 
 async def _jwks_url(client: Any, issuer: str) -> str:
-    """Where an issuer says that its keys are (RFC 8414, OpenID Connect Discovery)."""
+    """Where an issuer publishes its keys (RFC 8414, OpenID Connect Discovery)."""
     base = issuer.rstrip("/")
     scheme, _, rest = base.partition("://")
     host, slash, path = rest.partition("/")

@@ -66,7 +66,8 @@ def artifact_of(
 
 
 def push(artifact: Artifact, reference: str, *, credentials: tuple[str, str] | None = None) -> str:
-    """Push an artifact to `HOST/REPOSITORY[:TAG]`, and give its digest. Blobs that are there are not sent."""
+    """Push an artifact to `HOST/REPOSITORY[:TAG]`, and return its digest. Blobs that exist there are not
+    sent."""
     match = _REFERENCE.fullmatch(reference)
     if match is None:
         raise SourceError(f"{shown(reference)} is not an OCI reference: write HOST/REPOSITORY:TAG")
@@ -91,7 +92,7 @@ def push(artifact: Artifact, reference: str, *, credentials: tuple[str, str] | N
 
 
 class _Session:
-    """Requests to one repository, signed in as the registry asks."""
+    """Requests to one repository, authenticated as the registry requires."""
 
     def __init__(self, client: httpx.Client, base: str, credentials: tuple[str, str] | None) -> None:
         self._client = client

@@ -1,6 +1,6 @@
 """Where a skill of a registry is: `skill://NAMESPACE/NAME`, and `skill://NAMESPACE/@VERSION/NAME`.
 
-The URI of a version never means other bytes. It is beside the skill, not below it, since what is below a
+The URI of a version always means the same bytes. It is beside the skill, not below it, since what is below a
 skill belongs to it (FMT-8), and `@` is in no skill's name.
 """
 

@@ -1,7 +1,7 @@
-"""Publishing: new versions, channels, withdrawn versions. A version is visible whole or not at all.
+"""Publishing: new versions, channels, withdrawn versions. A version is visible completely or not at all.
 
-Files are stored once, by digest. Those of a version that is not complete yet wait as uploads of its
-namespace: nobody can publish, and so read, a file by its digest alone that only others sent.
+Files are stored once, by digest. Files of an incomplete version are held as uploads of its namespace: nobody
+can publish, and thereby read, a file that only others sent by naming its digest.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Publishing:
             return _missing(connection, draft)
 
     def upload(self, namespace: str, contents: Iterable[bytes]) -> list[Digest]:
-        """Keep files for a version that is published later, and give their digests."""
+        """Store files for a version that is published later, and return their digests."""
         stored: list[Digest] = []
         with self._store.writing() as connection:
             _namespace(connection, namespace)
@@ -63,10 +63,10 @@ class Publishing:
         return stored
 
     def publish(self, draft: Draft, *, by: str) -> Published:
-        """Make a version visible, and let its channel point to it.
+        """Make a version visible, and point its channel to it.
 
-        The same version with the same files is there already: nothing changes but the channel. With other
-        files it is a `VersionConflict`.
+        Publishing the same version with the same files again changes only the channel. With other files it is
+        a `VersionConflict`.
         """
         with self._store.writing() as connection:
             if missing := _missing(connection, draft):
@@ -113,7 +113,7 @@ class Publishing:
             return published
 
     def promote(self, namespace: str, name: str, version: str, channel: str, *, by: str) -> None:
-        """Let a channel point to a version."""
+        """Point a channel to a version."""
         with self._store.writing() as connection:
             self._store.take_turn(connection)
             row = _existing(connection, namespace, name, version)
@@ -123,9 +123,9 @@ class Publishing:
                 record(connection, by, "promote", f"{namespace}/{name}@{version}", {"channel": channel})
 
     def yank(self, namespace: str, name: str, version: str, reason: str, *, by: str) -> tuple[str, ...]:
-        """Withdraw a version: no channel lists it, who has pinned it can read it and sees the reason.
+        """Withdraw a version: no channel lists it; whoever pinned it can still read it, and sees the reason.
 
-        Gives the channels that pointed to it. They lack the skill until another version is promoted.
+        Returns the channels that pointed to it. They do not have the skill until another version is promoted.
         """
         with self._store.writing() as connection:
             self._store.take_turn(connection)
@@ -178,7 +178,7 @@ class Publishing:
 
     def prune(self, *, keep: int, by: str) -> tuple[int, int]:
         """Delete versions beyond the newest `keep` of each skill that no channel points to and that were not
-        withdrawn, uploads nobody finished, and the bytes that nothing needs. Gives the counts of versions and
+        withdrawn, unfinished uploads, and files that nothing refers to. Returns the counts of versions and
         files.
         """
         ranked = sa.select(
@@ -243,14 +243,14 @@ class Publishing:
             record(connection, by, "namespace", name, {key: str(value) for key, value in values.items()})
 
     def _checked(self, connection: Connection, draft: Draft) -> Mapping[str, object]:
-        """The frontmatter, when the sizes are true and `lint` has nothing against the skill."""
+        """The frontmatter, if the sizes are correct and `lint` finds no errors."""
         sizes = self._blobs(connection, draft, blobs.c.size)
         for file in draft.files:
             if sizes[file.digest] != file.size:
                 raise refused(
                     "size",
                     f"{shown(file.path)} has {sizes[file.digest]} bytes, the manifest says {file.size}",
-                    "send the true size",
+                    "send the correct size",
                 )
         skill_md = self._data(connection, draft, SKILL_FILE) or b""
         frontmatter = parse_skill_md(skill_md, file=SKILL_FILE).frontmatter
@@ -283,8 +283,8 @@ class Publishing:
         )
         if not verdict.is_signed:
             raise RefusedByPolicy(
-                f"the namespace {draft.namespace} takes only what {shown(row.signer_name)} signed, and this "
-                f"is {verdict}: sign it with skillwire sign"
+                f"the namespace {draft.namespace} accepts only what {shown(row.signer_name)} signed, "
+                f"and this is {verdict}: sign it with skillwire sign"
             )
         return row.signer_name
 
@@ -334,7 +334,7 @@ class Publishing:
         return version
 
     def _insert(self, connection: Connection, table: sa.Table, **values: object) -> None:
-        """Insert a row, unless it is there."""
+        """Insert a row, unless it exists."""
         insert = postgresql.insert if self._store.is_postgresql else sqlite.insert
         connection.execute(insert(table).values(**values).on_conflict_do_nothing())
 

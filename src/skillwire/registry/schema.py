@@ -73,7 +73,7 @@ blobs: Final = _table(
     "blobs", *_keys("digest"), *_numbers("size"), Column("data", LargeBinary, nullable=False)
 )
 
-# Files of versions that are not published yet. Only who sent a file may publish it by its digest.
+# Files of versions that are not published yet. Only whoever sent a file may publish it by its digest.
 uploads: Final = _table(
     "uploads",
     _foreign("namespace", namespaces.c.name, primary_key=True),
@@ -140,7 +140,8 @@ term_trigrams: Final = _table(
     _foreign("term", terms.c.term, primary_key=True),
 )
 
-# The change feed. Numbers follow the order of the commits: who has read up to one has seen all before it.
+# The change feed. Numbers follow the order of the commits: a reader that has read up to one has seen all
+# before it.
 changes: Final = _table(
     "changes",
     _number(),

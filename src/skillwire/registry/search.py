@@ -21,7 +21,7 @@ from skillwire.registry.schema import channels, term_trigrams, terms
 from skillwire.registry.store import Store
 from skillwire.text import clean_line
 
-# A word that more skills have than these says little: so many of them are looked at, and no more.
+# A word that more skills have is not selective: at most this many of them are examined.
 _MATCHES: Final = 5_000
 _CANDIDATES: Final = 200
 _RANKED: Final = 30
@@ -39,7 +39,7 @@ class _Group:
 
 
 class StoreSearch:
-    """Finds candidates among the listed skills of a channel that `seen` lets through."""
+    """Finds candidates among the listed skills of a channel that `seen` allows."""
 
     def __init__(self, store: Store, channel: str, seen: Callable[[], list[sa.ColumnElement[bool]]]) -> None:
         self._store = store
@@ -50,7 +50,7 @@ class StoreSearch:
     def candidates(
         self, connection: Connection, query: Query, least: int
     ) -> tuple[list[str], tuple[Mapping[str, int], int]]:
-        """The paths of the skills that are worth ranking, at least `least` if there are so many; how many
+        """The paths of the skills that are worth ranking, at least `least` if there are that many; how many
         skills have each term, and how many there are.
         """
         groups = self._groups(connection, query)
@@ -68,7 +68,7 @@ class StoreSearch:
         return ranked[: max(least, _RANKED)], (having, total)
 
     def _groups(self, connection: Connection, query: Query) -> list[_Group]:
-        """Each word of a query as the terms that stand for it, without words that nobody has."""
+        """Each word of a query as the terms that stand for it, without words that no skill has."""
         wanted = {term for alternatives in query.terms for term in alternatives}
         known = _counts(connection, terms.c.term.in_(sorted(wanted)))
         groups: list[_Group] = []
@@ -117,7 +117,7 @@ class StoreSearch:
         return {row.path: row.terms for row in rows}
 
     def _count(self, connection: Connection) -> int:
-        """How many skills are listed, within the last minute: it says how much a word tells."""
+        """How many skills are listed, within the last minute: it determines how selective a word is."""
         total, until = self._total
         if time.monotonic() > until:
             query = (
@@ -135,7 +135,7 @@ def terms_for(name: str, path: str, description: str) -> list[str]:
 
 
 def trigrams_of(term: str) -> list[str]:
-    """Every three letters in a row, with a space before and behind the term."""
+    """Every three letters in a row, with a space before and after the term."""
     padded = f" {term} "
     return sorted({padded[at : at + 3] for at in range(len(padded) - 2)})
 

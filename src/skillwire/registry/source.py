@@ -1,4 +1,4 @@
-"""StoreSource: the skills of a registry as a `Source`, and the feed that tells replicas of changes."""
+"""StoreSource: the skills of a registry as a `Source`, and the feed that notifies replicas of changes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from skillwire.sources.base import Change, DirectoryChild, PagedSource, Read, Va
 T = TypeVar("T")
 
 _POLL_SECONDS: Final = 0.3
-# A proxy between this server and PostgreSQL may lose notifications: changes are then seen this late.
+# A proxy between this server and PostgreSQL may lose notifications: then changes are seen after this time.
 _LOST_SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 _REMEMBERED: Final = 10_000
@@ -34,10 +34,10 @@ _log = logging.getLogger(__name__)
 
 
 class Feed:
-    """Follows the changes of a store: by notifications of PostgreSQL, or by looking often at SQLite.
+    """Follows the changes of a store: by notifications of PostgreSQL, or by polling SQLite.
 
-    The database numbers its changes. After an interruption the feed goes on from the last number that it has
-    seen, so nothing is missed. `wait` returns when something new is in `changes`.
+    The database numbers its changes. After an interruption the feed continues from the last number that it
+    has seen, so nothing is missed. `wait` returns when something new is in `changes`.
     """
 
     def __init__(self, store: Store) -> None:
@@ -50,7 +50,7 @@ class Feed:
         self.changes: deque[ChangeRow] = deque(maxlen=_REMEMBERED)
 
     async def start(self) -> None:
-        """Follow the store until `stop` was called as often as this."""
+        """Follow the store until `stop` has been called as often as `start`."""
         self._users += 1
         if self._task is None:
             self.number = await _in_thread(self._catalog.last_change)
@@ -87,9 +87,9 @@ class Feed:
                     await self.catch_up()
                     await asyncio.sleep(_POLL_SECONDS)
                 failures = 0
-            except Exception as error:  # The database is away: what is in memory goes on being served.
+            except Exception as error:  # The database is unavailable: what is in memory is still served.
                 if not failures:
-                    _log.error("changes are not seen while the database is away: %s", error)
+                    _log.error("changes are not seen while the database is unavailable: %s", error)
                 await asyncio.sleep(_RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)])
                 failures += 1
 
@@ -138,7 +138,7 @@ class _State(tuple[SkillEntry, ...]):
 class StoreSource(PagedSource):
     """The skills of a registry that one caller may see.
 
-    Listed whole only if it is used beside other sources; alone it is read in pages.
+    It is listed as a whole only if it is combined with other sources; alone, it is read in pages.
     """
 
     def __init__(self, store: Store, view: View = EVERYTHING, *, feed: Feed | None = None) -> None:
@@ -192,7 +192,7 @@ class StoreSource(PagedSource):
                 DirectoryChild(root_uri(parts.authority, name), name, is_directory=True) for name in names
             ]
         elif len(parts.segments) == 1 and parts.segments[0].startswith("@"):
-            children = []  # All skills of one version number: nothing that belongs together.
+            children = []  # All skills with one version number: they do not belong together.
         else:
             root = parse_place(uri).root
             try:

@@ -35,7 +35,7 @@ CHANNEL: Final = "skillwire_changes"
 
 _WAIT_SECONDS: Final = 5.0
 _POOL: Final = 10
-# Any number, as long as every writer takes the same.
+# Any number, as long as every writer uses the same.
 _WRITERS: Final = 0x534B494C
 
 
@@ -79,7 +79,7 @@ class Store:
         config = Config()
         config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
         with self._errors(), self.engine.begin() as connection:
-            if self.is_postgresql:  # Two programs that migrate at once: one waits.
+            if self.is_postgresql:  # If two programs migrate at once, one waits.
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_WRITERS)))
             config.attributes["connection"] = connection
             command.upgrade(config, revision)
@@ -93,7 +93,7 @@ class Store:
 
     @contextmanager
     def snapshot(self) -> Generator[Connection]:
-        """A connection to read much with. All statements see the same moment."""
+        """A connection for longer reads. All statements see the same snapshot."""
         with self._errors(), self.engine.connect() as connection:
             if self.is_postgresql:
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
@@ -106,17 +106,17 @@ class Store:
         """A connection to write with. Everything is committed at the end of the block, or nothing."""
         with self._errors(), self.engine.begin() as connection:
             if not self.is_postgresql:
-                # SQLite: become the writer now, and wait for it, not at the first change.
+                # SQLite: take the write lock now, and wait for it, not at the first change.
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             yield connection
 
     def take_turn(self, connection: Connection) -> None:
-        """Let one transaction after the other go on from here: the order of the feed and the audit log."""
+        """From here on, one transaction at a time: that is the order of the feed and the audit log."""
         if self.is_postgresql:
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_WRITERS)))
 
     def announce(self, connection: Connection, number: int) -> None:
-        """Tell the replicas of a change, when the transaction is committed."""
+        """Notify the replicas of a change when the transaction is committed."""
         if self.is_postgresql:
             connection.execute(sa.select(sa.func.pg_notify(CHANNEL, str(number))))
 
@@ -212,7 +212,7 @@ def _sqlite(url: URL) -> Engine:
     )
 
     def connected(connection: Any, _record: object) -> None:
-        # The driver would begin transactions by itself, and too late.
+        # The driver would begin transactions itself, and too late.
         connection.isolation_level = None
         for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
             connection.execute(f"PRAGMA {pragma}")

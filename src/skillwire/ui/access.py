@@ -2,8 +2,8 @@
 
 A request passes these checks in order, and the first that fails answers it:
 
-1. `Host` names this server, so that no other site can reach it under a name of its own.
-2. `Origin` of a request that changes something is this very page.
+1. `Host` names this server, so that no other site can reach it under its own name.
+2. `Origin` of a request that changes something is this page.
 3. The cookie belongs to a session that was opened with a link.
 4. A form carries the token of that session.
 
@@ -39,7 +39,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class OneSkill:
-    """What a link of a gateway's caller opens: one skill, to be decided about by that caller alone."""
+    """What the link of a gateway's caller opens: one skill, for that caller alone to decide about."""
 
     caller: str
     label: str
@@ -66,7 +66,7 @@ class Access:
     """The links and sessions of one running page. Secrets are kept as digests."""
 
     hosts: frozenset[str]
-    """What `Host` may say, with the port."""
+    """The allowed values of `Host`, with the port."""
     clock: Callable[[], float]
     tokens: Tokens | None = None
     """What opens a session besides a link, for a page that can be reached from other machines."""

@@ -67,7 +67,7 @@ class Actions:
         """Connect to a server again, or list it again."""
         label = visit.form.get("label", "")
         await self._host.admin.reconnect(label)
-        return self._done(visit, Notice(f"{label} was asked again."))
+        return self._done(visit, Notice(f"{label} was listed again."))
 
     async def check(self, visit: Visit) -> Response:
         """Ask the sources of installed skills whether they have other versions."""
@@ -130,6 +130,6 @@ def _report_notice(report: Report) -> Notice:
         )
         if names
     ]
-    parts += [f"{step.name}: {step.act.words}, left alone." for step in report.stopped]
+    parts += [f"{step.name}: {step.act.words}, left unchanged." for step in report.stopped]
     parts += [f"Not installed: {failure.error}" for failure in (*report.refused, *report.failures)]
-    return Notice(" ".join(parts) or "Nothing was to be done.", is_problem=not report.is_whole)
+    return Notice(" ".join(parts) or "There was nothing to do.", is_problem=not report.is_whole)

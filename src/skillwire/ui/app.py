@@ -78,7 +78,7 @@ class ReviewApp:
     ) -> None:
         """`host` is open for as long as this is served, at these host names and this port.
 
-        `tokens` let people in who have no link, for a page that can be reached from other machines.
+        `tokens` give access without a link, for a page that can be reached from other machines.
         `installers` make the installer of each scope, `project` and `user`. `audit_log` is a file of JSON
         lines that a gateway writes. `base_url` is where browsers reach the page, if a proxy is in front of
         it.
@@ -136,7 +136,7 @@ class ReviewApp:
     def ask(self, caller: str, label: str, uri: str) -> str:
         """A URL at which one caller of a gateway decides about one skill, and sees nothing else.
 
-        The skill is marked in the inbox as asked for. An empty `caller` is the user.
+        The skill is marked in the inbox as requested. An empty `caller` is the user.
         """
         self._overview.ask(label, uri, caller)
         self._live.changed()
@@ -147,7 +147,7 @@ class ReviewApp:
         return link + (f"&next={quote(path)}" if path != "/" else "")
 
     def prepare(self) -> None:
-        """Work out the approval status of every skill now, so that the first page is quick."""
+        """Compute the approval status of every skill now, so that the first page is fast."""
         self._overview.reviews()
 
     def end_streams(self) -> None:
@@ -162,7 +162,7 @@ class ReviewApp:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """What an ASGI server runs around the application: it follows the host."""
+        """The ASGI lifespan: follows the changes of the host."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._live.run)
             tasks.start_soon(self._check_signatures)
@@ -179,10 +179,10 @@ class ReviewApp:
                 self._live.changed()
             await self._live.next_change()
 
-    # Who gets in
+    # Access
 
     def _for_session(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
-        """The handler behind all checks; what it raises becomes a page."""
+        """The handler, after all checks; an error becomes a page."""
 
         async def checked(request: Request) -> Response:
             nonce = secrets.token_urlsafe(16)
@@ -202,7 +202,7 @@ class ReviewApp:
             visit = Visit(request=request, session=session, nonce=nonce, form=form)
             if not visit.is_allowed:
                 text = "Your link is for one skill, and this is another page."
-                return self._message(nonce, 403, "Not for you", text)
+                return self._message(nonce, 403, "No access", text)
             try:
                 return _secured(await handler(visit), nonce)
             except SkillwireError as error:
@@ -213,7 +213,7 @@ class ReviewApp:
     def _refusal(self, request: Request, nonce: str) -> Response | None:
         hosts = request.headers.getlist("host")
         if not self._access.is_addressed(hosts):
-            return self._message(nonce, 421, "Wrong address", "This page is not known under this name.")
+            return self._message(nonce, 421, "Wrong address", "This page is not served under this name.")
         if request.method == "POST" and not self._access.is_own_origin(
             request.headers.getlist("origin"), hosts[0]
         ):
@@ -281,7 +281,7 @@ class ReviewApp:
         status = error.status_code if isinstance(error, HTTPException) else 500
         words = {
             404: ("There is no such page", "Nothing is served at this address."),
-            405: ("Not done", "This address takes another method."),
+            405: ("Not done", "This address requires another HTTP method."),
         }
         title, text = words.get(status, ("Not done", "The page cannot be shown now."))
         return self._message(secrets.token_urlsafe(16), status, title, text, link="/")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class PageBeside(StoppableApp):
-    """Two applications at one address: `app` has the paths that are named, and `page` all others."""
+    """Two applications at one address: `app` serves the given paths, and `page` all others."""
 
     def __init__(self, app: Asgi, page: ReviewApp, paths: Collection[str]) -> None:
         super().__init__()

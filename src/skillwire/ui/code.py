@@ -1,6 +1,6 @@
 """The exact text of a skill: every invisible character is named, and code has colors.
 
-Lines are never dropped. A long line is cut where it is shown and says how much is left; a long text is shown
+Lines are never dropped. A long line is cut off and says how much is left; a long text is shown
 in parts.
 """
 
@@ -78,7 +78,7 @@ def show_text(text: str, path: str = "", *, first: int = 1, line_from: int = 0) 
 
 
 def split_lines(text: str) -> list[str]:
-    """The lines as an editor shows them. Only a line feed ends one; other line ends are named."""
+    """The lines as an editor shows them. Only a line feed ends one; other line endings are named."""
     lines = text.replace("\r\n", "\n").split("\n")
     return lines[:-1] if lines[-1] == "" else lines
 

@@ -1,4 +1,4 @@
-"""Comparing: the files of a skill that differ from what was approved, or from a version that is kept."""
+"""Comparing: the files of a skill that differ from what was approved, or from a stored version."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ShownFile:
 
 
 def show_comparison(files: Iterable[FileComparison], *, split: bool) -> list[ShownFile]:
-    """Every file that differs. Rows are counted over all of them, so that a page has an end."""
+    """Every file that differs. Rows are counted over all of them, so that a page stays short."""
     shown: list[ShownFile] = []
     room = _MOST_ROWS
     for number, file in enumerate(files, start=1):
@@ -67,10 +67,10 @@ def _show_file(name: str, file: FileComparison, *, split: bool, room: int) -> Sh
     new = "" if file.kind is ChangeKind.REMOVED else decode_text(file.new)
     if old is None or new is None:
         binary = (file.old is not None and old is None) or (file.new is not None and new is None)
-        return ShownFile(name, path, kind, remark=file.problem or ("binary" if binary else "not at hand"))
+        return ShownFile(name, path, kind, remark=file.problem or ("binary" if binary else "not available"))
     found = diff_texts(old, new)
     rows = found.rows if split else tuple(unified(found.rows))
-    remark = "" if found.added or found.removed else "only line ends differ"
+    remark = "" if found.added or found.removed else "only line endings differ"
     if found.is_cut or len(rows) > room:
         remark = "too long to show all of it: read the file itself"
     shown = tuple(_show_row(row) for row in rows[: max(room, 0)]) if found.added or found.removed else ()
@@ -86,7 +86,7 @@ def _show_row(row: Row) -> ShownRow:
 
 
 def _with_marks(old: str, new: str) -> tuple[Markup, Markup]:
-    """Two lines with what differs between what they begin and end with."""
+    """Two lines with the part marked in which they differ."""
     if max(len(old), len(new)) > _WORD_DIFF_CHARS:
         return show_line(old), show_line(new)
     start, end = common_ends(old, new)

@@ -81,7 +81,7 @@ def diff_texts(old: str, new: str, *, context: int = _CONTEXT) -> TextDiff:
 
 
 def unified(rows: Sequence[Row]) -> Iterator[Row]:
-    """The same rows one below the other: what is gone before what is new, block by block."""
+    """The same rows one below the other: removed lines before added ones, block by block."""
     gone: list[Row] = []
     new: list[Row] = []
 

@@ -95,7 +95,7 @@ class Update:
 
     @property
     def carried(self) -> Grants:
-        """What is granted without asking: what the version before was granted as well."""
+        """What is granted without asking, because the previous version had it."""
         return self.candidate.skill.powers.grants_after(self.before.powers if self.before else None)
 
     @property
@@ -187,7 +187,7 @@ class InstalledSkills:
         return report
 
     async def roll_back(self, scope: str, name: str, digest: str) -> Report:
-        """Put an earlier version back: it was approved when it was installed."""
+        """Restore an earlier version: it was approved when it was installed."""
 
         async def action(tool: Installer) -> Report:
             candidate = tool.earlier(name, digest)
@@ -220,7 +220,7 @@ class InstalledSkills:
     async def compare_with(
         self, review: SkillReview, digest: str, current: Mapping[str, bytes], listed: Iterable[LockedFile]
     ) -> tuple[FileComparison, ...]:
-        """How a skill differs from a version of it that is kept here."""
+        """How a skill differs from a stored version of it."""
         kept = [
             (name, version)
             for name, one in await self.of(review)
@@ -235,7 +235,7 @@ class InstalledSkills:
                     version.skill.files, read, tuple(listed), lambda file: current.get(file.path)
                 )
             )
-        raise SkillNotFound(f"no version {digest[:19]} of {review.skill.handle} is kept here")
+        raise SkillNotFound(f"no version {digest[:19]} of {review.skill.handle} is stored here")
 
     async def _run(self, scope: str, action: Callable[[Installer], Coroutine[Any, Any, Result]]) -> Result:
         if scope not in self.installers:

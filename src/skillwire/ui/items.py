@@ -99,7 +99,7 @@ class SkillItem:
 
     @cached_property
     def id(self) -> str:
-        """Its place in a page: the same for as long as it is the same skill."""
+        """Its element id in a page, the same for as long as it is the same skill."""
         return "s" + hashlib.sha256(f"{self.label}\0{self.uri}".encode()).hexdigest()[:16]
 
     @cached_property
@@ -108,7 +108,7 @@ class SkillItem:
 
     @property
     def key(self) -> dict[str, str | int]:
-        """What names it in an address."""
+        """The query that identifies it in an address."""
         return {"on": self.label, "uri": self.uri}
 
     def file_href(self, path: str) -> str:
@@ -205,7 +205,7 @@ class SkillItem:
     @property
     def remarks(self) -> list[str]:
         return [
-            *([f"asked for by {', '.join(self.asked_by)}"] if self.asked_by else []),
+            *([f"requested by {', '.join(self.asked_by)}"] if self.asked_by else []),
             *(
                 ["nested in another skill: it needs a decision of its own"]
                 if self.review.status.nested

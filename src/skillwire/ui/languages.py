@@ -1,7 +1,7 @@
 """Colors for common languages: comments, strings, numbers and keywords, found by one pattern each.
 
-Every alternative begins with a character of its own and never goes back, so that a text made to be slow is as
-fast as any other. A full lexer would know more, and could be made to hang.
+Every alternative starts with a different character and never backtracks, so a text that was made to be slow
+takes no longer than any other. A full lexer would know more, and could be made to hang.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Live: tells open pages that something changed, by server-sent events.
 
-A page is told a number, and fetches itself again. What other processes approve is noticed by checking the
+A page receives a number, and loads itself again. What other processes approve is noticed by checking the
 approvals once a second.
 """
 
@@ -35,7 +35,7 @@ class Live:
         self.streams = 0
 
     def changed(self) -> None:
-        """Something that a page shows is different now."""
+        """Record that something that a page shows has changed."""
         self.revision += 1
         self._wake()
 
@@ -51,7 +51,7 @@ class Live:
             tasks.start_soon(self._follow_approvals)
 
     async def next_change(self) -> None:
-        """Wait until something changes, and until the changes that come with it are over."""
+        """Wait until something changes, and for the changes that come with it."""
         await self._event.wait()
         await anyio.sleep(_PAUSE_SECONDS)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 MOST_CHARS: Final = 200_000
-"""A longer text is not rendered; it is there as raw text."""
+"""A longer text is not rendered; its raw text is shown."""
 _MOST_TARGET_CHARS: Final = 300
 _NESTING: Final = 20
 # Headings go below those of the page itself.
@@ -52,7 +52,7 @@ def render_markdown(
 ) -> Markup:
     """The text as HTML, its frontmatter left out.
 
-    `files` are the paths of the skill and `folder` is where the text lies among them; `link` gives the
+    `files` are the paths of the skill and `folder` is the folder of the text; `link` gives the
     address at which this page shows a file.
     """
     from markdown_it import MarkdownIt

@@ -48,7 +48,7 @@ def paged(items: Sequence[Item], number: int, size: int) -> Page[Item]:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which skills a person wants to see. What is empty does not matter."""
+    """Which skills to show. An empty field matches all."""
 
     query: str = ""
     origin: str = ""
@@ -64,7 +64,7 @@ class Filter:
 
 
 class Overview:
-    """Reviews of all skills, made again when a listing or an approval changed."""
+    """Reviews of all skills, rebuilt when a listing or an approval changes."""
 
     def __init__(self, host: SkillHost) -> None:
         self._host = host
@@ -85,7 +85,7 @@ class Overview:
         return self._reviews
 
     def ask(self, label: str, uri: str, caller: str) -> None:
-        """Note that a caller of a gateway asked for a skill."""
+        """Record that a caller of a gateway asked for a skill."""
         callers = self._asked.setdefault((label, uri), [])
         name = caller or "your client"
         if name not in callers:
@@ -139,7 +139,7 @@ class Overview:
         return [state for state in State if state in present]
 
     async def find(self, wanted: Filter) -> list[SkillReview]:
-        """The skills that fit, the best first where words are searched for."""
+        """The matching skills, best first if words are searched for."""
         reviews = self.reviews()
         if not wanted.query.strip():
             return self._signed_by(wanted.signer, [review for review in reviews if wanted.admits(review)])
@@ -147,7 +147,7 @@ class Overview:
         by_handle = {review.skill.handle: review for review in reviews}
         found: list[SkillReview] = []
         for match in await self._host.search(wanted.query, limit=_SEARCHED):
-            # A page lists each skill; only a model is spared those with the same text.
+            # A page lists every skill; copies with the same text are left out only for a model.
             named = (by_key.get(match.skill.key), *(by_handle.get(handle) for handle in match.copies))
             found += [review for review in named if review is not None and wanted.admits(review)]
         return self._signed_by(wanted.signer, found)

@@ -1,4 +1,4 @@
-"""Pages: what each address shows. They read; nothing here changes anything."""
+"""Pages: what each address shows. Nothing here changes anything."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Pages:
         )
 
     async def skills(self, visit: Visit) -> Response:
-        """Every skill that is known."""
+        """Every known skill."""
         wanted = Filter(
             visit.query("q")[:500], visit.query("from"), visit.query("state"), visit.query("signer")
         )
@@ -158,7 +158,7 @@ class Pages:
         )
 
     async def diff(self, visit: Visit) -> Response:
-        """What changed in a skill since it was approved, or since a version that is kept."""
+        """What changed in a skill since it was approved, or since a stored version."""
         item = await self.item(visit)
         split = visit.query("view") != "unified"
         chosen = visit.query("with")
@@ -193,7 +193,7 @@ class Pages:
         )
 
     async def _compare_with_kept(self, item: SkillItem, digest: str) -> tuple[FileComparison, ...]:
-        """Compare with a kept version. Only what differs is read of the skill."""
+        """Compare with a stored version. Only the files that differ are read."""
         kept = {
             file.path: file.digest
             for _, one in await self._installed.of(item.review)
@@ -258,11 +258,7 @@ def _field(value: object) -> str:
 
 
 def _installed_view(scope: str, one: InstalledSkill, item: SkillItem) -> dict[str, object]:
-    same = (
-        "this very version"
-        if one.skill.digest == item.digest
-        else f"another version, {one.skill.digest[:19]}…"
-    )
+    same = "this version" if one.skill.digest == item.digest else f"another version, {one.skill.digest[:19]}…"
     return {"scope": scope, "words": f"{same}, {one.act.words}", "places": [str(path) for path in one.places]}
 
 

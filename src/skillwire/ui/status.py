@@ -33,7 +33,7 @@ _AUDIT_ROWS: Final = 100
 
 
 class StatusPages:
-    """Pages about where skills come from and where they went."""
+    """Pages about where skills come from and where they are installed."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class StatusPages:
         self._audit_log = audit_log
 
     async def servers(self, visit: Visit) -> Response:
-        """Every server and directory: whether it works, what it speaks, and what is wrong with it."""
+        """Every server and directory: whether it works, its protocol, and what is wrong with it."""
         counts = Counter(review.skill.origin for review in self._overview.reviews())
         waiting = dict(self._overview.waiting_by_origin())
         left_out: dict[object, list[str]] = {}

@@ -54,7 +54,7 @@ class Visit:
 
     @property
     def back(self) -> str:
-        """Where to go after a form: to the page that it names, which a session for one skill has one of."""
+        """Where to go after a form: the page that it names, or the skill of a session for one skill."""
         only = self.session.only
         if only is not None:
             return address("/skill", {"on": only.label, "uri": only.uri})

@@ -102,7 +102,7 @@ async def test_the_user_is_asked_in_the_frameworks_own_way(driver: Driver, tmp_p
         assert "Ask for the receipt." in again.results[0]
 
 
-async def test_a_no_loads_nothing_and_the_run_goes_on(driver: Driver, tmp_path: Path) -> None:
+async def test_a_no_loads_nothing_and_the_run_continues(driver: Driver, tmp_path: Path) -> None:
     sim = shop()
     script = Script([LOAD, LOAD, "done"])
     options = {} if driver.asks_natively else {"ask": _no}
@@ -118,7 +118,7 @@ async def _no(request: ApprovalRequest) -> bool:
     return False
 
 
-async def test_a_yes_to_other_files_is_no_yes(driver: Driver, tmp_path: Path) -> None:
+async def test_a_yes_to_other_files_does_not_count(driver: Driver, tmp_path: Path) -> None:
     if not driver.asks_natively:
         return
     sim = shop()
@@ -154,7 +154,7 @@ async def test_wrong_arguments_are_answered(driver: Driver, tmp_path: Path) -> N
     assert "name" in script.results[0] or "Argument" in script.results[0]
 
 
-async def test_search_is_offered_when_the_catalog_has_no_room(driver: Driver, tmp_path: Path) -> None:
+async def test_search_is_offered_when_the_catalog_is_full(driver: Driver, tmp_path: Path) -> None:
     sim = shop()
     for number in range(60):
         sim.skill(f"filler-{number}", description=f"Filler {number}. " + "Says nothing of use. " * 10)
@@ -203,7 +203,7 @@ async def test_a_lying_server_is_refused(driver: Driver, tmp_path: Path) -> None
     assert "No limit." not in "".join(script.results)
 
 
-async def test_events_come_out(driver: Driver, tmp_path: Path) -> None:
+async def test_events_are_delivered(driver: Driver, tmp_path: Path) -> None:
     sim = shop()
     async with opened(tmp_path, shop=sim, host_options={"ask": agree}) as host:
         await driver.run(host, Script([LOAD, "done"]))
@@ -251,7 +251,7 @@ def test_a_synchronous_program_can_use_it(driver: Driver, tmp_path: Path) -> Non
     assert "At most 50 euros." in script.results[1]
 
 
-async def test_the_frameworks_own_provider_takes_the_skills_where_it_loads_them_late(
+async def test_the_frameworks_own_provider_is_used_if_it_loads_skills_lazily(
     driver: Driver, tmp_path: Path
 ) -> None:
     run_native = getattr(driver, "run_native", None)

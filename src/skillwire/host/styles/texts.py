@@ -28,7 +28,7 @@ class Supporting:
     """Paths fit to be shown, with their URIs."""
     more: int = 0
     unknown: bool = False
-    """The skill is made on request: nobody can say which files there are."""
+    """The skill is generated on request: its files are not known in advance."""
 
 
 def supporting(skill: VerifiedSkill, context: RenderContext) -> Supporting:

@@ -33,7 +33,7 @@
       if (only && part.id !== only) continue;
       const next = fresh.getElementById(part.id);
       if (!next || next.outerHTML === part.outerHTML) continue;
-      // What a person is deciding about is not exchanged under their eyes: they are told, and ask for it.
+      // What the user is deciding about is not replaced: a notice offers the new version.
       if (part.dataset.live === "ask" && part.dataset.digest !== next.dataset.digest) {
         const told = document.getElementById("changed-meanwhile");
         if (told) told.hidden = false;
@@ -50,13 +50,13 @@
       }
       if (current) {
         const same = document.getElementById(current.id);
-        // Another version of it is not what was chosen: it must be chosen again.
+        // A new version was not selected: it must be selected again.
         if (same && same.dataset.digest === current.dataset.digest) choose(same, focused);
       }
     }
   }
 
-  // An item that has just appeared takes no answer for a moment: nobody has seen it yet.
+  // A new item accepts no decision for a moment: nobody has read it yet.
   function hold(item) {
     item.classList.add("is-fresh");
     const buttons = all("button", item);
@@ -129,7 +129,7 @@
     search.addEventListener("submit", (event) => { event.preventDefault(); clearTimeout(timer); run(); });
   }
 
-  // What the server tells.
+  // Events of the server.
   const light = document.getElementById("live");
   function listen() {
     const stream = new EventSource("/events?after=" + encodeURIComponent(page.revision || "0"));
