@@ -557,7 +557,7 @@ def test_a_scan_cache_that_cannot_be_written_costs_nothing(
     spoil(kept)
     with caplog.at_level("DEBUG"):
         expect_a_scan_without(start(root, kept=kept))
-    assert [record.levelname for record in caplog.records if "index" in record.message] == ["DEBUG"]
+    assert [record.levelname for record in caplog.records if "scan cache" in record.message] == ["DEBUG"]
     assert not list(kept.parent.rglob("*.unfinished"))
 
 
