@@ -71,7 +71,8 @@ def test_a_slow_server_is_measured_once_and_skillwire_every_time(monkeypatch: py
     took = {"skillwire": 2.0, "plain": 15.0, "fastmcp": 17.0}
     bench.take_turns({series(name): runner(name, seconds) for name, seconds in took.items()})
     assert {name: turns.count(name) for name in took} == {"skillwire": 3, "plain": 3, "fastmcp": 1}
-    assert bench.samples.notes == ["fastmcp, start http, 100 skills: one turn took 17 s, so it was not measured again"]
+    note = "fastmcp, start http, 100 skills: one turn took 17 s, so it was not measured again"
+    assert bench.samples.notes == [note]
 
 
 def test_a_server_that_fails_over_one_transport_is_measured_over_the_other() -> None:

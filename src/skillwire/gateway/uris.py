@@ -85,7 +85,7 @@ def served_entry(origin: Origin, original: SkillEntry, limits: Limits) -> Served
         raise FormatError(
             Issue(
                 rule="frontmatter",
-                message="its server says neither name nor description",
+                message="its server gives no name or description",
                 fix="serve it with the final extension",
             )
         )
