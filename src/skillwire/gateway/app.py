@@ -289,7 +289,7 @@ class Gateway:
                     for upstream in (self._shared, *(pooled.upstream for pooled in self._own.values())):
                         feed = upstream.host.feed
                         is_expired = any(
-                            feed.remaining_seconds(origin) == 0 and not feed.is_away(origin)
+                            feed.remaining_seconds(origin) == 0 and not feed.is_unavailable(origin)
                             for origin in upstream.origins.values()
                         )
                         if upstream.is_wanted and is_expired and upstream.ready.is_set():

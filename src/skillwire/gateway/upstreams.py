@@ -131,7 +131,7 @@ class Upstream:
         """The servers and directories of the host by their labels in lower case."""
         self._refreshing = False
         host.feed.watch(self._changed)
-        host.feed.foresee(self._prepare)
+        host.feed.watch_opening(self._prepare)
 
     def listen(self, tell: Callable[[], None]) -> Callable[[], None]:
         """Call this whenever an offer changed; the result ends that."""
@@ -151,7 +151,7 @@ class Upstream:
     def is_unknown(self, origin: Origin) -> bool:
         """Whether a server is unavailable, and nothing is known of what it has."""
         is_known = any(offer.skill.origin == origin for offer in self._made.values())
-        return not is_known and self.host.feed.is_away(origin)
+        return not is_known and self.host.feed.is_unavailable(origin)
 
     def kept_offer(self, origin: Origin, entry: SkillEntry) -> Offer | None:
         """The offer of a skill that was approved before and that its server cannot be asked about now."""
@@ -168,7 +168,7 @@ class Upstream:
     async def find(self, label: str, uri: SkillUri) -> Offer | None:
         """A skill that its server may not list (LST-3), by the URI that the server knows."""
         origin = self.origins.get(label)
-        if origin is None or origin.is_local or self.host.feed.is_away(origin):
+        if origin is None or origin.is_local or self.host.feed.is_unavailable(origin):
             return None
         asked = (origin, uri)
         now = anyio.current_time()

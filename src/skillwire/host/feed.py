@@ -27,7 +27,7 @@ from skillwire.trust.verify import VerifiedFile
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SkillFeed:
-    """What a host knows, without anything that concerns one agent: `host.feed`."""
+    """The skills of a host, independent of any agent: `host.feed`."""
 
     _registry: Registry
     _inventory: Inventory
@@ -44,16 +44,16 @@ class SkillFeed:
         """Every server and directory, whether it works now or not."""
         return self._inventory.places.origins()
 
-    def watch(self, tell: Callable[[], None]) -> None:
-        """Call this whenever a skill was added, changed or removed."""
-        self._registry.watch(lambda changes: tell())
+    def watch(self, callback: Callable[[], None]) -> None:
+        """Call `callback` whenever a skill was added, changed or removed."""
+        self._registry.watch(lambda changes: callback())
 
-    def foresee(self, tell: Callable[[Origin, Sequence[SkillEntry]], None]) -> None:
-        """Call this with what each origin lists while the host still waits for others to open.
+    def watch_opening(self, callback: Callable[[Origin, Sequence[SkillEntry]], None]) -> None:
+        """Call `callback` with the entries of each origin as they arrive, before the host is open.
 
-        Work that each skill needs can be done then; `skills` has none of them yet.
+        Use it to prepare them while slower origins are still listed; `skills` does not have them yet.
         """
-        self._registration.on_collected = tell
+        self._registration.on_collected = callback
 
     def candidate(self, skill: RegisteredSkill) -> Candidate:
         """What the admission of a skill depends on, without its approval."""
@@ -78,17 +78,17 @@ class SkillFeed:
         return await self._fetcher.fetch(skill, uri)
 
     async def check_publishers(self, skill: RegisteredSkill) -> None:
-        """Learn who signed a skill, where that matters; refuse what a required publisher did not sign."""
+        """Check who signed a skill, if that matters; refuse it if a required publisher did not."""
         signatures = self._approver.signatures
         if signatures.required(skill.origin) or signatures.publishers:
             await self._approver.check_publishers(skill, self._fetcher.preview)
 
     async def refreshed(self, skill: RegisteredSkill, error: SkillwireError) -> RegisteredSkill:
-        """The skill with a fresh entry, after a check that failed (VER-6); the error if there is none."""
+        """The skill with a new entry, after a check failed (VER-6); raises `error` if there is none."""
         return await self._loader.refreshed(skill, error)
 
     async def read_directory(self, skill: RegisteredSkill, uri: SkillUri) -> Sequence[DirectoryChild]:
-        """What the server of a skill lists in a directory, unchecked."""
+        """What the server of a skill lists in a directory, not verified."""
         return await self._inventory.places.source(skill.origin).read_directory(uri)
 
     def follow(self, origin: Origin, uris: Collection[SkillUri]) -> None:
@@ -99,6 +99,6 @@ class SkillFeed:
         """How long the listing of a server may still be cached; `None` for a directory, which is watched."""
         return self._inventory.places.remaining_seconds(origin)
 
-    def is_away(self, origin: Origin) -> bool:
-        """Whether an origin is a server that cannot be asked now."""
-        return self._inventory.places.is_away(origin)
+    def is_unavailable(self, origin: Origin) -> bool:
+        """Whether an origin is a server that cannot be reached now."""
+        return self._inventory.places.is_unavailable(origin)

@@ -1,4 +1,4 @@
-"""Fetcher: the files of skills, from the cache or from their source, verified."""
+"""Fetcher: verified files of skills, from the cache or from their source."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from skillwire.trust.verify import (
 
 @dataclass(frozen=True, slots=True)
 class SkillFiles:
-    """The files of a skill as a user is shown them, and the digest by which to approve exactly these."""
+    """The files of a skill as shown to a user, and the digest that approves exactly these."""
 
     skill: RegisteredSkill
     files: tuple[VerifiedFile, ...]
@@ -40,7 +40,7 @@ class SkillFiles:
 
 @dataclass(slots=True, eq=False)
 class _Preview:
-    """A skill whose files are being read."""
+    """A skill whose files are being read, `left` of them still to come."""
 
     skill: RegisteredSkill
     entry: CheckedEntry
@@ -53,17 +53,17 @@ class _Preview:
 
 @dataclass(kw_only=True, eq=False)
 class Fetcher:
-    """Reads files of skills. Nothing is loaded or held by it; `Loader` does that."""
+    """Reads files of skills. It does not load or hold any skill; `Loader` does."""
 
     source_of: Callable[[Origin], Source]
     approver: Approver
     cache: SkillCache
     accept: Callable[[VerifiedSkill], None]
-    """Refuses a skill that is verified but not for this host."""
+    """Raises for a verified skill that the style does not accept."""
     listed_files: Callable[[Origin, SkillUri], Sequence[SkillUri]]
     """The supporting files that a server lists for a skill whose entry lists none."""
     limits: Limits
-    # Files of earlier drafts that were read since their server last told of a change.
+    # Files of earlier drafts that were read since their server last reported a change.
     _current: set[tuple[Origin, SkillUri]] = field(default_factory=set[tuple[Origin, SkillUri]], init=False)
 
     async def preview(self, skill: RegisteredSkill, path: str = SKILL_FILE) -> VerifiedFile:
@@ -81,10 +81,10 @@ class Fetcher:
         on_file: Callable[[RegisteredSkill], None],
         on_skill: Callable[[RegisteredSkill, Mapping[SkillUri, VerifiedFile] | SkillwireError], None],
     ) -> None:
-        """Read every file that entries list, each as `preview` gives it, `together` at once from each origin.
+        """Read every listed file of these skills as `preview` does, `together` at once from each origin.
 
-        `on_skill` is called with all files of a skill, or with the first reason why one cannot be had; the
-        other skills are read all the same.
+        `on_skill` is called with all files of a skill, or with the first error. An error affects only its own
+        skill.
         """
         waiting: dict[Origin, list[_Preview]] = {}
         for skill in skills:
@@ -135,7 +135,7 @@ class Fetcher:
         return _Preview(skill, entry, self.source_of(skill.origin), digests, left=len(digests))
 
     async def fetch_files(self, skill: RegisteredSkill) -> SkillFiles:
-        """Every current file of a skill for the user to look at; of a dynamic one those that are listed."""
+        """Every current file of a skill, for the user to look at; of a dynamic skill, those that are listed."""
         entry = check_entry(skill.entry, limits=self.limits)
         if entry.resources is DYNAMIC:
             uris = [entry.uri, *self.listed_files(skill.origin, entry.uri)]
@@ -161,7 +161,7 @@ class Fetcher:
         return SkillFiles(skill, tuple(files), digest)
 
     async def fetch(self, skill: RegisteredSkill, uri: SkillUri) -> VerifiedFile:
-        """A file of a skill that is passed on: verified and cached, but neither approved nor held."""
+        """A file of a skill for another program: verified and cached, but neither approved nor held."""
         entry = check_entry(skill.entry, limits=self.limits)
         file, is_cached = await self._verified(entry, skill.origin, skill_file(entry, uri))
         if file.bound and not is_cached and not skill.origin.is_local:
@@ -169,7 +169,7 @@ class Fetcher:
         return file
 
     async def keep(self, skill: RegisteredSkill, entry: CheckedEntry) -> None:
-        """Fetch, verify and cache every file of an entry that the user approves, to compare with later."""
+        """Fetch, verify and cache every file that the user approves, to compare later versions with them."""
         files: list[VerifiedFile] = []
         for resource in () if entry.resources is DYNAMIC else entry.resources:
             file, is_cached = await self._verified(entry, skill.origin, resource.uri)
@@ -179,14 +179,14 @@ class Fetcher:
             await self.cache.store(file)
 
     async def store(self, file: VerifiedFile) -> None:
-        """Cache a file: a listed one, or one of a dynamic skill that is approved with exactly these bytes."""
+        """Cache a listed file, or a file of a dynamic skill that is approved with exactly these bytes."""
         approved = self.approver.approved_digest(file.origin, file.skill, file.uri) == file.digest
         await self.cache.store(file, approved=approved)
         if approved:
             self._current.add((file.origin, file.uri))
 
     def forget_current(self, origin: Origin) -> None:
-        """Read every file of a server again: something may have changed there."""
+        """From now on, read every file of a server again, because something may have changed there."""
         self._current = {known for known in self._current if known[0] != origin}
 
     async def _verified(
@@ -210,8 +210,8 @@ class Fetcher:
     ) -> tuple[bytes, bool]:
         """The bytes of a file, and whether they came from the cache.
 
-        Of a dynamic skill the cache has what was approved. It is used for a draft's files that were read
-        since the last change, unless `anew` is set, and while the server is unavailable.
+        For a dynamic skill, the cache has the approved bytes. They are used while the server is unavailable,
+        and for a file of an earlier draft that was read since the last change, but never with `anew`.
         """
         source = self.source_of(origin)  # Refused if the origin is disabled, cached or not.
         digest: Digest | None = None

@@ -161,8 +161,8 @@ class Places:
         longer = max(0.0, self.limits.min_ttl_seconds - listing.ttl_seconds)
         return max(0.0, listing.good_until - longer - anyio.current_time())
 
-    def is_away(self, origin: Origin) -> bool:
-        """Whether an origin is a server that cannot be asked now."""
+    def is_unavailable(self, origin: Origin) -> bool:
+        """Whether an origin is a server that cannot be reached now."""
         server = self.connected.get(origin)
         return server is not None and server.connection.status is not Status.READY
 

@@ -1,10 +1,10 @@
-"""SkillSearch: finds the skills of a host by words, in an index that follows the registry.
+"""SkillSearch: full-text search over the skills of a host.
 
-Names, places and descriptions of all skills are searched. So is the text of a skill's `SKILL.md`, where it is
-at hand: a server's that was loaded before and is in the cache, and a local one on its disk. Nothing is asked
-of a server for a search (VER-5). Text counts only when it is what the entry says now (VER-1).
+It searches the names, origins, paths and descriptions of all skills, and the text of a `SKILL.md` that is
+local or in the cache. A search sends no request to a server (VER-5). Text is indexed only if its digest is
+the one in the current entry (VER-1).
 
-Nothing is indexed before the first search. After that, a search takes in what changed since the last one.
+The index is built by the first search. Each later one adds what changed since.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ class _Readable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FoundSkill:
-    """A skill that fits a search. They come best first."""
+    """A skill that matches a search. The best match comes first."""
 
     skill: RegisteredSkill
     snippet: SafeLine
-    """The passage with the words. It can be a server's text that nobody approved: for people, not prompts."""
+    """The passage that matches. It can be text of a server that nobody approved: for people, not prompts."""
     partial: bool
     """Whether only some of the words were found."""
     copies: tuple[str, ...] = ()
-    """The handles of skills with the same `SKILL.md`, which are not found again."""
+    """The handles of skills with the same `SKILL.md`. They are not results of their own."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -79,9 +79,9 @@ class SkillSearch:
         limit: int | None = None,
         among: Collection[SkillKey] | None = None,
     ) -> tuple[FoundSkill, ...]:
-        """The skills that fit best, of one origin if a label is given, or only `among` these.
+        """The best matches, of one origin if a label is given, and only `among` these keys if given.
 
-        A query without words finds none.
+        A query without words matches none.
         """
         words = parse_query(query, limits=self.limits)
         wanted = self.limits.search_results if limit is None else limit
@@ -114,14 +114,14 @@ class SkillSearch:
             )
 
     def _note_file(self, origin: Origin, uri: SkillUri) -> None:
-        """A file came into the cache or went; if it is a skill's own, its text did."""
+        """A file was cached or removed: if it is a `SKILL.md`, its skill is indexed again."""
         key = SkillKey(origin, uri)
         if self._stale is not None and self.registry.get(key) is not None:
             self._stale[key] = None
 
     def _start_over(self) -> None:
         self._index: SearchIndex[SkillKey] | None = None
-        # What changed since the index was made; `None` when nothing is indexed yet.
+        # What changed since the last search; `None` if nothing is indexed yet.
         self._stale: dict[SkillKey, None] | None = None
         self._text_bytes: dict[SkillKey, int] = {}
         self._room = self.limits.search_text_bytes
@@ -131,14 +131,14 @@ class SkillSearch:
             index = self._index or SearchIndex[SkillKey]()
             stale = self._stale
             if stale is None:
-                # In order, so that the same skills give the same ranks.
+                # In a fixed order, so that the same skills are ranked the same way.
                 stale = dict.fromkeys(skill.key for skill in self.registry.skills(disabled=True))
             self._stale = {}
             if stale:
                 try:
                     await self._update(index, stale)
                 except BaseException:
-                    # Half an update is none: whoever was called off leaves the work to the next.
+                    # A canceled update leaves the index incomplete: the next search builds a new one.
                     self._start_over()
                     raise
             self._index = index
@@ -155,7 +155,7 @@ class SkillSearch:
                 gone.append(key)
             else:
                 (local if skill.origin.is_local else remote).append(skill)
-        # Servers' skills first: what is cached of them was used before.
+        # Skills of servers first: their text is cached because they were used before.
         texts = await anyio.to_thread.run_sync(self._cached_texts, remote)
         texts += [await self._local_text(skill) for skill in local]
         rows = zip([*remote, *local], texts, strict=True)
@@ -165,12 +165,12 @@ class SkillSearch:
         )
 
     def _cached_texts(self, skills: Sequence[RegisteredSkill]) -> list[str]:
-        # Of most servers nothing was loaded yet: then there are no files to look for.
+        # Most servers have nothing in the cache: then no file is looked for.
         used = {origin: any(self.cache.files(origin)) for origin in {skill.origin for skill in skills}}
         return [self._cached_text(skill) if used[skill.origin] else "" for skill in skills]
 
     def _cached_text(self, skill: RegisteredSkill) -> str:
-        """The body of a server's skill when the cache has it as the entry says (SEC-8)."""
+        """The body of a server's skill, if the cache has the version in the entry (SEC-8)."""
         digest = self._wanted_digest(skill)
         if digest is None:
             return ""
@@ -186,7 +186,7 @@ class SkillSearch:
         return self._text(skill, data)
 
     def _wanted_digest(self, skill: RegisteredSkill) -> Digest | None:
-        """The digest of `SKILL.md`, unless it has none or there is no room for its text (SEC-9)."""
+        """The digest of `SKILL.md`; `None` if it is not listed, or its text is too long to index (SEC-9)."""
         resource = _skill_md(skill.entry)
         if resource is None:
             return None
@@ -194,12 +194,12 @@ class SkillSearch:
         return digest if size <= self._room else None
 
     def _text(self, skill: RegisteredSkill, data: bytes | None) -> str:
-        # An older dialect does not list sizes, so what came is measured too.
+        # Older dialects do not list sizes, so the bytes are counted too.
         if data is None or len(data) > self._room:
             return ""
         resource = _skill_md(skill.entry)
         if resource is None or digest_of(data) != resource[0]:
-            return ""  # VER-1: what is not as listed is not searched.
+            return ""  # VER-1: only the listed version is searched.
         try:
             body = _FRONTMATTER.sub("", data.decode("utf-8"), count=1)
         except UnicodeDecodeError:
@@ -216,7 +216,7 @@ def _skill_md(entry: SkillEntry) -> tuple[Digest, int] | None:
 
 
 def _document(skill: RegisteredSkill, text: str, limits: Limits) -> Document[SkillKey]:
-    # Every handle is made of these words, so a handle that changes in a collision needs no new document.
+    # Every handle consists of these words, so a collision, which changes handles, needs no new document.
     path = skill.uri.partition("://")[2].removesuffix(f"/{SKILL_FILE}")
     resource = _skill_md(skill.entry)
     return Document(

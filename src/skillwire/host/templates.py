@@ -1,4 +1,4 @@
-"""ServedTemplate: an entry of a server's index that stands for many skills, one for each value."""
+"""ServedTemplate: an entry of a server's index that stands for many skills, one for each set of values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from skillwire.wire.templates import SkillTemplate
 
 @dataclass(frozen=True, slots=True)
 class ServedTemplate:
-    """A template and the server that has it. `host.load(name, values={...})` loads a skill of it."""
+    """A template and its server. `host.load(name, values={...})` loads one of its skills."""
 
     origin: Origin
     template: SkillTemplate
@@ -29,7 +29,7 @@ class ServedTemplate:
 
     @property
     def name(self) -> str:
-        """What it is called here: its path, as in `docs/{product}`."""
+        """Its name: the path of the URI, such as `docs/{product}`."""
         return "/".join(skill_path(SkillUri(self.uri_template)))
 
     @property
@@ -38,12 +38,12 @@ class ServedTemplate:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """What has to be filled in, in the order of the URI."""
+        """The names in braces, in the order of the URI."""
         return self.template.arguments
 
 
 def is_template(name: str) -> bool:
-    """Whether a name is that of a template, not of a skill."""
+    """Whether this is the name of a template, not of a skill."""
     return "{" in name
 
 
@@ -60,11 +60,11 @@ def find_template(name: str, served: Iterable[ServedTemplate], server: str | Non
 
 
 def templates_text(served: Iterable[ServedTemplate], tool: str, room: int, limits: Limits) -> str:
-    """The templates for a model, below its catalog, as many as there is room for; empty when none fits.
+    """The templates as text for a model, after its catalog, as many as there is room for; empty if none fits.
 
     `tool` is the one that reads a resource: the URI of a skill loads that skill (VER-7).
     """
-    how = f"Each of these is many skills: fill in what stands in braces, then call {tool} with that URI."
+    how = f"Each of these stands for many skills: replace what is in braces, then call {tool} with that URI."
     lines = ["<skill_templates>", how, "</skill_templates>"]
     room -= sum(len(line) + 1 for line in lines)
     items: list[str] = []

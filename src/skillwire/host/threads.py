@@ -1,4 +1,4 @@
-"""Hosts and threads: a host for programs that are not asynchronous, and calls from other event loops.
+"""Hosts and threads: a host for synchronous programs, and calls from other event loops.
 
 with open_in_thread(SkillHost(servers={"shop": "https://shop.example/mcp"})) as host:
     print(host.catalog())
@@ -23,10 +23,10 @@ _Args = TypeVarTuple("_Args")
 
 @contextmanager
 def open_in_thread(host: SkillHost) -> Generator[SkillHost]:
-    """Open a host on an event loop of its own, in a thread of its own, until the block ends.
+    """Open a host on its own event loop, in its own thread, until the block ends.
 
-    Its plain methods, such as `catalog` and `tools`, can be called as they are; asynchronous ones with
-    `run_sync`. Agents of the adapters can be run synchronously with it.
+    Call its synchronous methods, such as `catalog` and `tools`, directly, and its asynchronous ones with
+    `run_sync`. With such a host, the agents of all adapters can run synchronously.
     """
     with from_thread.start_blocking_portal() as portal, portal.wrap_async_context_manager(host):
         host.in_thread = True
@@ -36,7 +36,7 @@ def open_in_thread(host: SkillHost) -> Generator[SkillHost]:
 def run_sync(host: SkillHost, function: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> Any:
     """The result of an asynchronous function, run on the event loop of a host that has its own thread."""
     if not host.in_thread:
-        # Whoever blocks the loop that the host runs on would wait for ever.
+        # A call that blocks the event loop of the host would never return.
         raise RuntimeError("to use a host synchronously, open it with open_in_thread(SkillHost(...))")
     return from_thread.run(function, *args, token=host.loop)
 
@@ -44,7 +44,7 @@ def run_sync(host: SkillHost, function: Callable[..., Coroutine[Any, Any, Any]],
 async def on_loop(
     host: SkillHost, function: Callable[[*_Args], Coroutine[Any, Any, _T]], *args: *_Args
 ) -> _T:
-    """The result of an asynchronous function, run on the event loop of the host, whichever this one is."""
+    """The result of an asynchronous function, run on the event loop of the host, from this or any other."""
     if host.loop is None or host.loop == current_token():
         return await function(*args)
     call = partial(from_thread.run, function, *args, token=host.loop)
