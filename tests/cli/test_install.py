@@ -79,7 +79,17 @@ def test_yes_installs_what_was_shown_and_a_summary_says_so(run: Run) -> None:
     assert (ended.code, ended.out) == (0, "Installed 1 skill: notes\n")
     assert tree_of(INSTALLED) == tree_of(TEAM)
     again = run("sync")
-    assert (again.code, again.out) == (0, "1 skill as pinned.\n")
+    assert (again.code, again.out) == (0, "1 skill matches skillwire.lock.\n")
+
+
+def test_sync_removes_what_a_killed_command_left_behind(run: Run) -> None:
+    run("add", TEAM, "--yes")
+    left = INSTALLED / ".skillwire-tmp-abc"
+    (left / "new/notes").mkdir(parents=True)
+    (left / "name").write_text("notes")
+    assert run("sync", "--check").code == 0
+    assert left.exists()
+    assert (run("sync").code, left.exists()) == (0, False)
 
 
 def test_adding_again_what_is_pinned_and_no_longer_there_names_the_command_that_helps(run: Run) -> None:
@@ -100,11 +110,53 @@ def test_one_failure_is_reported_once(run: Run) -> None:
     assert (ended.out + ended.err).count("were not granted") == 1
 
 
+def test_two_refusals_are_both_named_and_end_with_refused(run: Run) -> None:
+    """One name is taken by another source, and the other skill asks for scripts."""
+    run("add", TEAM / "notes", "--yes")
+    other = Path("../other")
+    write_skill(other, "notes")
+    write_skill(other, "release", {"run.sh": "#!/bin/sh\n"})
+    ended = run("add", other, "--yes")
+    assert ended.code == 12
+    said = ended.out + ended.err
+    assert "not installed  notes is installed from ../team/notes" in said
+    assert "not installed  release has scripts (run.sh)" in said
+    assert "2 skills refused: see above" in said
+
+
+def test_a_declined_question_has_a_document_too(run: Run) -> None:
+    run("add", TEAM, "--yes")
+    (INSTALLED / "notes/reference.md").write_text("mine\n")
+    ended = run("sync", "--adopt", "--json")
+    assert ended.code == 7
+    assert json.loads(ended.out)["proposed"][0]["name"] == "notes"
+    assert "description" not in ended.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["add", "../nowhere"], "does not exist"),
+        (["add", "./skills-lock.json"], "skills-lock.json cannot be read: No such file or directory"),
+        (["add", "plain"], "./plain if it is a folder"),
+        (["add", TEAM, "--agent", "nobody"], "`skillwire agents --all` lists them"),
+        (["add", "git+file:///nowhere/repository"], "file:///nowhere/repository"),
+        (["add", "http://127.0.0.1:1"], "http://127.0.0.1:1/.well-known/agent-skills/index.json"),
+        (["sync"], "does not exist: `skillwire add` creates one"),
+        (["add", TEAM], "this is not a terminal: use --yes"),
+    ],
+)
+def test_what_is_wrong_and_what_to_do_is_one_line(run: Run, words: list[str | Path], said: str) -> None:
+    ended = run(*words)
+    assert ended.code != 0
+    assert said in ended.err.splitlines()[-1]
+
+
 def test_what_is_up_to_date_is_reported_once(run: Run) -> None:
     run("add", TEAM, "--yes")
     for again in (("add", TEAM, "--yes"), ("update",)):
         ended = run(*again)
-        assert (ended.code, ended.out, ended.err) == (0, "1 skill as pinned.\n", "")
+        assert (ended.code, ended.out, ended.err) == (0, "1 skill matches skillwire.lock.\n", "")
 
 
 def test_packages_without_skills_are_reported(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +213,7 @@ def test_a_source_that_fails_beside_one_that_does_not_is_done_in_part(run: Run) 
     ended = run("add", TEAM, "./none", "--yes")
     assert ended.code == 11
     assert "Installed 1 skill: notes" in ended.out
-    assert "none is not a folder" in ended.err
+    assert "none does not exist" in ended.err
     assert run("add", "./none", "--yes").code == 4
     assert run("add", TEAM, "--skill", "other", "--yes").code == 8
 
@@ -250,7 +302,7 @@ def test_an_edit_stops_sync_with_a_diff_until_somebody_decides(run: Run) -> None
     ended = run("sync")
     assert "│ -one" in ended.out
     assert "│ +mine" in ended.out
-    assert "--adopt" in ended.out
+    assert "`skillwire sync --adopt` pins what is there" in ended.err
     assert file.read_text() == "mine\n"
     assert run("diff", "notes", "--local").out.count("mine") == 1
     assert run("sync", "--adopt", "--yes").code == 0
@@ -333,7 +385,7 @@ def test_why_alone_lists_what_is_installed(run: Run) -> None:
     assert run("why", "--json").document["skills"][0]["name"] == "notes"
     missing = run("why", "nothing")
     assert missing.code == 8
-    assert "`skillwire why` lists what is" in missing.err
+    assert "`skillwire why` lists those it has" in missing.err
     run("remove", "notes")
     assert run("why").out == "Nothing is installed here.\n"
 
@@ -341,7 +393,7 @@ def test_why_alone_lists_what_is_installed(run: Run) -> None:
 def test_why_says_where_from_pinned_to_what_approved_when_and_by_whom(run: Run) -> None:
     run("add", TEAM, "--yes")
     text = run("why", "notes").out
-    for word in ("../team", "sha256:", "unsigned", "approved", " by ", "is in", "kept", "(now)"):
+    for word in ("../team", "sha256:", "unsigned", "approved", " by ", "folder", "version", "(now)"):
         assert word in text, text
 
 
@@ -495,7 +547,7 @@ def test_tools_and_scripts_are_asked_about_separately() -> None:
 def test_an_update_shows_the_diff_and_asks() -> None:
     first = Terminal("add", str(TEAM), "--yes")
     assert first.end() == 0
-    assert "Asking the sources" in first.screen
+    assert "Contacting the sources" in first.screen
     assert "Installed 1 skill: notes" in first.screen
     write_skill(TEAM, "notes", {"reference.md": "two\n"})
     terminal = Terminal("update")

@@ -352,18 +352,18 @@ def test_the_cache_is_listed_and_cleared_by_server(run: Run, tmp_path: Path) -> 
     assert Path(place).is_relative_to(tmp_path)
 
 
-def test_indexes_of_served_directories_are_counted_and_cleared_with_the_cache(
+def test_scan_caches_of_served_directories_are_counted_and_cleared_with_the_cache(
     run: Run, tmp_path: Path
 ) -> None:
     plant("served/refunds")
     source = scanned(["served"], cache_directory=scan_cache_directory())
     source.save_cache()
-    [index] = run("cache", "list", "--json").document["indexes"]
+    [index] = run("cache", "list", "--json").document["scan_caches"]
     assert Path(index["path"]).stat().st_size == index["size"]
-    assert Path(index["path"]).parent == Path(run("paths", "--json").document["paths"]["indexes"]["path"])
-    assert "1 index file of directories that were served" in run("cache").out
-    assert run("cache", "clear").out == "Removed 0 files and 1 index file.\n"
-    assert run("cache", "clear", "--json").document["indexes"] == 0
+    assert Path(index["path"]).parent == Path(run("paths", "--json").document["paths"]["scan_caches"]["path"])
+    assert "1 scan cache of served directories" in run("cache").out
+    assert run("cache", "clear").out == "Removed 0 files and 1 scan cache.\n"
+    assert run("cache", "clear", "--json").document["scan_caches"] == 0
     assert run("cache").out == "The cache is empty.\n"
 
 
@@ -378,9 +378,11 @@ def test_paths_has_the_place_of_every_file(run: Run, tmp_path: Path) -> None:
         "installs",
         "cache",
         "indexes",
+        "scan_caches",
     }
     assert all(Path(place["path"]).is_relative_to(tmp_path) for place in paths.values())
     assert "does not exist yet" in run("paths").out
+    assert "scan caches" in run("paths").out
 
 
 @pytest.mark.process

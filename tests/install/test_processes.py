@@ -82,11 +82,11 @@ def test_a_command_that_is_killed_leaves_every_folder_old_or_new(home: Home) -> 
     version(home, "one")
     home.run("update", "--yes")
     seen: set[str] = set()
-    for attempt in range(12):
+    for attempt in range(4):
         version(home, "two" if attempt % 2 == 0 else "one")
         process = home.start("update", "--yes")
         # From when nothing is written yet to when all is: most of the time goes into starting.
-        time.sleep(whole * (0.5 + attempt / 22))
+        time.sleep(whole * (0.5 + attempt / 7))
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=SECONDS)
         for path in sorted(home.installed.iterdir()):
@@ -148,7 +148,7 @@ def test_a_full_disk_leaves_the_old_version_and_says_so(tmp_path: Path, small_di
     write_skill(home.team, "notes", {"a.md": "b" * 20_000, "b.md": "b" * 240_000})
     said = home.run("update", "--yes", code=4)
     assert "No space left on device" in said
-    assert "make room" in said
+    assert "free some space" in said
     assert tree_of(small_disk / "project") == before
     home.run("sync", "--check")
 
@@ -195,8 +195,8 @@ def test_names_that_are_one_without_case_are_refused_there(tmp_path: Path, casel
     write_skill(home.team, "folders", {"Docs/a.md": "one", "docs/b.md": "two"})
     write_skill(home.team, "good", {"Docs/A.md": "one"})
     said = home.run("add", str(home.team), "--yes", code=11)
-    assert "README.md and readme.md for one name" in said
-    assert "Docs and docs for one name" in said
+    assert "README.md and readme.md are the same name" in said
+    assert "Docs and docs are the same name" in said
     assert sorted(path.name for path in home.installed.iterdir()) == ["good"]
     assert '"good"' in (home.project / "skillwire.lock").read_text()
     assert '"notes"' not in (home.project / "skillwire.lock").read_text()

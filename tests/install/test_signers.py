@@ -186,16 +186,16 @@ def test_a_missing_signer_is_reported_and_not_accepted_by_yes(run: Run, tmp_path
     assert run("sign", folder, "--key", key).code == 0
     added = run("add", "./team", "--yes")
     assert added.code == 0, added.err
-    assert "signature  signed by acme over exactly these files" in added.err
+    assert "signed by acme over exactly these files" in added.err
     why = run("why", "pdf")
-    assert "signature  signed by acme over exactly these files" in why.out
+    assert "signed by acme over exactly these files" in why.out
     assert run("why", "pdf", "--json").document["signature"]["publisher"] == "acme"
 
     (folder / SIGNATURE_FILE).unlink()
     (folder / "SKILL.md").write_text((folder / "SKILL.md").read_text() + "More.\n")
     diff = run("diff", "pdf")
     assert "signer changed: it was signed by acme" in diff.out
-    assert "signature  not signed" in diff.out
+    assert "signature    not signed" in diff.out
     document = run("diff", "pdf", "--json").document
     assert "is not signed now" in document["signer_change"]
     assert document["signature"]["state"] == "unsigned"

@@ -144,7 +144,7 @@ async def _shown(
         )
     if terminal_callback() is None:
         raise refused(
-            f"nobody can be asked here whether to approve {skill.handle}: "
+            f"{skill.handle} is not approved, because this is not a terminal: "
             f"read it with {look}, then add --digest {digest}"
         )
     await host.admin.check_signatures([skill])
@@ -327,7 +327,10 @@ def import_approvals(*, file: str, yes: bool, as_json: bool) -> None:
             )
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise ApprovalRequired(
-                "nobody can be asked here: read the file, then add --yes", reason="denied", origin="", uri=""
+                "nothing was imported, because this is not a terminal: read the file, then add --yes",
+                reason="denied",
+                origin="",
+                uri="",
             )
         drop_typed_ahead()
         screen.line(("Approve all of these? ", "bold"), "[y/N]")

@@ -15,7 +15,7 @@ def list_files(*, as_json: bool) -> None:
     from skillwire.host.directories import state_places
 
     files = sorted(SkillCache(state_places().cache).files(), key=lambda file: (file.origin, file.uri))
-    indexes = {str(path): path.stat().st_size for path in _indexes()}
+    scan_caches = {str(path): path.stat().st_size for path in _scan_caches()}
     if as_json:
         show_json(
             {
@@ -23,7 +23,9 @@ def list_files(*, as_json: bool) -> None:
                     {"server": file.origin.label, "uri": file.uri, "size": file.size, "path": str(file.path)}
                     for file in files
                 ],
-                "indexes": [{"size": size, "path": path} for path, size in indexes.items()],
+                "scan_caches": [{"size": size, "path": path} for path, size in scan_caches.items()],
+                # The name that version 0.1 used.
+                "indexes": [{"size": size, "path": path} for path, size in scan_caches.items()],
             }
         )
         return
@@ -34,10 +36,10 @@ def list_files(*, as_json: bool) -> None:
         screen.line((label, "bold"), f"  {counted(len(of_server), 'file')}, {total}")
         for file in of_server:
             screen.line(f"  {human_size(file.size):>9}  {printable(file.uri)}")
-    if indexes:
-        total = human_size(sum(indexes.values()))
-        screen.line(f"{counted(len(indexes), 'index file')} of directories that were served, {total}")
-    if not files and not indexes:
+    if scan_caches:
+        total = human_size(sum(scan_caches.values()))
+        screen.line(f"{counted(len(scan_caches), 'scan cache')} of served directories, {total}")
+    if not files and not scan_caches:
         screen.line("The cache is empty.")
 
 
@@ -62,13 +64,14 @@ def clear(
             raise SkillNotFound(f"no files of a server called {server} are cached; known: {known}")
         origins = [wanted]
     removed = {origin.label: kept.remove_server(origin) for origin in origins}
-    indexes = [] if server is not None else _indexes()
-    for index in indexes:
-        index.unlink(missing_ok=True)
+    scan_caches = [] if server is not None else _scan_caches()
+    for file in scan_caches:
+        file.unlink(missing_ok=True)
     if as_json:
-        show_json({"removed": removed, "indexes": len(indexes)})
+        count = len(scan_caches)
+        show_json({"removed": removed, "scan_caches": count, "indexes": count})  # 0.1 called them indexes.
         return
-    more = f" and {counted(len(indexes), 'index file')}" if indexes else ""
+    more = f" and {counted(len(scan_caches), 'scan cache')}" if scan_caches else ""
     Screen().line(f"Removed {counted(sum(removed.values()), 'file')}{more}.")
 
 
@@ -85,7 +88,7 @@ def path(*, as_json: bool) -> None:
         write(place)
 
 
-def _indexes() -> list[Path]:
+def _scan_caches() -> list[Path]:
     """The scan caches of directories that were served."""
     from skillwire.sources.directory.scan_cache import scan_cache_directory, scan_caches_in
 

@@ -121,7 +121,8 @@ def rollback(*, name: str, to: str | None, force: bool, user: bool, as_json: boo
         _show(report, as_json=as_json)
         if report.is_whole and not as_json:
             info(
-                f"{name} is at {candidate.skill.digest[:19]}… again. `skillwire update` installs the newest."
+                f"{name} is back at {candidate.skill.digest[:19]}…; "
+                "`skillwire update` installs the newest version."
             )
         conclude(report)
 
@@ -169,12 +170,15 @@ async def _install(
     chosen = [one for one in candidates if one.name not in refused]
     report = await tool.install(chosen, grants, force=forced) if grants else Report(current=known)
     if chosen and not grants:
-        info("Nothing was installed.")
+        if as_json:
+            show_json(report_json(report, failures))
+        else:
+            info("Nothing was installed.")
         raise nobody_to_ask("not approved") if not can_ask() else _declined()
     _show(report, as_json=as_json, extra=failures)
     conclude(report, failures)
     if known and not as_json and not tool.compare(only=known)[2].is_done:
-        info("Not all folders match the lock: `skillwire sync` fixes that.")
+        info("Not all folders match skillwire.lock: `skillwire sync` fixes that.")
 
 
 async def _accepts_signer(
@@ -206,7 +210,7 @@ def _show_proposal(
 ) -> None:
     if proposal.candidates or proposal.known or len(failures) > 1:  # One alone is what the command ends with.
         for failure in failures:
-            screen.line(("not fetched  ", "red"), failure_words(failure))
+            screen.line(("not installed  ", "red"), failure_words(failure))
     for candidate in proposal.candidates:
         before = proposal.before.get(candidate.name)
         show_candidate(screen, candidate, before)
@@ -214,11 +218,11 @@ def _show_proposal(
             _show_update(screen, tool, before, candidate)
     if proposal.known and proposal.candidates:
         names = ", ".join(one.name for one in proposal.known)
-        screen.line(f"{counted(len(proposal.known), 'skill')} as pinned: {names}")
+        screen.line(f"Up to date: {names}")
     if proposal.candidates:
         folder = tool.workspace.places.canonical(tool.workspace.scope)
         links = ", ".join(targets)
-        screen.line(f"Into {printable(str(folder))}" + (f", linked for {links}" if links else ""))
+        screen.line(f"Installs into {printable(str(folder))}" + (f", linked for {links}" if links else ""))
         screen.wrapped(UNMARKED, style="dim")
 
 
@@ -238,7 +242,7 @@ def _show(report: Report, *, as_json: bool, extra: Iterable[Failure] = ()) -> No
     if as_json:
         show_json(report_json(report, tuple(extra)))
     else:
-        show_report(Screen(), report)
+        show_report(Screen(), report, extra=tuple(extra))
 
 
 def _migrated(sources: Iterable[str]) -> tuple[list[str], dict[str, str], list[Failure]]:
@@ -246,6 +250,7 @@ def _migrated(sources: Iterable[str]) -> tuple[list[str], dict[str, str], list[F
     files pin, by source, and what in them cannot be fetched.
     """
     from skillwire.errors import SourceError
+    from skillwire.files import unreadable
 
     given: list[str] = []
     digests: dict[str, str] = {}
@@ -258,7 +263,7 @@ def _migrated(sources: Iterable[str]) -> tuple[list[str], dict[str, str], list[F
         try:
             text = path.read_text("utf-8")
         except (OSError, UnicodeError) as error:
-            raise SourceError(f"{path} cannot be read: {error}") from None
+            raise SourceError(f"{path} cannot be read: {unreadable(error)}") from None
         for row in parse_foreign_lock(text, path.name):
             if row.problem:
                 unusable.append(Failure(row.name, SourceError(f"{row.name}: {row.problem}")))
@@ -293,7 +298,7 @@ def _checked(proposal: Proposal, digests: dict[str, str]) -> Proposal:
 def _not_there(name: str) -> Failure:
     from skillwire.errors import SkillNotFound
 
-    return Failure(name, SkillNotFound(f"no skill called {printable(name)} is there"))
+    return Failure(name, SkillNotFound(f"the source has no skill called {printable(name)}"))
 
 
 def _declined() -> Exception:

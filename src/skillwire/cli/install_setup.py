@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from skillwire.cli.output import info, printable
+from skillwire.cli.output import counted, info, printable
 from skillwire.errors import ApprovalRequired, SkillwireError
 
 if TYPE_CHECKING:
@@ -110,11 +110,16 @@ async def grants_for(
     return Grants(allowed_tools=tools, execute_code=scripts)
 
 
+def matching(count: int) -> str:
+    """How many skills are on disk as the lock file pins them, as a sentence."""
+    return f"{counted(count, 'skill')} {'matches' if count == 1 else 'match'} skillwire.lock."
+
+
 def nobody_to_ask(what: str) -> ApprovalRequired:
     from skillwire.trust.approval import Reason
 
     return ApprovalRequired(
-        f"{what}, and nobody can be asked here: --yes accepts exactly what is shown",
+        f"{what}, but this is not a terminal: use --yes to accept exactly what is shown",
         reason=Reason.NEW,
         origin="",
         uri="",
@@ -130,7 +135,7 @@ def progress(work: Installer) -> Generator[None]:
     from rich.console import Console
     from rich.text import Text
 
-    with Console(stderr=True).status(Text("Asking the sources ...")) as status:
+    with Console(stderr=True).status(Text("Contacting the sources ...")) as status:
 
         def update(what: str, done: int, total: int) -> None:
             status.update(Text(f"Fetching from {printable(what)}: {done:,} of {total:,} files"))

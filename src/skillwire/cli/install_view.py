@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from skillwire.cli.changes import show_diff
+from skillwire.cli.install_setup import matching
 from skillwire.cli.output import counted, human_size, printable
 from skillwire.cli.screen import Screen
 from skillwire.errors import (
@@ -50,7 +51,7 @@ def show_candidate(screen: Screen, candidate: Candidate, before: LockedSkill | N
     screen.line((skill.name, "bold"), " from ", (source_words(skill), "cyan"))
     screen.pairs(
         [
-            ("it says", safe_line(candidate.description, limit=_DESCRIPTION_SHOWN)),
+            ("description", safe_line(candidate.description, limit=_DESCRIPTION_SHOWN)),
             *_rows(skill, str(candidate.signature)),
             *(("note", problem) for problem in portability_problems(file.path for file in skill.files)),
         ]
@@ -109,7 +110,7 @@ def show_changes(
     labels: tuple[str, str],
     only_texts: bool = False,
 ) -> None:
-    """Every file that differs, with a diff where both sides are text."""
+    """Every changed file, with a diff if both sides are text."""
     for row in tree_differences(old, Tree(tuple(new))):
         path = shown_path(row.path)
         if not only_texts:
@@ -118,11 +119,11 @@ def show_changes(
         if row.kind is ChangeKind.CHANGED and before is not None and after is not None:
             show_diff(screen, before, after, path, labels)
         elif row.kind is ChangeKind.CHANGED and not only_texts:
-            screen.wrapped("no diff: one side is binary or not available", indent=4, style="dim")
+            screen.wrapped("no diff: one side is binary or not stored", indent=4, style="dim")
     modes = {file.path: file.executable for file in old}
     for file in new:
         if modes.get(file.path, file.executable) != file.executable:
-            word = "can be run now" if file.executable else "can no longer be run"
+            word = "is now executable" if file.executable else "is no longer executable"
             screen.line("  ", ("mode", "yellow"), f"  {shown_path(file.path)} {word}")
 
 
@@ -137,10 +138,13 @@ def show_step(screen: Screen, step: Step) -> None:
         screen.line("    ", (row.kind.value, "yellow"), f"  {shown_path(row.path)}")
 
 
-def show_report(screen: Screen, report: Report, versions: VersionStore | None = None) -> None:
-    """What was done, a line for each group, and what was not done, a line for each skill.
+def show_report(
+    screen: Screen, report: Report, versions: VersionStore | None = None, extra: Sequence[Failure] = ()
+) -> None:
+    """What was done, one line per group, and what was not done, one line per skill.
 
-    With the stored `versions`, it shows what was edited in folders that were left alone.
+    With the stored `versions`, it also shows the edits in folders that were not changed. `extra` are failures
+    that were printed before.
     """
     for words, names, style in (
         ("Installed", report.installed, "green"),
@@ -150,7 +154,7 @@ def show_report(screen: Screen, report: Report, versions: VersionStore | None = 
         if names:
             screen.line((f"{words} ", style), f"{counted(len(names), 'skill')}: {_named(names)}")
     if report.current and not (report.installed or report.updated or report.removed):
-        screen.line(f"{counted(len(report.current), 'skill')} as pinned.")
+        screen.line(matching(len(report.current)))
     for path in report.copies:
         screen.line(("copied  ", "dim"), f"{printable(str(path))} (links are not allowed there)")
     for step in report.stopped:
@@ -158,9 +162,9 @@ def show_report(screen: Screen, report: Report, versions: VersionStore | None = 
         if versions is not None:
             _show_edit(screen, step, versions)
     if report.stopped:
-        screen.wrapped("These folders were left alone. --adopt pins what is there, --force overwrites it.")
+        screen.wrapped("These folders were not changed.")
     for failure in (*report.refused, *report.failures):
-        if failure is not only_failure(report):  # That is what the command ends with.
+        if failure is not only_failure(report, extra):  # That is what the command ends with.
             screen.line(("not installed  ", "red"), failure_words(failure))
 
 
@@ -193,23 +197,28 @@ def only_failure(report: Report, extra: Sequence[Failure] = ()) -> Failure | Non
 
 def conclude(report: Report, extra: Sequence[Failure] = ()) -> None:
     """Raise the error that has the exit code for the report; return if everything was done."""
-    failures = (*report.failures, *extra)
+    failed = (*report.refused, *report.failures, *extra)
+    refused = [failure for failure in failed if isinstance(failure.error, RefusedByPolicy)]
+    failures = [failure for failure in failed if failure not in refused]
     done = bool(report.installed or report.updated or report.removed or report.current)
-    if report.is_whole and not failures:
+    if report.is_whole and not failed:
         return
     if (only := only_failure(report, extra)) is not None:
         raise only.error
     if not failures and not report.stopped:
-        raise RefusedByPolicy(f"{counted(len(report.refused), 'skill')} refused: see above")
-    if report.stopped and not failures and not report.refused:
+        raise RefusedByPolicy(f"{counted(len(refused), 'skill')} refused: see above")
+    if report.stopped and not failed:
         names = sorted({step.name for step in report.stopped})
-        raise OutOfSync(f"{', '.join(names)} differ from skillwire.lock: choose --adopt or --force")
-    if not done and not report.stopped and not report.refused:
+        raise OutOfSync(
+            f"{_named(names)} {'differs' if len(names) == 1 else 'differ'} from skillwire.lock: "
+            "`skillwire sync --adopt` pins what is there, --force overwrites it"
+        )
+    if not done and not report.stopped and not refused:
         words = f"{counted(len(failures), 'skill')} not installed: see above"
         if all(isinstance(failure.error, VerificationError) for failure in failures):
             raise VerificationError(words, uri="")
         raise SourceError(words)
-    raise InstalledInPart("partly done: see above for what was not installed and why")
+    raise InstalledInPart("partly done: see above for what was not done and why")
 
 
 # JSON

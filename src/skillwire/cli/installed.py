@@ -59,10 +59,10 @@ def outdated(*, names: tuple[str, ...], user: bool, as_json: bool, options: Host
                     f"  {detail}" if detail else "",
                 )
             fresh = sum(check.freshness is Freshness.CURRENT for check in checks)
-            screen.line(f"{counted(fresh, 'skill')} of {len(checks):,} up to date.")
+            screen.line(f"{fresh:,} of {counted(len(checks), 'skill')} up to date.")
         if old:
             raise OutOfSync(
-                f"{counted(len(old), 'skill')} outdated: `skillwire update` shows and installs them"
+                f"{counted(len(old), 'skill')} outdated: `skillwire update` shows what changed and asks"
             )
         unknown = [check for check in checks if check.freshness is not Freshness.CURRENT]
         if unknown:
@@ -199,12 +199,12 @@ def why(*, name: str | None, user: bool, as_json: bool, options: HostOptions) ->
                 "approved",
                 f"{approved.at} by {printable(approved.by) or 'you'}"
                 if approved
-                else "not by you: `skillwire sync` asks",
+                else "not by you; `skillwire sync` will ask",
             ),
-            *(("is in", printable(str(path))) for path in places),
+            *(("folder", printable(str(path))) for path in places),
             *(
                 (
-                    "kept",
+                    "version",
                     f"{one.digest[:19]}…  installed {one.at}"
                     + ("  (now)" if one.digest == skill.digest else ""),
                 )

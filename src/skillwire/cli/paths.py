@@ -22,15 +22,17 @@ def paths(*, as_json: bool) -> None:
         "cache": places.cache,
         "installs": StateFiles.of_user().folder,
     }
-    indexes = scan_cache_directory()
-    if indexes is not None:
-        named["indexes"] = indexes
+    scan_caches = scan_cache_directory()
+    if scan_caches is not None:
+        named["scan_caches"] = scan_caches
     if as_json:
+        if scan_caches is not None:
+            named["indexes"] = scan_caches  # The name that version 0.1 used.
         show_json(
             {"paths": {name: {"path": str(path), "exists": path.exists()} for name, path in named.items()}}
         )
         return
     Screen().pairs(
-        (name, printable(str(path)) + ("" if path.exists() else "  (does not exist yet)"))
+        (name.replace("_", " "), printable(str(path)) + ("" if path.exists() else "  (does not exist yet)"))
         for name, path in named.items()
     )

@@ -1,4 +1,4 @@
-"""`skillwire sync`: make the folders match the lock. If everything is as pinned, little is imported."""
+"""`skillwire sync`: make the folders match the lock file. If they already do, little is imported."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from skillwire.cli.install_setup import (
     ask_yes,
     can_ask,
     installer,
+    matching,
     nobody_to_ask,
     progress,
     run,
@@ -18,6 +19,7 @@ from skillwire.cli.install_setup import (
 from skillwire.cli.output import counted, write
 from skillwire.cli.parser import UsageError
 from skillwire.errors import OutOfSync
+from skillwire.install.apply import leftovers
 
 if TYPE_CHECKING:
     from skillwire.cli.host_options import HostOptions
@@ -52,7 +54,11 @@ def sync(
     if check:
         _check(made, as_json=as_json)
         return
-    if made.is_done and all(step.path in state.placed for step in made.steps):
+    if (
+        made.is_done
+        and all(step.path in state.placed for step in made.steps)
+        and not leftovers({step.path.parent for step in made.steps})
+    ):
         _say_current(made, as_json=as_json)
         return
     tool = installer(work, options if adopt or made.needs_content() else None)
@@ -82,7 +88,7 @@ def _say_current(made: Plan, *, as_json: bool) -> None:
     """Print that everything is as pinned: nothing has to be locked, fetched or written."""
     names = sorted({step.name for step in made.steps})
     if not as_json:
-        write(f"{counted(len(names), 'skill')} as pinned.")
+        write(matching(len(names)))
         return
     from skillwire.cli.install_view import report_json
     from skillwire.cli.screen import show_json
@@ -104,13 +110,15 @@ def _check(made: Plan, *, as_json: bool) -> None:
         for step in different:
             show_step(screen, step)
         names = {step.name for step in made.steps} - {step.name for step in different}
-        screen.line(f"{counted(len(names), 'skill')} as pinned.")
+        screen.line(matching(len(names)))
     if different:
-        raise OutOfSync(f"{counted(len(different), 'folder')} not as in skillwire.lock: run `skillwire sync`")
+        raise OutOfSync(
+            f"{counted(len(different), 'folder')} not matching skillwire.lock: run `skillwire sync`"
+        )
 
 
 async def _ask_for_set(skills: Sequence[LockedSkill], *, yes: bool, as_json: bool) -> None:
-    """A lock may come from anybody: the user agrees to exactly this set, once."""
+    """Ask once for exactly this set: somebody else may have written the lock file."""
     from skillwire.cli.install_view import UNMARKED, show_locked, skill_json
     from skillwire.cli.screen import Screen, show_json
     from skillwire.errors import RefusedByPolicy
@@ -128,23 +136,26 @@ async def _ask_for_set(skills: Sequence[LockedSkill], *, yes: bool, as_json: boo
     if not can_ask():
         if as_json:
             show_json({"proposed": [skill_json(skill) for skill in skills]})
-        raise nobody_to_ask(f"{counted(len(skills), 'skill')} of skillwire.lock are not approved")
+        raise nobody_to_ask(f"you have not approved {counted(len(skills), 'skill')} of skillwire.lock")
     if not await ask_yes(screen, "Install exactly these, with the tools and scripts shown?"):
         raise RefusedByPolicy("not approved: nothing was installed")
 
 
 async def _adopt(tool: Installer, made: Plan, *, yes: bool, as_json: bool) -> None:
-    from skillwire.cli.install_view import conclude, report_json, show_candidate, show_report
+    from skillwire.cli.install_view import conclude, report_json, show_candidate, show_report, skill_json
     from skillwire.cli.screen import Screen, show_json
     from skillwire.errors import RefusedByPolicy
     from skillwire.trust.approval import ALL_GRANTS
 
     candidates = tool.adoptable(made.stopped)
     screen = Screen(errors=True)
-    for candidate in candidates:
-        show_candidate(screen, candidate)
+    if not as_json:
+        for candidate in candidates:
+            show_candidate(screen, candidate)
     if not yes and not can_ask():
-        raise nobody_to_ask(f"{counted(len(candidates), 'edited skill')} would be pinned as they are")
+        if as_json:
+            show_json({"proposed": [skill_json(one.skill) for one in candidates]})
+        raise nobody_to_ask(f"{counted(len(candidates), 'skill')} would be pinned as edited")
     if not yes and not await ask_yes(screen, "Pin what is on disk?"):
         raise RefusedByPolicy("not approved: nothing was pinned")
     report = await tool.install(candidates, {one.name: ALL_GRANTS for one in candidates})

@@ -125,7 +125,7 @@ async def _ask(screen: Screen, project: _Project, digest: str | None) -> None:
             return
     else:
         refused += (
-            ": nobody can be asked here; look at what is shown, then add "
+            ", because this is not a terminal: look at what is shown, then add "
             f"--digest {project.digest}, or --yes for whatever is there"
         )
     raise ApprovalRequired(refused, reason="denied", origin="", uri="")

@@ -119,7 +119,7 @@ def find_agents(ids: Iterable[str]) -> tuple[Agent, ...]:
     for given in ids:
         agent = known.get(given.strip().lower())
         if agent is None:
-            raise SkillNotFound(f"no agent is called {shown(given)}: `skillwire agents` lists them")
+            raise SkillNotFound(f"no agent is called {shown(given)}: `skillwire agents --all` lists them")
         found[agent.id] = agent
     return tuple(found.values())
 

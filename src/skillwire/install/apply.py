@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from skillwire.errors import SkillwireError, SourceError, VerificationError
-from skillwire.install.disk import look_at
+from skillwire.install.disk import look_at, read_file
 from skillwire.install.exchange import exchange
 from skillwire.install.lock import LockedSkill
 from skillwire.install.plan import Act, Found, Link, Nothing, Plan, Step, Tree
@@ -34,7 +34,8 @@ from skillwire.skill.digests import digest_of
 
 STAGING: Final = ".skillwire-tmp-"
 """The prefix of the folders that installations are prepared in. Leftover ones may be deleted."""
-_NEW, _OLD, _NAME = "new", "old", "name"
+_NEW, _OLD, _GONE, _NAME = "new", "old", "gone", "name"
+_LONGEST_NAME: Final = 255
 _FATAL: Final = frozenset({errno.ENOSPC, errno.EROFS, errno.EDQUOT})
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EACCES})
 _NO_PRIVILEGE: Final = 1314  # Windows: only administrators and developers may make links.
@@ -76,7 +77,7 @@ def apply(
                 outcome = Outcome(step, link=_carry_out(step, content, windows=windows))
             except OSError as error:
                 reason = f"{error.strerror or error}: {step.path}"
-                outcome = Outcome(step, f"it is as it was, {_advice(error, reason)}")
+                outcome = Outcome(step, f"unchanged, because: {_advice(error, reason)}")
                 fatal = (error.strerror or "") if error.errno in _FATAL else ""
             except SkillwireError as error:
                 outcome = Outcome(step, str(error))
@@ -87,21 +88,29 @@ def apply(
 
 def recover(folders: Iterable[Path]) -> None:
     """Clean up after a process that died while installing, and restore what it had moved aside."""
-    for folder in set(folders):
-        try:
-            staged = [path for path in folder.iterdir() if path.name.startswith(STAGING)]
-        except OSError:
-            continue
-        for staging in staged:
-            if staging.is_symlink():
+    for staging in leftovers(folders):
+        with suppress(OSError, ValueError):
+            name = (read_file(staging / _NAME, _LONGEST_NAME) or b"").decode()
+            if "/" in name:
                 continue
-            with suppress(OSError, ValueError):
-                name = (staging / _NAME).read_text("utf-8")
-                if "/" in name:
-                    continue
-                if _has_the_only_copy(staging, folder / name):
-                    (staging / _OLD).rename(folder / name)
+            if name and _has_the_only_copy(staging, staging.parent / name):
+                (staging / _OLD).rename(staging.parent / name)
+            # The name is written first and removed last: without it, nothing was moved aside.
+            if name or not os.path.lexists(staging / _OLD):
                 _remove(staging)
+
+
+def leftovers(folders: Iterable[Path]) -> list[Path]:
+    """The staging folders in these folders: while nothing is being installed, a dead process left them."""
+    found: list[Path] = []
+    for folder in set(folders):
+        with suppress(OSError), os.scandir(folder) as entries:
+            found += [
+                folder / entry.name
+                for entry in entries
+                if entry.name.startswith(STAGING) and entry.is_dir(follow_symlinks=False)
+            ]
+    return found
 
 
 def write_tree(
@@ -114,7 +123,7 @@ def write_tree(
     if windows:
         for file in skill.files:
             if problem := windows_problem(file.path):
-                raise VerificationError(f"Windows does not take it: {problem}", uri=skill.name)
+                raise VerificationError(f"not possible on Windows: {problem}", uri=skill.name)
     folder.mkdir(mode=0o755)
     made: set[str] = set()
     try:
@@ -142,7 +151,7 @@ def write_tree(
     there = look_at(folder, [file.path for file in skill.files])
     if not isinstance(there, Tree) or there.digest != skill.digest:
         raise VerificationError(
-            f"this file system does not keep the names of its files as they are: {_odd_names(skill, there)}",
+            f"this file system does not store its file names unchanged: {_odd_names(skill, there)}",
             uri=skill.name,
         )
 
@@ -173,6 +182,8 @@ def _replace(
     if step.act is Act.REMOVE:
         step.path.rename(staging / _OLD)
         _refuse_change(step, staging / _OLD)
+        # From here on nothing restores it: it is deleted file by file.
+        (staging / _OLD).rename(staging / _GONE)
         return False
     if step.skill is None:
         raise AssertionError("only what is in the lock is installed")
@@ -189,20 +200,26 @@ def _has_the_only_copy(staging: Path, path: Path) -> bool:
 
 
 def _remove(staging: Path) -> None:
-    """Remove a staging folder. Mostly there is nothing in it but the name, and `rmtree` is slow."""
+    """Remove a staging folder, the name last. Mostly there is nothing else in it, and `rmtree` is slow."""
     with suppress(OSError):
-        if os.listdir(staging) == [_NAME]:  # noqa: PTH208
-            (staging / _NAME).unlink()
-            staging.rmdir()
-            return
-    shutil.rmtree(staging, ignore_errors=True)
+        for name in os.listdir(staging):  # noqa: PTH208
+            path = staging / name
+            if path.is_symlink():
+                path.unlink()
+            elif name != _NAME:
+                shutil.rmtree(path)
+        (staging / _NAME).unlink(missing_ok=True)
+        staging.rmdir()
 
 
 def _swap(step: Step, staging: Path) -> None:
     """Move what is staged into place; what was there is in the staging folder afterwards."""
     if isinstance(step.found, Nothing):
         if os.path.lexists(step.path):
-            raise VerificationError(f"{step.path} appeared meanwhile: it is left alone", uri=step.name)
+            raise VerificationError(
+                f"{step.path} appeared in the meantime, and was not changed; run the command again",
+                uri=step.name,
+            )
         (staging / _NEW).rename(step.path)
         return
     if exchange(staging / _NEW, step.path):
@@ -229,7 +246,7 @@ def _refuse_change(step: Step, old: Path) -> None:
             step.path.rename(old.with_name("refused"))
         old.rename(step.path)
     raise VerificationError(
-        f"{step.path} was changed while it was replaced: it is as it was; run the command again",
+        f"{step.path} was edited in the meantime, and was not changed; run the command again",
         uri=step.name,
     )
 
@@ -275,7 +292,7 @@ def _open_to_all(folder: Path) -> None:
 def _clash_words(skill: LockedSkill) -> str:
     pairs = clashes(file.path for file in skill.files)
     names = " and ".join(shown(name) for name in pairs[0]) if pairs else "two of its names"
-    return f"this file system takes {names} for one name"
+    return f"on this file system, {names} are the same name"
 
 
 def _odd_names(skill: LockedSkill, there: Found) -> str:
@@ -287,7 +304,7 @@ def _odd_names(skill: LockedSkill, there: Found) -> str:
 def _advice(error: OSError, reason: str) -> str:
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
-            return f"{reason}; make room and run it again"
+            return f"{reason}; free some space and run it again"
         case errno.EROFS | errno.EACCES | errno.EPERM:
             return f"{reason}; make the folder writable and run it again"
         case _:

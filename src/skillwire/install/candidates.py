@@ -173,7 +173,11 @@ def read_folder(folder: Path, *, limits: Limits = DEFAULT_LIMITS) -> dict[str, t
     """
     real = folder.expanduser().resolve()
     if not real.is_dir():
-        raise SourceError(f"{folder} is not a folder: name the one that holds SKILL.md")
+        raise SourceError(
+            f"{folder} is not a folder: name a folder with SKILL.md in it or below it"
+            if real.exists()
+            else f"{folder} does not exist: name a folder with SKILL.md in it or below it"
+        )
     found: dict[str, tuple[ArchiveFile, ...]] = {}
     waiting = [""]
     seen = 0

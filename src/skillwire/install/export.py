@@ -18,7 +18,7 @@ from skillwire.sources.archive import ArchiveFile, write_tar_gz
 
 
 def content_of(workspace: Workspace, skill: LockedSkill) -> dict[str, bytes]:
-    """The bytes of a pinned skill, from what is kept or from its folder, verified."""
+    """The bytes of a pinned skill, from the version store or from its folder, verified."""
     if workspace.versions.has(skill):
         return workspace.versions.content(skill)
     folder = workspace.places.canonical(workspace.scope) / skill.name
@@ -28,7 +28,7 @@ def content_of(workspace: Workspace, skill: LockedSkill) -> dict[str, bytes]:
     actual = {path: digest_of(data) for path, data in content.items()}
     if actual != wanted:
         raise VerificationError(
-            f"{skill.name} is not here as it is pinned: run `skillwire sync` first", uri=skill.name
+            f"{skill.name} is not installed as pinned: run `skillwire sync` first", uri=skill.name
         )
     return content
 
@@ -50,7 +50,7 @@ def export_skills(
         _write_new(place, write_tar_gz([*files, ArchiveFile("skillwire.lock", text.encode())]))
         return tuple(skills)
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
-        raise SourceError(f"{place} is there already: name a new folder, or a file that ends in .tar.gz")
+        raise SourceError(f"{place} already exists: name a new folder, or a file that ends in .tar.gz")
     try:
         place.mkdir(parents=True, exist_ok=True)
         for skill in skills:

@@ -136,6 +136,7 @@ class Installer:
             for candidate in candidates:
                 work.versions.keep(candidate.blobs())
             before = work.files.read(work.root)
+            work.recover(wanted, before)
             state = before.accept(skills)
             names = [skill.name for skill in skills]
             made = work.plan(wanted, state, force=force, only=names)
@@ -184,6 +185,7 @@ class Installer:
         accepted = tuple(accept)
         at_hand: dict[str, Candidate] = {}
         with work.files.working(work.root, on_wait=self.on_wait):
+            work.recover(work.require_lock(), work.files.read(work.root))
             _, state, made = self.compare(force=force, only=only)
             agreed = state.accept(accepted)
             unaccepted = {skill.name for skill in self.unaccepted(agreed, made)}
@@ -264,7 +266,7 @@ class Installer:
             files = read_folder(step.path, limits=self.workspace.limits).get("")
             if files is None:
                 raise SourceError(
-                    f"{step.path} has no skill that could be adopted: use --force to replace it"
+                    f"{step.path} has no SKILL.md, so it cannot be adopted: use --force to replace it"
                 )
             path = step.path
             try:
@@ -303,14 +305,16 @@ class Installer:
         current = lock.get(name)
         kept = self.versions(name)
         if not kept:
-            raise SkillNotFound(f"no version of {shown(name)} is kept here")
+            raise SkillNotFound(
+                f"no version of {shown(name)} is stored here: `skillwire why` lists what is installed"
+            )
         if to:
             wanted = to if to.startswith("sha256:") else f"sha256:{to}"
             fitting = [one for one in kept if one.digest.startswith(wanted)]
             if len(fitting) != 1:
                 raise SkillNotFound(
-                    f"{'no' if not fitting else 'more than one'} version of {name} that is kept here begins "
-                    f"with {shown(to)}: `skillwire why {name}` lists them"
+                    f"{'no' if not fitting else 'more than one'} stored version of {name} begins with "
+                    f"{shown(to)}: `skillwire why {name}` lists them"
                 )
             version = fitting[0]
         else:
@@ -320,8 +324,8 @@ class Installer:
             )
             if at == 0:
                 raise SkillNotFound(
-                    f"no version of {name} from before this one is kept here: "
-                    f"`skillwire why {name}` lists them"
+                    f"no earlier version of {name} is stored here: "
+                    f"`skillwire why {name}` lists the stored versions"
                 )
             version = kept[at - 1]
         skill = version.skill
@@ -337,7 +341,7 @@ class Installer:
         candidate = self._kept_candidate(skill)
         if candidate.skill.digest != skill.digest:
             raise VerificationError(
-                f"the kept version of {skill.name} is damaged: it is not used", uri=skill.name
+                f"the stored version of {skill.name} is damaged: it is not used", uri=skill.name
             )
         # It has the signer that it was installed with.
         return replace(
@@ -353,6 +357,7 @@ class Installer:
             skills = [lock.require(name) for name in names]
             rest = lock.without(names)
             state = work.files.read(work.root)
+            work.recover(lock, state)
             # What is right on disk is ours to remove, whether or not it was noted.
             _, state = work.carry_out(_only_current(work.plan(lock, state, only=names)), state)
             made = work.plan(rest, state, only=names, force=names if force else ())

@@ -121,7 +121,7 @@ class Lock:
         skill = self.get(name)
         if skill is None:
             raise SkillNotFound(
-                f"no skill called {shown(name)} is in {LOCK_NAME}: `skillwire why` lists what is"
+                f"{LOCK_NAME} has no skill called {shown(name)}: `skillwire why` lists those it has"
             )
         return skill
 

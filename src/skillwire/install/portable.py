@@ -1,4 +1,4 @@
-"""File names that not every system takes. Nothing here touches a file system."""
+"""File names that are not possible on every system. Does no I/O."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _LONGEST: Final = 255
 
 
 def windows_problem(path: str) -> str:
-    """Why Windows does not take a path, in words; empty when it does."""
+    """Why Windows refuses a path, for a person; empty if it does not."""
     for segment in path.split("/"):
         if bad := sorted(_FORBIDDEN & set(segment)):
-            return f"{shown(path)} has {' '.join(bad)} in it"
+            return f"{shown(path)} contains {' '.join(bad)}"
         if segment.endswith((" ", ".")):
             return f"{shown(path)} has a name that ends with a space or a dot"
         if segment.partition(".")[0].rstrip(" ").casefold() in _DEVICES:
-            return f"{shown(path)} has the name of a device in it"
+            return f"{shown(path)} contains the name of a device"
         if len(segment) > _LONGEST:
             return f"{shown(path)} has a name with more than {_LONGEST} characters"
     return ""
 
 
 def clashes(paths: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Pairs of paths that are one on a file system that does not tell case or accents' spellings apart."""
+    """Pairs of paths that are the same on a file system that ignores case or how accents are encoded."""
     first: dict[str, str] = {}
     found: list[tuple[str, str]] = []
     for path in sorted(paths):
@@ -48,9 +48,9 @@ def portability_problems(paths: Iterable[str]) -> tuple[str, ...]:
     """What keeps a skill from being installed everywhere, one line each."""
     listed = tuple(paths)
     return (
-        *(f"Windows does not take it: {problem}" for path in listed if (problem := windows_problem(path))),
+        *(f"not possible on Windows: {problem}" for path in listed if (problem := windows_problem(path))),
         *(
-            f"macOS and Windows take {shown(one)} and {shown(other)} for one name"
+            f"on macOS and Windows, {shown(one)} and {shown(other)} are the same name"
             for one, other in clashes(listed)
         ),
     )

@@ -142,8 +142,8 @@ class ServerSkills:
                 config = ServerConfig(url=url)
             if config is None:
                 problems[label] = SourceError(
-                    f"no server is called {shown(label)} here: "
-                    f"`skillwire servers add {shown(label)} URL` adds it"
+                    f"no server is called {shown(label)}: add it with `skillwire servers add "
+                    f"{shown(label)} URL`, or write ./{shown(label)} if it is a folder"
                 )
             elif config.approval is Policy.NEVER:
                 problems[label] = ApprovalRequired(
@@ -158,7 +158,9 @@ class ServerSkills:
         await stack.enter_async_context(host)
         for state in host.admin.servers():
             if state.status.value != _READY:
-                problems[state.label] = SourceError(f"{state.label} cannot be asked", said=state.reason)
+                problems[state.label] = SourceError(
+                    f"MCP server {state.label} cannot be reached", said=state.reason
+                )
         return host, problems
 
     @staticmethod

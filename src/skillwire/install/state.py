@@ -167,7 +167,7 @@ class StateFiles:
             write_atomic(file, json.dumps(document).encode())
         except OSError as error:
             raise SourceError(
-                f"{file} cannot be written: {error.strerror}; make room there, or make it writable"
+                f"{file} cannot be written: {error.strerror}; free some space, or make it writable"
             ) from None
 
     def roots(self) -> list[InstallState] | None:
@@ -197,7 +197,7 @@ class StateFiles:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
         except OSError as error:
             raise SourceError(
-                f"{path.parent} cannot be written: {error.strerror}; make room there, or make it writable"
+                f"{path.parent} cannot be written: {error.strerror}; free some space, or make it writable"
             ) from None
         try:
             end = time.monotonic() + seconds

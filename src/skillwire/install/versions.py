@@ -52,8 +52,8 @@ class VersionStore:
             data = self.read(file)
             if data is None:
                 raise VerificationError(
-                    f"{skill.name} at {skill.digest[:19]} is not kept whole here: {file.path} is missing or "
-                    "damaged; `skillwire sync` fetches it from its source again",
+                    f"the stored copy of {skill.name} at {skill.digest[:19]}… is incomplete: {file.path} is "
+                    "missing or damaged; `skillwire sync` fetches it from its source again",
                     uri=f"{skill.name}/{file.path}",
                 )
             files[file.path] = data
@@ -77,7 +77,7 @@ class VersionStore:
                     write_atomic(path, data)
             except OSError as error:
                 raise SourceError(
-                    f"{self.folder} cannot be written: {error.strerror}; make room there, or make it writable"
+                    f"{self.folder} cannot be written: {error.strerror}; free some space, or make it writable"
                 ) from None
 
     def prune(self, used: Iterable[Digest]) -> int:

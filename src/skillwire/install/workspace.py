@@ -94,12 +94,13 @@ class Workspace:
         lock = self.read_lock()
         if lock is None:
             raise SourceError(
-                f"there is no {self.lock_file}: `skillwire add` makes one, and `--user` means your own"
+                f"{self.lock_file} does not exist: `skillwire add` creates one; "
+                "with --user, your own lock file is used"
             )
         return lock
 
     def write_lock(self, lock: Lock) -> bool:
-        """Write the lock unless it says so already; whether it was written."""
+        """Write the lock file unless it is the same already; whether it was written."""
         text = format_lock(lock).encode("utf-8")
         try:
             if self.lock_file.read_bytes() == text:
@@ -111,7 +112,7 @@ class Workspace:
             write_atomic(self.lock_file, text, mode=_LOCK_MODE)
         except OSError as error:
             raise SourceError(
-                f"{self.lock_file} cannot be written: {error.strerror}; make room there, or make it writable"
+                f"{self.lock_file} cannot be written: {error.strerror}; free some space, or make it writable"
             ) from None
         return True
 
@@ -136,6 +137,10 @@ class Workspace:
         )
 
     # Plan and apply
+
+    def recover(self, lock: Lock, state: InstallState) -> None:
+        """Clean up after a command that was killed; call it before a plan that will be carried out."""
+        recover({*self.folders(lock).values(), *(path.parent for path in state.placed)})
 
     def plan(
         self,
@@ -191,7 +196,6 @@ class Workspace:
         `going_back` is for a version that was installed before: it does not become the latest one. `at_hand`
         are files by the digest of their set, which need not be read from the store.
         """
-        recover({step.path.parent for step in made.steps})
         writes = made.writes
         if not writes:
             # What is right on disk and was not noted as ours is so from now on.

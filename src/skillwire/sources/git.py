@@ -91,7 +91,7 @@ def resolve_commit(reference: Reference, *, limits: Limits = DEFAULT_LIMITS) -> 
         if is_commit(rows.get(name, "")):
             return rows[name]
     raise SourceError(
-        f"{redact_url(reference.place)} has no {shown(reference.ref) or 'default branch'}: "
+        f"{_shown_place(reference)} has no {shown(reference.ref) or 'default branch'}: "
         "name a tag, a branch or a commit that it has"
     )
 
@@ -117,7 +117,7 @@ def _fetch(reference: Reference, repository: Path, commit: str, limits: Limits) 
         _git(reference, repository, ["cat-file", "-e", f"{commit}^{{commit}}"], limits)
     except SourceError:
         raise SourceError(
-            f"{redact_url(reference.place)} no longer has the commit {commit[:12]}: "
+            f"{_shown_place(reference)} no longer has the commit {commit[:12]}: "
             "choose another version, or install from a copy"
         ) from None
 
@@ -145,10 +145,10 @@ def _read(reference: Reference, repository: Path, commit: str, limits: Limits) -
     wanted, total = _of_skills(wanted, total, listing, prefix)
     if not wanted:
         where = f" below {shown(reference.path)}" if reference.path else ""
-        raise SourceError(f"{redact_url(reference.place)} has no skill{where}: no SKILL.md is there")
+        raise SourceError(f"{_shown_place(reference)} has no skill{where}: no SKILL.md is there")
     if total > limits.repository_bytes:
         raise LimitExceeded(
-            f"the skills of {redact_url(reference.place)} have {total:,} bytes, "
+            f"the skills of {_shown_place(reference)} have {total:,} bytes, "
             f"at most {limits.repository_bytes:,} are read: name a folder of it"
         )
     contents = _blobs(reference, repository, [blob for _, blob, _ in wanted], limits)
@@ -187,7 +187,7 @@ def _blobs(reference: Reference, repository: Path, blobs: Sequence[str], limits:
         end = said.index(b"\n", at)
         name, kind, size = said[at:end].decode("ascii").split()
         if name != blob or kind != "blob":
-            raise SourceError(f"{redact_url(reference.place)} has a damaged object: fetch it again")
+            raise SourceError(f"{_shown_place(reference)} has a damaged object: fetch it again")
         start = end + 1
         yield said[start : start + int(size)]
         at = start + int(size) + 1
@@ -235,12 +235,12 @@ def _git(
             _end(process)
             process.wait()
     if watch.reason:
-        raise LimitExceeded(f"{redact_url(reference.place)} {watch.reason}")
+        raise LimitExceeded(f"{_shown_place(reference)} {watch.reason}")
     if process.returncode:
         # The remote's own words are cleaned and shown as the reason.
         raise SourceError(
-            f"git could not read {redact_url(reference.place)}",
-            said=_last_words(errors.decode("utf-8", "replace"), reference.place),
+            f"git could not read {_shown_place(reference)}",
+            said=_last_words(errors.decode("utf-8", "replace"), reference),
         )
     return out
 
@@ -309,7 +309,14 @@ def _size(folder: Path) -> int:
     return total
 
 
-def _last_words(text: str, url: str) -> str:
-    lines = [line.strip() for line in text.replace(url, redact_url(url)).splitlines() if line.strip()]
+def _shown_place(reference: Reference) -> str:
+    """A repository for a message: a path on this machine as it is, a URL without secrets."""
+    place = reference.place
+    return shown(place, 200) if place.startswith("file:///") else redact_url(place)
+
+
+def _last_words(text: str, reference: Reference) -> str:
+    said = text.replace(reference.place, _shown_place(reference))
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
     fatal = [line for line in lines if line.startswith(("fatal:", "error:", "remote:"))]
     return "; ".join(fatal or lines[-1:])[:_SAID]

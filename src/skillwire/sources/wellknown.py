@@ -178,8 +178,9 @@ async def _find_index(
         try:
             index = parse_site_index(await _get(http, url, limits.archive_bytes, limits), url)
         except (SourceError, FormatError) as error:
-            # The newer path takes precedence, if it has an index.
-            refusal = refusal if isinstance(refusal, FormatError) else error
+            # An index that cannot be used says more than a missing one; otherwise, the newer path counts.
+            if refusal is None or (isinstance(error, FormatError) and not isinstance(refusal, FormatError)):
+                refusal = error
             continue
         if len(index.entries) > limits.site_skills:
             raise LimitExceeded(
