@@ -119,7 +119,7 @@ def test_two_refusals_are_both_named_and_end_with_refused(run: Run) -> None:
     ended = run("add", other, "--yes")
     assert ended.code == 12
     said = ended.out + ended.err
-    assert "not installed  notes is installed from ../team/notes" in said
+    assert "not installed  notes is already installed from ../team/notes" in said
     assert "not installed  release has scripts (run.sh)" in said
     assert "2 skills refused: see above" in said
 
@@ -349,6 +349,48 @@ def test_what_changed_upstream_is_listed_shown_installed_and_rolled_back(run: Ru
     kept = run("why", "notes", "--json").document["versions"]
     assert run("rollback", "notes", "--to", kept[-1]["digest"][:15]).code == 0
     assert (INSTALLED / "notes/scripts/new.py").exists()
+
+
+def test_keys_of_a_newer_version_survive_every_command(run: Run) -> None:
+    """In the file, in a skill, in its pin and in a file of it."""
+    write_skill(TEAM, "more")
+    run("add", TEAM / "notes", "--yes")
+    text = LOCK.read_text()
+    text = text.replace("version = 1\n", 'version = 1\nfuture = "top"\n')
+    text = text.replace("signer = ", 'review = { by = "ann", stars = 3 }\nsigner = ')
+    text = text.replace('pin = { kind = "folder",', 'pin = { kind = "folder", mirror = "here", depth = 2,')
+    text = text.replace("size = 4,", 'size = 4, note = "kept",')
+    LOCK.write_text(text)
+    parts = (
+        'future = "top"',
+        'review = { by = "ann", stars = 3 }',
+        'mirror = "here"',
+        "depth = 2",
+        'note = "kept"',
+    )
+    assert all(part in text for part in parts)
+    assert run("add", TEAM / "notes", "--yes").out == "1 skill matches skillwire.lock.\n"
+    assert run("update").out == "1 skill matches skillwire.lock.\n"
+    write_skill(TEAM, "notes", body="two")
+    for words in (
+        ["add", TEAM / "more", "--yes"],
+        ["update", "--yes"],
+        ["rollback", "notes"],
+        ["sync", "--yes"],
+        ["remove", "more"],
+    ):
+        assert run(*words).code == 0, words
+        for part in parts:
+            assert part in LOCK.read_text(), (words, part)
+    (INSTALLED / "notes/SKILL.md").write_text((INSTALLED / "notes/SKILL.md").read_text() + "mine")
+    assert run("sync", "--adopt", "--yes").code == 0
+    assert "review = " in LOCK.read_text()
+
+
+def test_a_server_whose_policy_is_never_ends_with_refused(run: Run) -> None:
+    run("servers", "add", "docs", "http://127.0.0.1:1/mcp", "--approval", "never")
+    ended = run("add", "docs/notes", "--yes")
+    assert (ended.code, "policy of that server is never" in ended.err) == (12, True)
 
 
 def test_every_command_has_json(run: Run, tmp_path: Path) -> None:

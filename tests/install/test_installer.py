@@ -76,6 +76,17 @@ async def test_what_the_user_was_not_asked_about_is_not_installed(machine: Machi
     assert len(report.refused) == 2
 
 
+async def test_only_what_was_shown_is_installed_whatever_the_source_has_by_then(machine: Machine) -> None:
+    installer = machine.installer()
+    proposal = await installer.propose([str(machine.team)], targets=(), names=["notes"])
+    shown = tree_of(machine.team / "notes")
+    write_skill(machine.team, "notes", {"later.sh": "#!/bin/sh\n"}, body="changed after it was shown")
+    report = await installer.install(proposal.candidates, {"notes": NO_GRANTS})
+    assert report.installed == ("notes",)
+    assert tree_of(machine.installed / "notes") == shown
+    assert machine.lock().require("notes").digest == proposal.candidates[0].skill.digest
+
+
 async def test_a_lock_gives_the_same_trees_on_another_machine(machine: Machine, tmp_path: Path) -> None:
     await machine.add(targets=["claude-code", "goose"])
     os.umask(0o077)

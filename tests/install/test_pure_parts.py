@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path, PurePath
+from typing import Any
 
 import pytest
 
+from install.samples import locked
 from skillwire.errors import FormatError, SkillNotFound
 from skillwire.install.agents import (
     Places,
@@ -16,8 +19,10 @@ from skillwire.install.agents import (
     shares_canonical,
 )
 from skillwire.install.foreign_locks import ForeignSkill, is_foreign_lock, parse_foreign_lock
+from skillwire.install.lock import LockedSkill, Pin
 from skillwire.install.portable import clashes, portability_problems, windows_problem
 from skillwire.install.powers import Powers, is_script, requested_powers, starts_with_interpreter
+from skillwire.install.state import InstallState
 from skillwire.skill.digests import parse_set_digest
 from skillwire.sources.reference import SourceKind, is_commit, parse_reference
 from skillwire.trust.approval import ALL_GRANTS, NO_GRANTS, Grants
@@ -280,7 +285,46 @@ def test_a_lock_of_another_version_or_shape_is_refused(text: str, name: str) -> 
         parse_foreign_lock(text, name)
 
 
+def test_a_small_lock_of_another_tool_cannot_become_a_large_message() -> None:
+    """Aliases that double at each line: written out, the version would be thousands of megabytes."""
+    lines = ["a0: &a0 [x, x]", *(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 40))]
+    with pytest.raises(FormatError) as refused:
+        parse_foreign_lock("\n".join([*lines, "version: *a39", "skills: []"]), "toolhive.lock.yaml")
+    assert len(str(refused.value)) < 500
+
+
 def test_lock_files_of_others_are_known_by_name() -> None:
     assert is_foreign_lock(PurePath("x/skills-lock.json"))
     assert is_foreign_lock(PurePath("toolhive.lock.yaml"))
     assert not is_foreign_lock(PurePath("skillwire.lock"))
+
+
+# What an approval is bound to
+
+
+def _changed(**changes: Any) -> LockedSkill:
+    return replace(locked(files={"a.md": b"a"}), **changes)
+
+
+@pytest.mark.parametrize(
+    "skill",
+    [
+        _changed(name="other"),
+        _changed(
+            pin=Pin.make("mcp", server="docs", uri="skill://x/SKILL.md", url="https://docs.example/mcp")
+        ),
+        _changed(
+            pin=Pin.make("mcp", server="docs", uri="skill://pdf/SKILL.md", url="https://evil.example/mcp")
+        ),
+        _changed(digest="sha256:" + "0" * 64),
+        _changed(powers=Powers(("Bash",), ())),
+        _changed(powers=Powers((), ("run.sh",))),
+        _changed(files=tuple(file._replace(executable=True) for file in _changed().files)),
+        _changed(signer="acme key:" + "0" * 64),
+    ],
+)
+def test_a_yes_is_for_the_name_the_source_the_bytes_the_powers_and_the_signer(skill: LockedSkill) -> None:
+    approved = InstallState().accept([_changed()])
+    assert approved.has_accepted(_changed())
+    assert approved.has_accepted(_changed(targets=("claude-code",), source="docs"))
+    assert not approved.has_accepted(skill)

@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from skillwire.cli.output import counted, info, printable
+from skillwire.cli.output import info, printable
 from skillwire.errors import ApprovalRequired, SkillwireError
 
 if TYPE_CHECKING:
@@ -108,11 +108,6 @@ async def grants_for(
         wanted = powers_words(Powers((), powers.scripts))
         scripts = await ask_yes(screen, f"{candidate.name} has {wanted}. May an agent run them?")
     return Grants(allowed_tools=tools, execute_code=scripts)
-
-
-def matching(count: int) -> str:
-    """How many skills are on disk as the lock file pins them, as a sentence."""
-    return f"{counted(count, 'skill')} {'matches' if count == 1 else 'match'} skillwire.lock."
 
 
 def nobody_to_ask(what: str) -> ApprovalRequired:

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from skillwire.cli.changes import show_diff
-from skillwire.cli.install_setup import matching
-from skillwire.cli.output import counted, human_size, printable
+from skillwire.cli.output import counted, human_size, matching, printable
 from skillwire.cli.screen import Screen
 from skillwire.errors import (
     InstalledInPart,

@@ -79,3 +79,8 @@ def _output_errors() -> Generator[None]:
         raise OutputError(
             f"the output cannot be written: {error.strerror}; free some space, or write elsewhere"
         ) from None
+
+
+def matching(count: int) -> str:
+    """How many skills are on disk as the lock file pins them, as a sentence."""
+    return f"{counted(count, 'skill')} {'matches' if count == 1 else 'match'} skillwire.lock."

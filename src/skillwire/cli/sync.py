@@ -10,13 +10,12 @@ from skillwire.cli.install_setup import (
     ask_yes,
     can_ask,
     installer,
-    matching,
     nobody_to_ask,
     progress,
     run,
     workspace,
 )
-from skillwire.cli.output import counted, write
+from skillwire.cli.output import counted, matching, write
 from skillwire.cli.parser import UsageError
 from skillwire.errors import OutOfSync
 from skillwire.install.apply import leftovers

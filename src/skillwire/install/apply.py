@@ -1,12 +1,12 @@
 """Apply: carry out a plan, so that each folder is entirely the old one or the new one.
 
-Of one folder:
+For each folder:
 
 1. The new one is written beside it, in a folder of our own inside the target, and read back.
 2. It is exchanged with the old one in a single step. Where the system has no such step, the old one is
    moved aside first; `recover` puts it back if the process dies in between.
-3. The old one is looked at again. If somebody changed it after the plan was made, it is put back.
-4. Only then it is removed.
+3. The old one is compared with the plan again. If it was edited after the plan was made, it is put back.
+4. Only then is it removed.
 
 Nothing is written through a link, and nothing outside the targets.
 """
@@ -48,7 +48,7 @@ class Outcome:
     step: Step
     problem: str = ""
     link: bool = False
-    """Whether a link was put there; a copy is, where links are not allowed."""
+    """Whether a link was made. Where links are not allowed, it is a copy."""
 
     @property
     def done(self) -> bool:
@@ -116,9 +116,9 @@ def leftovers(folders: Iterable[Path]) -> list[Path]:
 def write_tree(
     folder: Path, skill: LockedSkill, files: Mapping[str, bytes], *, windows: bool = False
 ) -> None:
-    """Write a version into a folder that does not exist yet, and read it back.
+    """Write a version to a new folder, and read it back.
 
-    Bytes that are not what is pinned, or names that this file system changes, are a `VerificationError`.
+    Bytes that differ from what is pinned, or names that this file system changes, are a `VerificationError`.
     """
     if windows:
         for file in skill.files:
@@ -186,7 +186,7 @@ def _replace(
         (staging / _OLD).rename(staging / _GONE)
         return False
     if step.skill is None:
-        raise AssertionError("only what is in the lock is installed")
+        raise AssertionError("a step that installs has a skill")
     linked = step.link_to is not None and _make_link(staging / _NEW, step.link_to, step.path.parent)
     if not linked:
         write_tree(staging / _NEW, step.skill, content(step.skill), windows=windows)
@@ -213,7 +213,7 @@ def _remove(staging: Path) -> None:
 
 
 def _swap(step: Step, staging: Path) -> None:
-    """Move what is staged into place; what was there is in the staging folder afterwards."""
+    """Move the staged version into place, and what was there before into the staging folder."""
     if isinstance(step.found, Nothing):
         if os.path.lexists(step.path):
             raise VerificationError(
@@ -236,14 +236,15 @@ def _swap(step: Step, staging: Path) -> None:
 
 
 def _refuse_change(step: Step, old: Path) -> None:
-    """Restore what differs from what the plan was made for."""
+    """Put a folder back that is no longer what the plan was made for, and raise."""
     pinned = [file.path for file in step.skill.files] if step.skill else ()
     there = look_at(old, pinned)
     if _same(there, step.found, old, step.path):
         return
-    if not exchange(old, step.path):
-        with suppress(FileNotFoundError):
-            step.path.rename(old.with_name("refused"))
+    if not os.path.lexists(step.path):
+        old.rename(step.path)
+    elif not exchange(old, step.path):
+        step.path.rename(old.with_name("refused"))
         old.rename(step.path)
     raise VerificationError(
         f"{step.path} was edited in the meantime, and was not changed; run the command again",
@@ -253,7 +254,7 @@ def _refuse_change(step: Step, old: Path) -> None:
 
 def _same(there: Found, planned: Found, moved: Path, before: Path) -> bool:
     if isinstance(there, Link) and isinstance(planned, Link):
-        # A relative link points elsewhere once it is moved.
+        # A relative link leads elsewhere after it is moved.
         return os.path.relpath(there.leads_to, moved.parent) == os.path.relpath(
             planned.leads_to, before.parent
         )

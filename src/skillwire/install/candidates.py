@@ -146,7 +146,7 @@ def make_candidate(
 
 
 def with_interpreters(files: Iterable[tuple[str, bytes]]) -> tuple[ArchiveFile, ...]:
-    """Files of a source that knows no modes: those that name their interpreter can be run."""
+    """Files of a source without file modes: those that begin with `#!` are executable."""
     return tuple(ArchiveFile(path, data, starts_with_interpreter(data)) for path, data in files)
 
 
@@ -245,7 +245,7 @@ def _is_skill_md(path: str) -> bool:
 
 
 def not_what_is_pinned(skill: LockedSkill, actual: str) -> VerificationError:
-    """The failure of a source whose bytes differ from the lock."""
+    """The error for a source whose bytes differ from the lock."""
     return VerificationError(
         f"{skill.name}: {shown(skill.source, 200)} has another version now ({actual[:19]}…, pinned is "
         f"{skill.digest[:19]}…): `skillwire update {skill.name}` shows what changed",

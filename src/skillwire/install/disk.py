@@ -1,4 +1,4 @@
-"""What is on disk: a skill's folder read into a value, without following a link out of it."""
+"""What is on disk: the folder of a skill as a value. No link is followed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _FLAGS: Final = (
 def look_at(path: Path, pinned: Collection[str] = ()) -> Found:
     """What is at a path, with every file hashed.
 
-    What tools leave behind, such as `__pycache__`, is not part of a skill unless it is `pinned`.
+    Files that tools leave behind, such as `__pycache__`, are not part of a skill unless they are `pinned`.
     """
     text = str(path)
     try:
@@ -55,7 +55,7 @@ def look_at(path: Path, pinned: Collection[str] = ()) -> Found:
 
 
 def read_file(path: Path, limit: int) -> bytes | None:
-    """The bytes of a plain file, no link followed; `None` when there is no such file or it is longer."""
+    """The bytes of a regular file; `None` if it is a link, is missing, or is longer than `limit`."""
     try:
         descriptor = os.open(path, _FLAGS)
     except OSError:
@@ -96,7 +96,7 @@ def target_folders(places: Places, scope: Scope, targets: Iterable[str]) -> dict
 
 
 def knows_modes(folder: Path) -> bool:
-    """Whether the file system has executable modes."""
+    """Whether the file system stores which files are executable."""
     if os.name == "nt":
         return False
     while not folder.is_dir() and folder.parent != folder:
@@ -127,7 +127,10 @@ def lock_folder(folder: Path, *, limits: Limits = DEFAULT_LIMITS) -> Lock:
 
     A skill that is not valid is an error: `FormatError`, `LimitExceeded` or `VerificationError`.
     """
-    from skillwire.install.candidates import make_candidate, read_folder  # Here: to compare needs neither.
+    from skillwire.install.candidates import (
+        make_candidate,
+        read_folder,
+    )  # Imported here: comparing needs neither.
 
     skills: list[LockedSkill] = []
     for below, files in read_folder(folder, limits=limits).items():
@@ -182,7 +185,7 @@ def _hash(path: str, shown: str) -> LockedFile:
     descriptor = os.open(path, _FLAGS)
     try:
         status = os.fstat(descriptor)
-        # One byte more than there should be: the end of the file shows without a second read.
+        # One byte more than the size: the end of the file is seen without a second read.
         data = os.read(descriptor, min(status.st_size, _CHUNK) + 1)
         digest = hashlib.sha256(data)
         size = len(data)

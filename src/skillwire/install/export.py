@@ -1,4 +1,4 @@
-"""Export: pinned skills and their lock, as a folder or an archive to carry elsewhere."""
+"""Export: pinned skills and their lock, as a folder or an archive."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def content_of(workspace: Workspace, skill: LockedSkill) -> dict[str, bytes]:
 def export_skills(
     workspace: Workspace, place: Path, names: Iterable[str] | None = None
 ) -> tuple[LockedSkill, ...]:
-    """Write pinned skills and their lock to a new folder, or to an archive that is always the same."""
+    """Write pinned skills and their lock to a new folder, or to a reproducible archive."""
     lock = workspace.require_lock()
     skills = lock.skills if names is None else tuple(lock.require(name) for name in names)
     text = format_lock(replace(lock, skills=tuple(skills)))

@@ -1,4 +1,4 @@
-"""Lock files of other tools, read for migration: `skills-lock.json` and `toolhive.lock.yaml`.
+"""Lock files of other tools, read to migrate from them: `skills-lock.json` and `toolhive.lock.yaml`.
 
 Neither lists a skill's files, so what they name is fetched, shown and pinned again.
 """
@@ -52,13 +52,13 @@ def parse_foreign_lock(text: str, name: str) -> tuple[ForeignSkill, ...]:
     table = _table(loaded, name)
     if name.endswith((".yaml", ".yml")):
         if table.get("version", 1) != 1:
-            raise _refused(name, f"its version {shown(repr(table.get('version')))} is not known")
+            raise _unknown_version(name, table.get("version"))
         rows: object = table.get("skills") or []
         if not isinstance(rows, list):
             raise _refused(name, "it has no list of skills")
         return tuple(_toolhive(_table(row, name)) for row in cast("list[object]", rows))
     if table.get("version") not in (1, 3):
-        raise _refused(name, f"its version {shown(repr(table.get('version')))} is not known")
+        raise _unknown_version(name, table.get("version"))
     skills = _table(table.get("skills"), name)
     return tuple(_npm(key, _table(row, name)) for key, row in sorted(skills.items()))
 
@@ -132,6 +132,12 @@ def _table(value: object, name: str) -> Mapping[str, Any]:
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in cast("dict[Any, Any]", value)):
         raise _refused(name, "it is not a table of skills")
     return cast("Mapping[str, Any]", value)
+
+
+def _unknown_version(name: str, version: object) -> FormatError:
+    # A list may have aliases of itself: written out, it could be of any size.
+    known = shown(str(version)) if isinstance(version, str | int | float) else "with no number"
+    return _refused(name, f"version {known} is not supported")
 
 
 def _refused(name: str, message: str) -> FormatError:

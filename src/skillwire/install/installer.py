@@ -227,7 +227,7 @@ class Installer:
         return replace(report, refused=(*refused, *report.refused), failures=(*failures, *report.failures))
 
     def _other_signers(self, skills: Iterable[LockedSkill]) -> list[Failure]:
-        """The skills whose signer differs from the lock: what a lock says is not proof."""
+        """The skills whose signer is not the one in the lock: the lock alone proves nothing."""
         failures: list[Failure] = []
         for skill in skills:
             if skill.signer == NO_SIGNER:
@@ -246,7 +246,7 @@ class Installer:
         return failures
 
     def _kept_candidate(self, skill: LockedSkill) -> Candidate:
-        """A version whose bytes are kept here, checked again."""
+        """A version whose bytes are stored here, checked again."""
         content = self.workspace.versions.content(skill)
         return make_candidate(
             [ArchiveFile(file.path, content[file.path], file.executable) for file in skill.files],
@@ -281,7 +281,7 @@ class Installer:
                 publishers=self.upstream.publishers,
                 limits=self.workspace.limits,
             )
-            skill = replace(candidate.skill, targets=step.skill.targets, extra=step.skill.extra)
+            skill = replace(candidate.skill.with_unknown_keys(step.skill), targets=step.skill.targets)
             adopted.append(replace(candidate, skill=skill))
         return tuple(adopted)
 
@@ -296,7 +296,7 @@ class Installer:
     # Going back, removing, exporting
 
     def versions(self, name: str) -> tuple[Version, ...]:
-        """The versions of a skill that are kept here, the latest last."""
+        """The versions of a skill that are stored here, the latest last."""
         return self.workspace.files.read(self.workspace.root).history.get(name, ())
 
     def earlier(self, name: str, to: str = "") -> Candidate:
@@ -330,7 +330,7 @@ class Installer:
             version = kept[at - 1]
         skill = version.skill
         if current is not None:
-            skill = replace(skill, targets=current.targets)
+            skill = replace(skill.with_unknown_keys(current), targets=current.targets)
             if skill.pin.kind == "folder" and skill.pin.get("path") == skill.source:
                 # An edit that was overwritten: it still belongs to the same source.
                 skill = replace(skill, source=current.source)
@@ -346,7 +346,9 @@ class Installer:
         # It has the signer that it was installed with.
         return replace(
             candidate,
-            skill=replace(candidate.skill, targets=skill.targets, extra=skill.extra, signer=skill.signer),
+            skill=replace(
+                candidate.skill.with_unknown_keys(skill), targets=skill.targets, signer=skill.signer
+            ),
         )
 
     def remove(self, names: Sequence[str], *, force: bool = False) -> Report:
@@ -358,7 +360,7 @@ class Installer:
             rest = lock.without(names)
             state = work.files.read(work.root)
             work.recover(lock, state)
-            # What is right on disk is ours to remove, whether or not it was noted.
+            # A folder that matches is ours to remove, whether or not it was recorded.
             _, state = work.carry_out(_only_current(work.plan(lock, state, only=names)), state)
             made = work.plan(rest, state, only=names, force=names if force else ())
             stopped = {step.name for step in made.stopped}

@@ -1,5 +1,5 @@
-"""Lock: which skills are installed, pinned to what, as `skillwire.lock` says. Only values; `lock_format.py`
-has the text of the file.
+"""Lock: the installed skills and what they are pinned to. `lock_format.py` reads and writes the text of
+`skillwire.lock`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class LockedFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """Where a skill came from, as exactly as its kind of source can say.
+    """Where a skill came from, as precisely as its kind of source allows.
 
     `mcp`: `server`, `uri`, and `url` for a server that has one. `git`: `repository`, `commit`, `path`.
     `site`: `index`, `artifact` (a URL), `digest` (of the artifact). `folder` and `archive`: `path`.
@@ -50,6 +50,12 @@ class Pin:
     def get(self, key: str) -> str:
         return dict(self.details).get(key, "")
 
+    def with_unknown_keys(self, other: Pin) -> Pin:
+        """This pin with the keys of another one that this version does not know."""
+        known = dict(self.details)
+        more = {key: value for key, value in other.details if key not in _DETAILS and key not in known}
+        return replace(self, details=tuple(sorted({**known, **more}.items())), extra=other.extra)
+
     @property
     def identity(self) -> tuple[str, ...]:
         """What stays the same when the source publishes another version."""
@@ -62,6 +68,9 @@ class Pin:
         return (self.kind, *(self.get(key) for key in keys))
 
 
+_DETAILS: Final = frozenset(
+    "artifact commit digest index package path repository server uri url version".split()  # noqa: SIM905
+)
 KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "mcp": ("server", "uri"),
     "git": ("repository", "commit"),
@@ -75,7 +84,7 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockedSkill:
-    """One skill: what it is called, where it came from, and every byte of it by digest."""
+    """One pinned skill: its name, where it came from, and the digest of every file."""
 
     name: SkillName
     source: str
@@ -88,6 +97,16 @@ class LockedSkill:
     targets: tuple[str, ...] = ()
     """The agents that have links or copies of their own, beside the canonical folder."""
     extra: Extra = ()
+
+    def with_unknown_keys(self, other: LockedSkill) -> LockedSkill:
+        """This skill with the keys of another version of it that this version of Skillwire does not know."""
+        extras = {(file.path, file.digest): file.extra for file in other.files if file.extra}
+        files = self.files
+        if extras:
+            files = tuple(
+                file._replace(extra=extras.get((file.path, file.digest), file.extra)) for file in files
+            )
+        return replace(self, extra=other.extra, pin=self.pin.with_unknown_keys(other.pin), files=files)
 
     @property
     def source_words(self) -> str:

@@ -1,4 +1,4 @@
-"""The text of a lock file: TOML for people to review, sorted, without times, one line a file.
+"""The text of a lock file: TOML made for code review, sorted, without timestamps, one line per file.
 
 `parse_lock` and `format_lock` do no I/O. Keys that this version does not know are kept.
 """
@@ -28,7 +28,7 @@ def parse_lock(text: str, *, file: str = LOCK_NAME) -> Lock:
     """Read a lock file, or raise a `FormatError` that names every mistake."""
     table = _read_canonical(text)
     if table is None:
-        import tomllib  # Here: a lock that we wrote is read without.
+        import tomllib  # Imported here: a lock that we wrote is read without it.
 
         try:
             table = cast("Table", tomllib.loads(text))
@@ -147,7 +147,7 @@ def _skill(table: Table) -> LockedSkill:
 
 def _file(row: object) -> LockedFile:
     if isinstance(row, LockedFile):
-        return row  # Of a lock that was read the fast way.
+        return row  # From the fast path.
     table = _table(row, "files")
     size = table.get("size")
     if not isinstance(size, int) or isinstance(size, bool) or size < 0:
@@ -209,8 +209,8 @@ def _mistake(file: str, message: str) -> FormatError:
     return FormatError(_issue(file, message))
 
 
-# The fast way: a file of hundreds of skills as `format_lock` wrote it, read line by line. Anything that is
-# not exactly in that form is tomllib's.
+# The fast path: a file of hundreds of skills as `format_lock` wrote it, read line by line. Anything that is
+# not exactly in that form is left to tomllib.
 
 _PLAIN: Final = r'"([^"\\\x00-\x1f\x7f]*)"'
 _PLAIN_PATH: Final = r'"([^"\\\x00-\x1f\x7f]+)"'
@@ -249,7 +249,7 @@ def _canonical_skill(chunk: str) -> dict[str, Any] | None:
     rows = _FILE_LINE.findall(rest)
     files = [LockedFile(path, Digest(digest), int(size), bool(x)) for path, size, digest, x in rows]
     if sum([_FILE_LINE_LENGTH + sum(map(len, row)) for row in rows]) + len("]\n") != len(rest):
-        return None  # Something else stands between the files.
+        return None  # There is something else between the files.
     skill: dict[str, Any] = {"files": files}
     for line in head[:-1].split("\n"):
         pair = _canonical_line(line)
@@ -278,7 +278,7 @@ _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def _string(text: str) -> str:
-    # Characters that show nothing are escaped as well: a reviewer must see them.
+    # Invisible characters are escaped as well, so that a reviewer sees them.
     safe = _ESCAPED.sub(lambda match: _ESCAPES.get(match[0]) or f"\\u{ord(match[0]):04x}", text)
     if safe.isprintable():
         return f'"{safe}"'
@@ -317,7 +317,7 @@ def _value(value: Any) -> str:
         case float():
             return repr(value) if value == value and abs(value) != float("inf") else f"{value}"
         case _:
-            return str(value.isoformat())  # What is left of TOML: dates and times.
+            return str(value.isoformat())  # Dates and times are all that TOML has besides.
 
 
 def _extra_lines(extra: Extra) -> list[str]:

@@ -1,7 +1,7 @@
-"""Plan: what has to be done so that the folders equal the lock. It reads and writes nothing.
+"""Plan: what has to be done so that the folders match the lock. It does no I/O.
 
-`plan` compares three things: the lock, what is on disk now, and what Skillwire put there. Only a folder that
-Skillwire put there and nobody changed since is replaced or removed. Everything else stops that skill, and
+`plan` compares three things: the lock, what is on disk now, and what Skillwire installed. Only a folder that
+Skillwire installed and that was not edited since is replaced or removed. Anything else stops that skill, and
 the user decides: `adopt` keeps what is on disk, `force` overwrites it.
 """
 
@@ -25,18 +25,18 @@ class Act(StrEnum):
     """What is done at one place."""
 
     CURRENT = "current"
-    """Nothing: it is as the lock says."""
+    """Nothing: it matches the lock."""
     INSTALL = "install"
     """Nothing is there yet."""
     REPLACE = "replace"
-    """An earlier version that Skillwire put there, unchanged."""
+    """An earlier version that Skillwire installed, unchanged."""
     REMOVE = "remove"
-    """No longer in the lock, and unchanged since Skillwire put it there."""
+    """No longer in the lock, and unchanged since Skillwire installed it."""
     EDITED = "edited"
-    """Stopped: Skillwire put it there, and it was changed since. It is only overwritten when the user forces
+    """Stopped: Skillwire installed it, and it was edited since. It is only overwritten when the user forces
     that."""
     FOREIGN = "foreign"
-    """Stopped: Skillwire did not put it there. It is only overwritten when the user forces that."""
+    """Stopped: Skillwire did not install it. It is only overwritten when the user forces that."""
 
     @property
     def words(self) -> str:
@@ -108,9 +108,9 @@ NOTHING: Final = Nothing()
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """What Skillwire put at a place: a copy of one of these versions, or a link to the canonical folder.
+    """What Skillwire installed at a place: a copy of one of these versions, or a link to the canonical one.
 
-    There are two versions when an installation was interrupted: either may be there.
+    There are two versions if an installation was interrupted: either may be there.
     """
 
     name: str
@@ -176,7 +176,7 @@ class Plan:
 
     @property
     def is_done(self) -> bool:
-        """Whether the folders equal the lock already."""
+        """Whether the folders already match the lock."""
         return all(step.act is Act.CURRENT for step in self.steps)
 
     def needs_content(self) -> tuple[LockedSkill, ...]:
@@ -298,11 +298,11 @@ def _act(
             ours = before is not None and before.link and leads_to == canonical
             return Act.REPLACE if forced or ours else Act.FOREIGN
         case Other():
-            return Act.FOREIGN  # Not even with force: it is unknown what that is.
+            return Act.FOREIGN  # Not even with force, because it is unknown what that is.
         case Tree():
             is_pinned = there.has_exactly(skill.files)
             if is_pinned and (not modes or _same_modes(skill, there)):
-                # The right content is enough, whoever put it there: a copy where a link would do is current.
+                # The content counts, whoever put it there: a copy in place of a link is current, too.
                 return Act.CURRENT
             if forced or is_pinned:
                 return Act.REPLACE  # Nothing is lost when only modes differ.

@@ -1,7 +1,7 @@
 """Powers: what a skill's folder may cause an agent to do beyond reading.
 
 A folder has no fence: an agent may honor `allowed-tools` and may run the scripts beside the text. So both are
-shown before a skill is installed, and both are granted apart from it (SEC-2, SEC-4).
+shown before a skill is installed, and each needs a grant of its own (SEC-2, SEC-4).
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Powers:
         )
 
     def grants_after(self, before: Powers | None, given: Grants | None = None) -> Grants:
-        """What is granted to this version: what is given now, and what the version before had as well.
+        """The grants of this version: those given now, and those that the previous version had.
 
-        What was granted to the version before is granted to the same again, and to nothing more.
+        An earlier grant covers the same tools and scripts again, and nothing more.
         """
-        from skillwire.trust.approval import NO_GRANTS, Grants  # Here: most syncs need neither.
+        from skillwire.trust.approval import NO_GRANTS, Grants  # Imported here: most syncs need neither.
 
         now = given or NO_GRANTS
         new = self.beyond(before) if before is not None else self
@@ -68,7 +68,9 @@ def requested_powers(
     frontmatter: Mapping[str, JsonValue], files: Iterable[tuple[str, bytes, bool]]
 ) -> Powers:
     """What a skill asks for, by its frontmatter and its files, each given by path, content and mode bit."""
-    from skillwire.trust.guards import requested_tools  # Here: what is pinned says it already.
+    from skillwire.trust.guards import (
+        requested_tools,
+    )  # Imported here: a pinned skill has its powers in the lock.
 
     tools = dict.fromkeys(requested_tools(frontmatter.get("allowed-tools")))
     scripts = sorted(path for path, data, executable in files if is_script(path, data, executable))
@@ -87,5 +89,5 @@ def is_script(path: str, data: bytes, executable: bool = False) -> bool:
 
 
 def starts_with_interpreter(data: bytes) -> bool:
-    """Whether a file names the program that runs it: it is installed executable where no mode is known."""
+    """Whether a file begins with `#!`. From a source without file modes, it is installed as executable."""
     return data.startswith(b"#!")

@@ -48,7 +48,7 @@ def propose(fetched: Fetched, lock: Lock, targets: tuple[str, ...] | None) -> Pr
         merged = sorted({*own, *(pinned.targets if pinned else ())})
         ready = candidate.for_targets(merged)
         if pinned is not None:
-            ready = replace(ready, skill=replace(ready.skill, extra=pinned.extra))
+            ready = replace(ready, skill=ready.skill.with_unknown_keys(pinned))
         if pinned is not None and _is_pinned(pinned, ready.skill):
             known.append(ready)
             continue
@@ -62,12 +62,12 @@ def not_granted(skill: LockedSkill, tools: Sequence[str]) -> SkillwireError:
     """Why a skill with powers is not installed."""
     if tools:
         return RefusedByPolicy(
-            f"{skill.name} asks for tools ({shown(' '.join(tools), 200)}), and they were not granted: "
+            f"{skill.name} asks for tools ({shown(' '.join(tools), 200)}) that were not granted: "
             "--allow-tools grants them"
         )
     return RefusedByPolicy(
-        f"{skill.name} has scripts ({shown(', '.join(skill.powers.scripts), 200)}), and they were not "
-        "granted: --allow-code grants them"
+        f"{skill.name} has scripts ({shown(', '.join(skill.powers.scripts), 200)}) that were not granted: "
+        "--allow-code grants them"
     )
 
 
@@ -90,7 +90,7 @@ def _same_source(pinned: LockedSkill, candidate: LockedSkill) -> bool:
 
 def _name_taken(pinned: LockedSkill) -> SkillwireError:
     return RefusedByPolicy(
-        f"{pinned.name} is installed from {shown(pinned.source, 200)} already, and a folder holds one skill: "
+        f"{pinned.name} is already installed from {shown(pinned.source, 200)}: to replace it, run "
         f"`skillwire remove {pinned.name}` first"
     )
 
@@ -98,6 +98,6 @@ def _name_taken(pinned: LockedSkill) -> SkillwireError:
 def _two_of_one_name(candidate: Candidate) -> SkillwireError:
     return FormatError.of(
         rule="two-skills",
-        message=f"{candidate.name} is there twice, here in {shown(candidate.skill.source, 200)}",
+        message=f"two skills are called {candidate.name}, one in {shown(candidate.skill.source, 200)}",
         fix="add one of them by its own path",
     )

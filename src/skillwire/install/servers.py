@@ -15,7 +15,7 @@ from skillwire.catalog.naming import skill_path
 from skillwire.catalog.registry import RegisteredSkill
 from skillwire.errors import (
     AmbiguousName,
-    ApprovalRequired,
+    RefusedByPolicy,
     SkillNotFound,
     SkillwireError,
     SourceError,
@@ -38,7 +38,7 @@ from skillwire.skill.entries import DYNAMIC, SkillEntry
 from skillwire.skill.uris import SkillUri, path_below, skill_root
 from skillwire.sources.reference import Reference
 from skillwire.text import redact_url
-from skillwire.trust.approval import Policy, Reason
+from skillwire.trust.approval import Policy
 from skillwire.trust.verify import VerifiedFile, check_entry
 
 if TYPE_CHECKING:
@@ -146,11 +146,8 @@ class ServerSkills:
                     f"{shown(label)} URL`, or write ./{shown(label)} if it is a folder"
                 )
             elif config.approval is Policy.NEVER:
-                problems[label] = ApprovalRequired(
-                    f"nothing is installed from {shown(label)}: the policy of that server is never",
-                    reason=Reason.DENIED,
-                    origin=label,
-                    uri="",
+                problems[label] = RefusedByPolicy(
+                    f"nothing is installed from {shown(label)}: the policy of that server is never"
                 )
             else:
                 servers[label] = config

@@ -1,7 +1,7 @@
-"""InstallState: what Skillwire did in one project or home, which the lock file does not say.
+"""InstallState: what Skillwire did in one project or home and the lock file does not record.
 
-It is private to the user: what was put where, what the user approved, and the versions that were installed
-before. One process at a time works on it.
+It is private to the user: what was installed where, what the user approved, and the earlier versions. One
+process at a time works on it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _GONE_SECONDS: Final = 90 * 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version that was installed, and when. It is kept as the text of a lock file of its own."""
+    """A version that was installed, and when. It is stored as the text of a lock file of its own."""
 
     digest: str
     at: str
@@ -48,7 +48,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """When a user agreed to something, and who that was."""
+    """When something was approved, and by whom."""
 
     at: str
     by: str = ""
@@ -73,7 +73,7 @@ class InstallState:
         return replace(self, accepted={**self.accepted, **{acceptance_key(skill): given for skill in skills}})
 
     def put(self, placed: Mapping[Path, Placed], gone: Iterable[Path] = ()) -> InstallState:
-        """The state after something was put at places, and taken away from others."""
+        """The state after something was installed at places, and removed from others."""
         left = {path: one for path, one in self.placed.items() if path not in set(gone)}
         return replace(self, placed={**left, **placed})
 
@@ -85,7 +85,7 @@ class InstallState:
     def remember(self, skills: Iterable[LockedSkill], keep: int, *, in_place: bool = False) -> InstallState:
         """The state with these versions as the latest ones of their skills.
 
-        With `in_place` a version that is known stays where it is in the order: one went back to it.
+        With `in_place`, a known version keeps its place in the order, because the user went back to it.
         """
         history = dict(self.history)
         for skill in skills:
@@ -134,7 +134,7 @@ class StateFiles:
         return self.folder / "roots" / f"{name}.json"
 
     def read(self, root: Path) -> InstallState:
-        """The state of a root; an empty one when there is none, or when it cannot be understood."""
+        """The state of a root; an empty one if there is none, or if it cannot be parsed."""
         try:
             data = self.file(root).read_bytes()
         except FileNotFoundError:
@@ -144,7 +144,7 @@ class StateFiles:
         try:
             return _parse(json.loads(data))
         except (ValueError, TypeError, KeyError, FormatError, RecursionError):
-            # Without it every folder counts as foreign, so nothing is overwritten.
+            # Without it, every folder counts as somebody else's, so nothing is overwritten.
             return InstallState()
 
     def write(self, root: Path, state: InstallState) -> None:
@@ -171,7 +171,7 @@ class StateFiles:
             ) from None
 
     def roots(self) -> list[InstallState] | None:
-        """The state of every root; `None` when one of them cannot be understood.
+        """The state of every root; `None` if one of them cannot be parsed.
 
         A root counts until its folder has been gone for 90 days: its disk may only be unmounted.
         """
@@ -246,7 +246,7 @@ def _object(value: object) -> dict[str, Any]:
 
 
 def has_forgotten(before: InstallState, after: InstallState) -> bool:
-    """Whether a version is no longer kept that was kept before."""
+    """Whether a version that was stored before is no longer stored."""
     return any(
         not {one.digest for one in versions} <= {one.digest for one in after.history.get(name, ())}
         for name, versions in before.history.items()

@@ -1,6 +1,6 @@
-"""VersionStore: the files of every installed version, by digest, so that one can be put back.
+"""VersionStore: the files of every installed version, by digest, so that it can be restored.
 
-It lies among the user's data, outside every folder that an agent reads. No file in it is called `SKILL.md`.
+It is stored with the user's data, outside every folder that agents read. No file in it is called `SKILL.md`.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class VersionStore:
         self.folder = folder
 
     def has(self, skill: LockedSkill) -> bool:
-        """Whether all files of a version seem to be there. Reading them tells for sure."""
+        """Whether all files of a version exist. They are verified when they are read."""
         return all(self._path(file.digest).is_file() for file in skill.files)
 
     def read(self, file: LockedFile) -> bytes | None:
-        """The bytes of a file, or `None` when they are not there as they were kept."""
+        """The bytes of a file, or `None` if they are missing or damaged."""
         path = self._path(file.digest)
         data = read_file(path, file.size)
         if data is None:
@@ -46,7 +46,7 @@ class VersionStore:
         return data
 
     def content(self, skill: LockedSkill) -> dict[str, bytes]:
-        """Every file of a version, verified; `VerificationError` when one is not there as it was."""
+        """Every file of a version, verified; `VerificationError` if one is missing or damaged."""
         files: dict[str, bytes] = {}
         for file in skill.files:
             data = self.read(file)
@@ -60,7 +60,7 @@ class VersionStore:
         return files
 
     def keep(self, files: Mapping[Digest, bytes]) -> None:
-        """Keep bytes that were verified. What is there already is not written again."""
+        """Store bytes that were verified. Existing files are not written again."""
         for digest, data in files.items():
             path = self._path(digest)
             if _is_file(path, len(data)):
@@ -68,7 +68,7 @@ class VersionStore:
                     os.utime(path)  # It is in use again: `prune` leaves it alone.
                 continue
             if digest_of(data) != digest:
-                raise VerificationError(f"bytes that are not {digest} are not kept", uri=digest)
+                raise VerificationError(f"bytes that are not {digest} are not stored", uri=digest)
             try:
                 try:
                     write_atomic(path, data)
@@ -83,7 +83,7 @@ class VersionStore:
     def prune(self, used: Iterable[Digest]) -> int:
         """Remove every file that no version uses; how many those were.
 
-        A file of the last hour stays: another command may have stored it and not noted its version yet.
+        A file of the last hour stays: another command may have stored it and not recorded its version yet.
         """
         known = {self._path(digest) for digest in used}
         newest = time.time() - _GRACE_SECONDS

@@ -1,6 +1,6 @@
-"""Workspace: a project or a home with its lock file, its folders and what is known of them.
+"""Workspace: a project or a home, with its lock file, its folders and its state.
 
-Everything here is local: what has to be fetched is in the version store before a plan is carried out.
+Everything here is local: what had to be fetched is in the version store before a plan is carried out.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Workspace:
     # Targets
 
     def choose_targets(self, agent_ids: Iterable[str] | None) -> tuple[str, ...]:
-        """The agents that need a folder of their own: those that were named, or those that are here."""
+        """The agents that need a folder of their own: those that were named, or those that are found here."""
         chosen = detect_agents(self.places, self.scope) if agent_ids is None else find_agents(agent_ids)
         return tuple(
             sorted(
@@ -191,21 +191,21 @@ class Workspace:
         at_hand: Mapping[SetDigest, Mapping[str, bytes]] | None = None,
         on_step: Callable[[Outcome], None] = lambda _: None,
     ) -> tuple[tuple[Outcome, ...], InstallState]:
-        """Apply a plan, and note what was put where. The content must be in the version store.
+        """Apply a plan, and record what was installed where. The content must be in the version store.
 
         `going_back` is for a version that was installed before: it does not become the latest one. `at_hand`
         are files by the digest of their set, which need not be read from the store.
         """
         writes = made.writes
         if not writes:
-            # What is right on disk and was not noted as ours is so from now on.
+            # Folders that match already, but were not recorded as ours, are recorded now.
             adopted = _noted(made, state)
             if adopted != state.placed:
                 state = replace(state, placed=adopted)
                 self.files.write(self.root, state)
             return (), state
         state = self._keep_replaced(made, state)
-        # Written before anything else: a process that dies leaves either version, and both are ours.
+        # Written first: a process that dies leaves one of the two versions, and both are ours.
         pending = {
             step.path: Placed(
                 step.name,
@@ -240,7 +240,7 @@ class Workspace:
         return outcomes, state
 
     def _keep_replaced(self, made: Plan, state: InstallState) -> InstallState:
-        """Keep every folder that a plan overwrites, also one that was edited: it can be rolled back to."""
+        """Store every folder that a plan overwrites, even an edited one, so that it can be rolled back to."""
         for step in made.writes:
             tree = step.found
             if not isinstance(tree, Tree) or tree.digest is None:
@@ -270,16 +270,16 @@ class Workspace:
         return state
 
     def prune(self) -> int:
-        """Remove kept files that no version of any project uses any more; how many those were."""
+        """Remove stored files that no version of any project uses; returns how many."""
         states = self.files.roots()
         if states is None:
-            return 0  # Nobody knows what that project uses.
+            return 0  # It is unknown what that project uses.
         versions = [one for state in states for kept in state.history.values() for one in kept]
         return self.versions.prune({file.digest for version in versions for file in version.skill.files})
 
 
 def _noted(made: Plan, state: InstallState) -> Mapping[Path, Placed]:
-    """What was put where, with the folders that turned out to be right."""
+    """What is installed where, including the folders that matched already."""
     placed = dict(state.placed)
     for step in made.steps:
         if step.act is Act.CURRENT and step.skill is not None:
