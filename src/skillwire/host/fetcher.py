@@ -135,7 +135,7 @@ class Fetcher:
         return _Preview(skill, entry, self.source_of(skill.origin), digests, left=len(digests))
 
     async def fetch_files(self, skill: RegisteredSkill) -> SkillFiles:
-        """Every current file of a skill, for the user to look at; of a dynamic skill, those that are listed."""
+        """Every current file of a skill, for the user to look at; of a dynamic one, those that are listed."""
         entry = check_entry(skill.entry, limits=self.limits)
         if entry.resources is DYNAMIC:
             uris = [entry.uri, *self.listed_files(skill.origin, entry.uri)]
