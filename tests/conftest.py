@@ -67,7 +67,11 @@ def cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Generator[None
 @pytest.fixture(params=["httpx", "aiohttp"])
 def each_transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """A test over each transport that a client of HTTP has: that of its first requests and that of many."""
-    few = 0 if request.param == "aiohttp" else sys.maxsize
+    few = sys.maxsize
+    if request.param == "aiohttp":
+        import aiohttp as _aiohttp  # noqa: F401  # It takes long, and a first request has its time limit.
+
+        few = 0
     monkeypatch.setattr("skillwire.host.http.transport.AIOHTTP_AFTER", few)
     return request.param
 

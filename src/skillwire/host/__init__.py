@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from skillwire.host.events import EventLog as EventLog
     from skillwire.host.events import Failure as Failure
     from skillwire.host.events import LeftOut as LeftOut
+    from skillwire.host.fetcher import OnPreview as OnPreview
     from skillwire.host.fetcher import SkillFiles as SkillFiles
     from skillwire.host.host import SkillHost as SkillHost
     from skillwire.host.loaded import LoadedSkill as LoadedSkill
@@ -78,7 +79,7 @@ export(
         "config.trust": "UntrustedServer",
         "directories": "LocalDirectory",
         "events": "Event EventKind EventLog Failure LeftOut",
-        "fetcher": "SkillFiles",
+        "fetcher": "OnPreview SkillFiles",
         "host": "SkillHost",
         "loaded": "LoadedSkill SlashCommand",
         "reader": "ReadCallback ReadRequest",

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from skillwire.catalog.registry import RegisteredSkill, Registry
-from skillwire.errors import SkillNotFound, SkillwireError
+from skillwire.errors import SkillNotFound
 from skillwire.host.approvals.approver import Approver, changed_meanwhile
 from skillwire.host.approvals.schema import Decision
 from skillwire.host.approvals.status import ApprovalStatus
 from skillwire.host.approvals.store import ApprovalStore
 from skillwire.host.cache import SkillCache
-from skillwire.host.fetcher import Fetcher, SkillFiles
+from skillwire.host.fetcher import Fetcher, OnPreview, SkillFiles
 from skillwire.host.inventory import Inventory
 from skillwire.host.loader import Loader
 from skillwire.host.resolver import Resolver
@@ -24,7 +24,7 @@ from skillwire.issues import shown as shown_name
 from skillwire.limits import Limits
 from skillwire.skill.digests import SetDigest, parse_set_digest
 from skillwire.skill.entries import SkillEntry
-from skillwire.skill.uris import SKILL_FILE, SkillUri, parse_uri
+from skillwire.skill.uris import SKILL_FILE, parse_uri
 from skillwire.trust.approval import NO_GRANTS, Approval, Grants, seen_set
 from skillwire.trust.origin import Origin
 from skillwire.trust.publishers import Publisher
@@ -141,7 +141,7 @@ class HostAdmin:
         *,
         together: int,
         on_file: Callable[[RegisteredSkill], None],
-        on_skill: Callable[[RegisteredSkill, Mapping[SkillUri, VerifiedFile] | SkillwireError], None],
+        on_skill: OnPreview,
     ) -> None:
         """Every file of skills as `preview` gives it, `together` at once from each server.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import anyio
 
@@ -36,6 +37,10 @@ class SkillFiles:
     skill: RegisteredSkill
     files: tuple[VerifiedFile, ...]
     digest: SetDigest
+
+
+OnPreview: TypeAlias = Callable[[RegisteredSkill, Mapping[SkillUri, VerifiedFile] | SkillwireError], None]
+"""Called with all files of a skill, or with the first error."""
 
 
 @dataclass(slots=True, eq=False)
@@ -79,12 +84,11 @@ class Fetcher:
         *,
         together: int,
         on_file: Callable[[RegisteredSkill], None],
-        on_skill: Callable[[RegisteredSkill, Mapping[SkillUri, VerifiedFile] | SkillwireError], None],
+        on_skill: OnPreview,
     ) -> None:
         """Read every listed file of these skills as `preview` does, `together` at once from each origin.
 
-        `on_skill` is called with all files of a skill, or with the first error. An error affects only its own
-        skill.
+        An error affects only its own skill.
         """
         waiting: dict[Origin, list[_Preview]] = {}
         for skill in skills:
