@@ -18,7 +18,7 @@ from benchmarks.bench import Bench, say
 from benchmarks.contestants import EVERYBODY, find_contestants
 from benchmarks.machine import look
 from benchmarks.report import beside_table, median_table, page, summary, target_table
-from benchmarks.targets import beside_defaults, judge
+from benchmarks.targets import beside_defaults, evaluate
 from benchmarks.tree import write_tree
 
 MEASURES: Final = (
@@ -66,7 +66,7 @@ def main() -> None:
     minutes = (time.monotonic() - started) / 60
     machine = look(pinned=bench.cores.are_apart, load_before=load_before, minutes=minutes)
     command = shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]])
-    verdicts = judge(bench.samples)
+    verdicts = evaluate(bench.samples)
     seen = verdicts if options.all_targets else [each for each in verdicts if each.ratio is not None]
     print(f"\n{target_table(seen)}\n{summary(seen)}\n")
     if beside := beside_defaults(bench.samples):

@@ -63,7 +63,7 @@ class Verdict:
         return "met" if self.target.is_met(self.ratio) else "not met"
 
 
-def judge(samples: Samples, targets: Iterable[Target] | None = None) -> list[Verdict]:
+def evaluate(samples: Samples, targets: Iterable[Target] | None = None) -> list[Verdict]:
     wanted = all_targets() if targets is None else targets
     return [
         Verdict(target, samples.ratio(target.over, target.under), samples.ratio(*target.by_cpu))

@@ -1,4 +1,4 @@
-"""A small authorization server on loopback, with a skill server behind it that wants its tokens.
+"""A small authorization server on loopback, with a skill server behind it that requires its tokens.
 
 It does what the standards ask for and no more: metadata (RFC 8414, RFC 9728), dynamic registration
 (RFC 7591), codes with PKCE (RFC 7636), refresh tokens that are good for one use, revocation (RFC 7009),

@@ -1,4 +1,4 @@
-"""Requests of the 2026-07-28 era as raw HTTP, and servers to send them to, with the fast path and without."""
+"""Requests of 2026-07-28 as raw HTTP, and servers to send them to, with the fast path and without."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def aged(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("lane")
+    folder = tmp_path_factory.mktemp("fast_path")
     refunds = folder / "acme/refunds"
     described = json.dumps('Pays "money" back: ü, \u2028 and <b>.', ensure_ascii=False)
     write(refunds / "SKILL.md", skill_md("refunds", described))

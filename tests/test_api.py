@@ -1,4 +1,4 @@
-"""What the packages export is whole: enough to write down every type that a signature names."""
+"""The public API is complete: every type that a signature names is exported."""
 
 from __future__ import annotations
 

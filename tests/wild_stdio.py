@@ -1,6 +1,5 @@
-"""A stdio server in a process of its own that misbehaves on the wire. Run with the name of one misdeed.
-
-It speaks just enough MCP to be asked for skills. It imports nothing but the standard library, so that it
+"""A stdio server in its own process that misbehaves on the wire. The argument names the misbehavior. It
+implements just enough MCP to be asked for skills. It imports nothing but the standard library, so that it
 starts in no time.
 """
 

@@ -1,4 +1,4 @@
-"""A server that sends too much, or nothing, ends in a clear error and costs nobody else."""
+"""A server that sends too much, or nothing, ends in a clear error and affects nobody else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text that a server made stays inside its fence, is seen for what it is, and gives no orders."""
+"""Text that a server made stays inside its fence, is recognizable as such, and gives no orders."""
 
 from __future__ import annotations
 

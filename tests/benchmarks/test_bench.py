@@ -1,4 +1,4 @@
-"""Contestants take turns; who fails or is far behind does not hold up the others."""
+"""Contestants take turns; one that fails or is far slower does not delay the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests are well formed, and wrong answers are told from right ones."""
+"""Requests are well formed, and wrong answers are distinguished from right ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An answer is taken in whole or not at all, and one that differs from the first is looked at again."""
+"""An answer is read completely or not at all, and one that differs from the first is parsed again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Targets are judged by their bounds, and the tables say what was seen and what was not."""
+"""Targets are evaluated by their bounds, and the tables say what was seen and what was not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from benchmarks.bench import rotated
 from benchmarks.machine import look
 from benchmarks.report import figure, median_table, page, summary, table, target_table
 from benchmarks.samples import Sample, Samples, Series
-from benchmarks.targets import Beside, Target, Verdict, all_targets, beside_defaults, judge
+from benchmarks.targets import Beside, Target, Verdict, all_targets, beside_defaults, evaluate
 
 OURS = Series("http-read c16", "skillwire", 100)
 PLAIN = Series("http-read c16", "plain", 100)
@@ -33,7 +33,7 @@ def test_a_target_is_evaluated_by_its_bound(at_least: bool, ratio: float | None,
 
 
 def test_a_run_is_evaluated_target_by_target() -> None:
-    verdicts = [verdict for verdict in judge(run()) if verdict.ratio is not None]
+    verdicts = [verdict for verdict in evaluate(run()) if verdict.ratio is not None]
     assert [(each.target.wanted, each.ratio, each.word) for each in verdicts] == [
         ("at least 4.5 × plain", 9, "met"),
         ("at least 0.5 × bare uvicorn", 0.5, "met"),
@@ -56,7 +56,7 @@ def test_a_rate_and_a_time_by_processor_time_point_the_same_way() -> None:
             at_least=False,
         ),
     ]
-    assert [verdict.cpu_ratio for verdict in judge(spent, wanted)] == [4, 0.25]
+    assert [verdict.cpu_ratio for verdict in evaluate(spent, wanted)] == [4, 0.25]
 
 
 def test_no_target_occurs_twice() -> None:
@@ -94,7 +94,7 @@ def test_the_page_says_what_was_not_measured_and_what_to_know() -> None:
     samples = run()
     samples.note("fastmcp gave up")
     machine = look(pinned=True, load_before=0.5, minutes=29.6)
-    text = page(samples, judge(samples), machine, rounds=5, commands=["python -m benchmarks --write"])
+    text = page(samples, evaluate(samples), machine, rounds=5, commands=["python -m benchmarks --write"])
     assert "`python -m benchmarks --write`" in text
     assert "- fastmcp gave up" in text
     assert "not measured" in text
@@ -105,7 +105,7 @@ def test_the_page_says_what_was_not_measured_and_what_to_know() -> None:
 
 def test_met_targets_are_counted_and_stretch_targets_separately() -> None:
     stretch = Target("x", OURS, PLAIN, 10, at_least=True, is_stretch=True)
-    verdicts = [*judge(run())[:3], *judge(run(), [stretch])]
+    verdicts = [*evaluate(run())[:3], *evaluate(run(), [stretch])]
     said = "Of 3 targets: 2 met, 1 not measured. Of 1 stretch targets: 1 not met."
     assert summary(verdicts) == said
     assert "| **not met**  | x " in target_table(verdicts)
@@ -119,12 +119,14 @@ def test_the_servers_are_shown_beside_one_with_the_sdks_defaults() -> None:
         for measure, value in (("", rate), (" cpu", 1000 / rate))
     )
     assert beside_defaults(samples) == [Beside("HTTP read, 16 connections", 18, 18, 2, 2)]
-    text = page(samples, judge(samples), look(pinned=True, load_before=0, minutes=1), rounds=1, commands=[""])
+    text = page(
+        samples, evaluate(samples), look(pinned=True, load_before=0, minutes=1), rounds=1, commands=[""]
+    )
     assert "| HTTP read, 16 connections |      18 × |   18 × |" in text
 
 
 def test_a_target_table_leaves_out_a_missing_ratio() -> None:
-    assert "None" not in target_table(judge(Samples()))
+    assert "None" not in target_table(evaluate(Samples()))
 
 
 def test_each_round_starts_with_another_server() -> None:

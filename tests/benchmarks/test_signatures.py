@@ -1,4 +1,4 @@
-"""The benchmark of signatures checks what it says: every bundle another one, each of them accepted."""
+"""The benchmark of signatures checks what it says: every bundle is different, and each is accepted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A selection only ever narrows, whatever it is put together from."""
+"""A selection only narrows, whatever it is combined from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shell completion: what is offered, and that real shells take it."""
+"""Shell completion: what is offered, and that it works in real shells."""
 
 from __future__ import annotations
 

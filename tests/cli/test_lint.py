@@ -1,4 +1,4 @@
-"""`skillwire lint` finds every issue of every skill, by the rules that the server serves by."""
+"""`skillwire lint` finds every issue of every skill, by the rules of the server."""
 
 from __future__ import annotations
 

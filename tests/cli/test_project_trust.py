@@ -1,4 +1,4 @@
-"""A repository's own files start nothing until the user has seen what, and agreed to those very bytes."""
+"""A repository's own files start nothing until the user has seen and trusted exactly these bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines on a terminal: broken between words, styled by us alone."""
+"""Lines on a terminal: broken between words, and styled only by us."""
 
 from __future__ import annotations
 

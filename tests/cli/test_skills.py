@@ -1,4 +1,4 @@
-"""The commands of a person who takes skills in: what they print, refuse, and never obey."""
+"""The commands that list, show, load and approve skills: what they print and refuse."""
 
 from __future__ import annotations
 

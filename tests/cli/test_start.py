@@ -1,4 +1,4 @@
-"""What `skillwire serve` imports before its first answer: clients wait for each of these, at every start."""
+"""What `skillwire serve` imports before its first answer: clients wait for each of these at every start."""
 
 from __future__ import annotations
 

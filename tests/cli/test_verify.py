@@ -31,7 +31,7 @@ def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
 
 
 def defective(name: str) -> list[str]:
-    """The server of the judge's own tests, by a command that brings what it needs."""
+    """The command that starts the server of the conformance tests, with what it needs."""
     return ["--", "env", f"PYTHONPATH={TESTS}", sys.executable, "-m", "conformance.defective_server", name]
 
 

@@ -1,4 +1,4 @@
-"""A small skill server of its own make, in plain Python: what it answers can be bent in one place at a time.
+"""A small independent skill server in plain Python, whose answers can be changed in one place at a time.
 
 It shares no code with Skillwire, so that the checks are not tested against their own reading of the rules.
 """

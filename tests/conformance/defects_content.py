@@ -1,4 +1,4 @@
-"""Files that are served as they should be, and say something that a person ought to look at."""
+"""Files that are served correctly, with text that a person should look at."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defects of servers that are loose about URIs, order, types and what they send unasked."""
+"""Defects of servers that are careless about URIs, order, types and unsolicited messages."""
 
 from __future__ import annotations
 

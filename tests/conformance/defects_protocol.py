@@ -1,4 +1,4 @@
-"""Defects of the base protocol, the declaration and the two eras."""
+"""Defects of the base protocol, the declaration and the two revisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The judge against servers that mean ill: it ends, soon, and what it prints does nothing."""
+"""`verify` against hostile servers: it ends soon, and its output cannot control a terminal."""
 
 from __future__ import annotations
 

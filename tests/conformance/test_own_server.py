@@ -1,4 +1,4 @@
-"""Our own servers, on every transport and framework, give the judge nothing to remark on."""
+"""Our own servers, on every transport and framework, have no findings."""
 
 from __future__ import annotations
 

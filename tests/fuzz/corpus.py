@@ -1,4 +1,5 @@
-"""Seeds: one honest or nearly honest input for every feature of a parser. A found failure is added here."""
+"""Seeds: one valid or nearly valid input for every feature of a parser. Failures that were found are added
+here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers that lie, change or go away cost their own skills, and nothing unverified passes."""
+"""Servers that lie, change or disappear affect only their own skills, and nothing unverified passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store of approvals: shared by processes, private, never in the way, and closed when it is damaged."""
+"""The store of approvals: shared by processes, private, never blocking, and refusing when it is damaged."""
 
 from __future__ import annotations
 

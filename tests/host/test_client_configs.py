@@ -1,4 +1,4 @@
-"""Configuration files as other clients write them: what is taken over, and what is skipped and why."""
+"""Configuration files as other clients write them: what is imported, and what is skipped and why."""
 
 from __future__ import annotations
 

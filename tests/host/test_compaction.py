@@ -1,4 +1,4 @@
-"""What a host holds, and what it gives back after a conversation was shortened."""
+"""Which skills are active in a host, and what it restores after a conversation was shortened."""
 
 from __future__ import annotations
 

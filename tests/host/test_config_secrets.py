@@ -1,4 +1,4 @@
-"""Secrets in clear are recognized before they are written to a file, and variables take their place."""
+"""Plain text secrets are recognized before they are written to a file, and variables take their place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log of events: every listener hears everything that is kept, in order, until it ends."""
+"""The log of events: every listener gets all stored events, in order, until it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A host that keeps up: what changes on a server is told, on both eras, without anybody asking."""
+"""A host that is notified: changes on a server are reported on both revisions, without polling."""
 
 from __future__ import annotations
 

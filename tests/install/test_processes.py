@@ -1,4 +1,5 @@
-"""Installing with real processes and real file systems: killed, crowded out, shut out, and all at once."""
+"""Installing with real processes and real file systems: killed, out of space, without permission, and
+concurrently."""
 
 from __future__ import annotations
 

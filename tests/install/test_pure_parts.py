@@ -1,4 +1,4 @@
-"""The agents' folders, powers, names that not every system takes, references, and lock files of others."""
+"""The agents' folders, powers, names that some systems refuse, references, and lock files of others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Installing from MCP servers: what is listed is fetched, verified and pinned; a bad skill costs itself."""
+"""Installing from MCP servers: what is listed is fetched, verified and pinned; a bad skill affects only
+itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The npm packages that tests speak to, pinned in `node/` and installed once under `.node/`."""
+"""The npm packages that tests talk to, pinned in `node/` and installed once under `.node/`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A host on real servers: our own and one on @olaservo/ext-skills, over stdio and HTTP, on both eras."""
+"""A host on real servers: our own and one on @olaservo/ext-skills, over stdio and HTTP, on both revisions."""
 
 from __future__ import annotations
 

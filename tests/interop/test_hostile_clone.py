@@ -1,4 +1,4 @@
-"""Real npx, uvx, `python -m` and scripts, started while the user stands in a hostile clone (S1).
+"""Real npx, uvx, `python -m` and scripts, started in the directory of a hostile clone (S1).
 
 The user's own configuration names four servers. The clone has, for each of them, what these programs take up
 from the directory in which they are started: packages, settings, modules, scripts, commands on a relative

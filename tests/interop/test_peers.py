@@ -1,4 +1,4 @@
-"""The peers install from their pins alone, whole or not at all."""
+"""The peers are installed from their pins alone, completely or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real peers under the judge: what they depart from is what the page says, on each transport."""
+"""Real peers under `verify`: they deviate as the page says, on each transport."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The fast lane beside the SDK: the same requests both ways, and the same answers.
+"""The fast path and the SDK: the same requests both ways, and the same answers.
 
-Each odd request goes to a server with the lane and to one without. Status, media type and JSON must be equal.
-It goes over a connection of its own, then several times over one that stays open, whole and in two pieces: so
-it comes to the application, to the doorway before it, and to an answer that was kept. Which ones the lane
-took itself is known from the lane, so that a test of it cannot pass by its being idle.
+Each odd request goes to a server with the fast path and to one without. Status, media type and JSON must be
+equal. It goes over a connection of its own, then several times over one that stays open, whole and in two
+pieces, so that it is also answered from the cache. The fast path counts the requests that it answered, so that
+a test cannot pass because the fast path was not used.
 """
 
 from __future__ import annotations
@@ -212,32 +212,32 @@ async def test_with_and_without_the_fast_path_every_answer_is_the_same(folder: P
             different += [
                 f"{name}, {how}: {got} instead of {theirs}" for how, got in ours.items() if got != theirs
             ]
-        lane: Any = server._fast_path  # pyright: ignore[reportPrivateUsage]
+        fast_path: Any = server._fast_path  # pyright: ignore[reportPrivateUsage]
     assert different == []
-    assert lane.given >= len(TAKEN)
-    assert lane.repeated >= len(TAKEN)
+    assert fast_path.given >= len(TAKEN)
+    assert fast_path.repeated >= len(TAKEN)
 
 
 @pytest.mark.parametrize("name", TAKEN)
 async def test_the_fast_path_answers_the_common_requests(folder: Path, name: str) -> None:
     server = SkillServer(folder)
-    lane = server._fast_path  # pyright: ignore[reportPrivateUsage]
-    assert lane is not None
-    request = lane.parse(json.dumps(TAKEN[name]).encode())
+    fast_path = server._fast_path  # pyright: ignore[reportPrivateUsage]
+    assert fast_path is not None
+    request = fast_path.parse(json.dumps(TAKEN[name]).encode())
     assert request is not None
-    assert await lane.respond(request) is not None
+    assert await fast_path.respond(request) is not None
 
 
 @pytest.mark.parametrize("name", TAKEN)
 async def test_a_request_that_was_seen_before_is_answered_under_its_own_id(folder: Path, name: str) -> None:
-    lane = SkillServer(folder)._fast_path  # pyright: ignore[reportPrivateUsage]
-    assert lane is not None
+    fast_path = SkillServer(folder)._fast_path  # pyright: ignore[reportPrivateUsage]
+    assert fast_path is not None
 
     async def ask(identity: object) -> Any:
         compact = json.dumps({**TAKEN[name], "id": identity}, separators=(",", ":")).encode()
-        request = lane.parse(compact)
+        request = fast_path.parse(compact)
         assert request is not None
-        answer = await lane.respond(request)
+        answer = await fast_path.respond(request)
         assert answer is not None
         return json.loads(answer)
 
@@ -256,11 +256,11 @@ async def test_a_request_that_was_seen_before_is_answered_under_its_own_id(folde
     ],
 )
 def test_a_body_with_two_ids_is_never_taken_for_one_that_was_seen(folder: Path, body: bytes) -> None:
-    lane = SkillServer(folder)._fast_path  # pyright: ignore[reportPrivateUsage]
-    assert lane is not None
+    fast_path = SkillServer(folder)._fast_path  # pyright: ignore[reportPrivateUsage]
+    assert fast_path is not None
     sent = body % json.dumps(META, separators=(",", ":")).encode()
-    first = lane.parse(sent)
-    again = lane.parse(sent)
+    first = fast_path.parse(sent)
+    again = fast_path.parse(sent)
     assert first == again
     assert first is None or first.id_json == b"8"
 

@@ -1,4 +1,5 @@
-"""`skillwire serve --http`: both eras, who may ask, what wrong requests get, and how it ends."""
+"""`skillwire serve --http`: both revisions, who may send requests, what wrong requests get, and how it
+ends."""
 
 from __future__ import annotations
 

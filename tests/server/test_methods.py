@@ -1,4 +1,4 @@
-"""The methods of the extension, asked by the SDK's own client on both protocol eras."""
+"""The methods of the extension, called by the SDK's own client on both protocol revisions."""
 
 from __future__ import annotations
 

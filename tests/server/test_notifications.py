@@ -1,4 +1,4 @@
-"""Clients of both eras are told what changed, what they asked for and nothing else, and leave no trace."""
+"""Clients of both revisions are notified of what they subscribed to and nothing else, and leave no trace."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A tree that never holds still, and clients that list, read and verify all the while.
+"""A tree that keeps changing, and clients that list, read and verify all the time.
 
-Each version of each file is known here, in the order in which it was written. So an answer can be judged from
+Each version of each file is known here, in the order in which it was written. So an answer can be checked from
 outside: an entry may never be older than bytes that went out before it was asked for.
 """
 

@@ -1,4 +1,4 @@
-"""Who wants to hear of which URI is known exactly, within limits, and forgotten without a trace."""
+"""Subscriptions to URIs are exact, limited, and removed without a trace."""
 
 from __future__ import annotations
 

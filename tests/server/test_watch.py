@@ -1,4 +1,4 @@
-"""A server follows its folders while it runs, whichever way it was made."""
+"""A server follows its folders while it runs, however it was created."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""YAML 1.2 by the core schemaand as JSON values alone."""
+"""YAML 1.2 by the core schema, and only as JSON values."""
 
 from __future__ import annotations
 

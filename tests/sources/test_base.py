@@ -1,4 +1,4 @@
-"""What a class of one's own needs to be a source, and what it gets for free."""
+"""What a custom class needs to be a source, and what it gets for free."""
 
 from __future__ import annotations
 

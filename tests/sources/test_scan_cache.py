@@ -1,4 +1,5 @@
-"""An index makes the next start cheap and changes nothing else, whatever happened to the files or to it."""
+"""A scan cache makes the next start fast and changes nothing else, whatever happened to the files or to
+it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Indexes lie in the cache of the user, where the system has one."""
+"""Scan caches are in the user's cache directory, where the system has one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes on disk are seen within a moment, by events where there are any and by looking where not."""
+"""Changes on disk are seen within a moment, by events where there are any, and otherwise by polling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sites that list skills: indexes read, artifacts verified, caps kept; and a source that lives on them."""
+"""Sites that list skills: indexes are read, artifacts verified, limits kept; and a source of them."""
 
 from __future__ import annotations
 

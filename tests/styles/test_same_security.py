@@ -1,4 +1,4 @@
-"""The same hostile server meets the same end in every style."""
+"""The same hostile server is refused in the same way in every style."""
 
 from __future__ import annotations
 

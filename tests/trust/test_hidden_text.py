@@ -1,4 +1,4 @@
-"""Hidden text is found where it hides, and honest text is left in peace."""
+"""Hidden text is found, and legitimate text is not reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Skills for the pages: a shop and a team that look like real ones, and servers that mean harm."""
+"""Skills for the pages: a shop and a team that look like real ones, and hostile servers."""
 
 from __future__ import annotations
 

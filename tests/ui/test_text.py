@@ -1,4 +1,4 @@
-"""Text of others on the page: escaped, with nothing hidden and nothing dropped."""
+"""Untrusted text on the page: escaped, with nothing hidden and nothing dropped."""
 
 from __future__ import annotations
 

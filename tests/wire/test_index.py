@@ -1,4 +1,4 @@
-"""The index dialects, in captured shapes and as a hostile server would bend them."""
+"""The index dialects, in captured shapes and as a hostile server would change them."""
 
 from __future__ import annotations
 

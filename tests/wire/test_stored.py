@@ -1,4 +1,4 @@
-"""Entries as they are kept, with nothing lost and nothing taken on trust."""
+"""Entries as they are stored, with nothing lost and everything checked when read."""
 
 from __future__ import annotations
 

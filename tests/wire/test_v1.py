@@ -1,4 +1,4 @@
-"""Entries as JSON and back. What was written is read again; all else is an entry or a `FormatError`."""
+"""Entries as JSON and back. What was written is read back; everything else is an entry or a `FormatError`."""
 
 from __future__ import annotations
 

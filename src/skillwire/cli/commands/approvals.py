@@ -22,7 +22,7 @@ COMMANDS: Final = (
             "can reach needs --token-file.",
         ),
         text("--allow-host NAME", "Accept this Host and Origin too. Repeatable.", many=True),
-        path("--token-file FILE", "Also let people in who enter a token from this file."),
+        path("--token-file FILE", "Also admit people who enter a token from this file."),
         host=True,
         json=False,
         examples={

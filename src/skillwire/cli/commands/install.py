@@ -41,7 +41,7 @@ COMMANDS: Final = (
         "Install skills, and pin them in skillwire.lock\n\n"
         "Skills of MCP servers, sites, git repositories, folders and Python packages. Shows what "
         "would be installed, asks, writes it to .agents/skills and pins every file. Tools and scripts need "
-        "their own grants; a skill that has them is not installed without.",
+        "their own grants; a skill that asks for them is not installed without.",
         Argument(
             "sources",
             "SOURCE",
@@ -50,7 +50,7 @@ COMMANDS: Final = (
             required=False,
             many=True,
         ),
-        flag("--installed", "The skills that installed Python packages carry."),
+        flag("--installed", "The skills in installed Python packages."),
         text("--skill NAME", "Only the skills of this name. Repeatable.", many=True),
         *_GRANTS,
         _AGENT,
@@ -80,9 +80,9 @@ COMMANDS: Final = (
         _USER,
         host=True,
         examples={
-            "skillwire sync": "on a new machine, this is all",
+            "skillwire sync": "on a new machine, this is all you need",
             "skillwire sync --frozen --yes": "in CI: install exactly this",
-            "skillwire sync --check": "in CI: say what differs",
+            "skillwire sync --check": "in CI: report what differs",
         },
     ),
     command(
@@ -92,7 +92,7 @@ COMMANDS: Final = (
         _NAMES,
         _USER,
         host=True,
-        examples={"skillwire outdated": "every source is asked, side by side"},
+        examples={"skillwire outdated": "all sources are asked at once"},
     ),
     command(
         "diff",
@@ -131,7 +131,7 @@ COMMANDS: Final = (
         _FORCE,
         _USER,
         examples={
-            "skillwire rollback release-notes": "the version before",
+            "skillwire rollback release-notes": "the previous version",
             "skillwire rollback release-notes --to 3f2a90": "a version that `skillwire why` lists",
         },
     ),
@@ -142,7 +142,7 @@ COMMANDS: Final = (
         Argument("names", "NAME", "The name of an installed skill.", many=True, completion="skill"),
         _FORCE,
         _USER,
-        examples={"skillwire remove release-notes": "its versions stay, to roll back to"},
+        examples={"skillwire remove release-notes": "its versions are kept for a rollback"},
     ),
     command(
         "why",

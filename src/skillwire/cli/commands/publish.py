@@ -36,7 +36,7 @@ COMMANDS: Final = (
             completion="directory",
         ),
         path("--locked FILE", "Serve exactly what this skillwire.lock pins."),
-        flag("--installed", "Serve the skills that installed Python packages carry."),
+        flag("--installed", "Serve the skills in installed Python packages."),
         text(
             "--store URL",
             "Serve a registry: postgresql://USER@HOST/NAME or sqlite:///FILE. Without a PATH, "

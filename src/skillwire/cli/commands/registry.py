@@ -121,7 +121,7 @@ COMMANDS: Final = (
     _on_store(
         "registry yank",
         "Withdraw a version\n\n"
-        "No channel lists it any more. Clients that pinned it can still read it, and see the reason.",
+        "Channels no longer list it. Clients that pinned it can still read it, and see the reason.",
         _SKILL,
         _VERSION,
         text("--reason TEXT", "Why. Readers see it."),

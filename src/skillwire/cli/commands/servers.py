@@ -65,7 +65,7 @@ COMMANDS: Final = (
     command(
         "servers show",
         "server_show:show_server",
-        "Show one server: what it declares, what it speaks, its skills, files and problems\n\n"
+        "Show one server: what it declares, its protocol, skills, files and problems\n\n"
         "Connects to that server and to no other. Exits with 4 if it cannot be reached.",
         _SERVER,
         host=True,
@@ -78,7 +78,7 @@ COMMANDS: Final = (
         "servers add",
         "servers:add",
         "Add a server to skillwire.toml\n\n"
-        "The rest of the file stays as it is. Write ${NAME} for an environment variable, to keep "
+        "The rest of the file is left unchanged. Write ${NAME} for an environment variable, to keep "
         "secrets out of the file.",
         Argument("name", "NAME", "A name for the server."),
         Argument(

@@ -1,4 +1,4 @@
-"""How a skill stands is what a load would meet with."""
+"""The status of a skill says what a load would do."""
 
 from __future__ import annotations
 

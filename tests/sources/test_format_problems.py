@@ -1,4 +1,4 @@
-"""C3: skills that stretch the format are served with valid entries and a warning, unless `strict`."""
+"""C3: skills with format problems are served with valid entries and a warning, unless `strict`."""
 
 from __future__ import annotations
 
