@@ -2,8 +2,8 @@
 
 Each odd request goes to a server with the fast path and to one without. Status, media type and JSON must be
 equal. It goes over a connection of its own, then several times over one that stays open, whole and in two
-pieces, so that it is also answered from the cache. The fast path counts the requests that it answered, so that
-a test cannot pass because the fast path was not used.
+pieces, so that it is also answered from the cache. The fast path counts the requests that it answered, so
+that a test cannot pass because the fast path was not used.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A tree that keeps changing, and clients that list, read and verify all the time.
 
-Each version of each file is known here, in the order in which it was written. So an answer can be checked from
-outside: an entry may never be older than bytes that went out before it was asked for.
+Each version of each file is known here, in the order in which it was written. So an answer can be checked
+from outside: an entry may never be older than bytes that went out before it was asked for.
 """
 
 from __future__ import annotations
