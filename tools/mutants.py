@@ -609,7 +609,7 @@ GROUPS = (
                 "                elif False:\n",
             ),
             ("                if links:\n", "                if False:\n"),
-            ('ref=pin.get("commit"),', 'ref="",'),
+            ("#{pin.get('commit')}:{common}", "#:{common}"),
         ),
     ),
     Group(
@@ -660,6 +660,7 @@ GROUPS = (
         "tests/sources/test_git.py",
         (
             ("env=git_environment(os.environ),", "env=None,"),
+            ("    if scheme not in GIT_SCHEMES:\n", "    if False:\n"),
             ('"GIT_CONFIG_GLOBAL": os.devnull,', ""),
             ('    "protocol.allow=never",\n', ""),
             ('    "credential.helper=",\n', ""),

@@ -506,6 +506,35 @@ def test_the_first_sync_of_a_cloned_lock_asks_once_for_the_whole_set(
     assert again.end() == 0
 
 
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "repository",
+    [
+        "ext::sh -c touch% {marker}",
+        "--upload-pack=touch {marker}",
+        "ssh://-oProxyCommand=touch {marker}/x",
+        "file://{repository}",
+    ],
+)
+def test_a_lock_cannot_name_a_command_as_its_repository(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repository: str
+) -> None:
+    """Whoever writes a lock chooses the repository; only the plain one in the last row is fetched."""
+    marker, real = tmp_path / "marker", tmp_path / "repository"
+    real.mkdir()
+    git(real, "init", "-q", "-b", "main")
+    commit(real, "text")
+    assert run("add", f"git+file://{real}", "--yes").code == 0
+    place = repository.format(marker=marker, repository=real)
+    LOCK.write_text(LOCK.read_text().replace(f'repository = "file://{real}"', f'repository = "{place}"'))
+    become(tmp_path, "another", monkeypatch)
+    shutil.rmtree(INSTALLED)
+    ended = run("sync", "--yes")
+    assert not marker.exists()
+    assert (ended.code == 0) is (place == f"file://{real}"), ended.err
+    assert "Traceback" not in ended.err
+
+
 # Skills of servers
 
 

@@ -167,6 +167,9 @@ def _with_path(path: str) -> str:
         pytest.param(_with_path("/a"), "not the path", id="an absolute path"),
         pytest.param(_with_path("a\\\\b"), "not a plain path", id="a backslash"),
         pytest.param(_with_path("SKILL.md"), "listed twice", id="a file twice"),
+        pytest.param(
+            _with_path("a").replace("signer =", 'signer = "acme"\nsigner ='), "not TOML", id="a key twice"
+        ),
     ],
 )
 def test_a_lock_that_cannot_be_trusted_is_refused_with_the_reason(text: str, said: str) -> None:

@@ -94,6 +94,7 @@ def zip_of(name: str, mode: int = 0) -> bytes:
         pytest.param(tar_of(member("link", tarfile.LNKTYPE, link="SKILL.md")), id="a hard link"),
         pytest.param(tar_of(member("dev", tarfile.CHRTYPE)), id="a device"),
         pytest.param(tar_of(member("pipe", tarfile.FIFOTYPE)), id="a pipe"),
+        pytest.param(tar_of(member("sparse", tarfile.GNUTYPE_SPARSE)), id="a sparse file"),
         pytest.param(tar_of(member("a"), member("a")), id="a file twice"),
         pytest.param(tar_of(member("a"), member("a/b")), id="a file below a file"),
         pytest.param(zip_of("../evil"), id="zip: a path that leaves"),

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from install.workspaces import write_skill
-from skillwire.errors import LimitExceeded, SourceError
+from skillwire.errors import FormatError, LimitExceeded, SourceError
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.sources.git import fetch_tree, git_environment, resolve_commit
-from skillwire.sources.reference import Reference, parse_reference
+from skillwire.sources.reference import Reference, SourceKind, parse_reference
 
 
 class Repository:
@@ -133,6 +133,55 @@ def test_a_repository_that_is_too_large_or_too_slow_is_given_up(repository: Repo
         slow = parse_reference(f"git+http://127.0.0.1:{silent.getsockname()[1]}/nothing")
         with pytest.raises(LimitExceeded, match="seconds"):
             fetch_tree(slow, limits=replace(DEFAULT_LIMITS, git_seconds=0.3))
+
+
+@pytest.mark.process
+def test_a_transport_that_runs_a_command_is_not_used(tmp_path: Path) -> None:
+    marker = tmp_path / "ran"
+    place = f"ext::sh -c touch% {marker}"
+    for ref in ("", "0" * 40):
+        with pytest.raises(SourceError, match="is not the URL of a git repository"):
+            fetch_tree(Reference(kind=SourceKind.GIT, text=place, place=place, ref=ref))
+    assert not marker.exists()
+
+
+@pytest.mark.process
+def test_a_fetch_that_grows_too_large_is_stopped(repository: Repository) -> None:
+    """Bytes that cannot be compressed, so that the transfer takes long enough to be measured."""
+    (repository.folder / "skills/pdf/data.bin").write_bytes(os.urandom(30_000_000))
+    repository.commit()
+    with pytest.raises(LimitExceeded, match="sent more than 1,000 bytes"):
+        fetch_tree(repository.reference(), limits=replace(DEFAULT_LIMITS, repository_fetch_bytes=1_000))
+
+
+@pytest.mark.process
+def test_a_path_that_could_leave_a_folder_is_refused(repository: Repository) -> None:
+    """Git stores any bytes as a name: a backslash separates folders on Windows."""
+    (repository.folder / "skills/pdf/..\\..\\evil.md").write_text("x")
+    repository.commit()
+    with pytest.raises(FormatError, match="is not plain"):
+        fetch_tree(repository.reference())
+
+
+@pytest.mark.parametrize(
+    "setting", ["protocol.allow=never", "credential.helper=", "core.hooksPath=/dev/null"]
+)
+def test_every_call_of_git_has_the_settings_that_keep_it_from_running_something(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str
+) -> None:
+    """A `git` that writes down how it was called."""
+    called = tmp_path / "called"
+    program = tmp_path / "bin/git"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\necho "$@" >> {called}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    with pytest.raises(SourceError):
+        fetch_tree(parse_reference(f"git+https://git.example/x#{'0' * 40}"))
+    calls = called.read_text().splitlines()
+    assert len(calls) > 1
+    assert all(f"-c {setting} " in call for call in calls)
+    assert all("-c protocol.https.allow=always" in call for call in calls)
 
 
 def test_the_environment_of_git_holds_nothing_of_git() -> None:

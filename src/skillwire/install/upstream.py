@@ -243,13 +243,9 @@ class Upstream:
             case "git":
                 paths = [skill.pin.get("path") for skill in group]
                 common = os.path.commonpath([f"/{path}" for path in paths]).strip("/")
-                reference = Reference(
-                    kind=SourceKind.GIT,
-                    text=group[0].source,
-                    place=pin.get("repository"),
-                    ref=pin.get("commit"),
-                    path=common,
-                )
+                # Parsed like what a user writes: the author of a lock may want git to run something.
+                parsed = parse_reference(f"git+{pin.get('repository')}#{pin.get('commit')}:{common}")
+                reference = replace(parsed, text=group[0].source)
                 fetched = await self._fetch_git(reference)
                 wanted = {(skill.name, skill.pin.get("path")) for skill in group}
                 return replace(

@@ -24,7 +24,7 @@ from skillwire.issues import shown
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.files import belongs_to_skill
 from skillwire.sources.archive import ArchiveFile, safe_path
-from skillwire.sources.reference import Reference, is_commit
+from skillwire.sources.reference import GIT_SCHEMES, Reference, is_commit
 from skillwire.text import redact_url
 
 # What ssh, TLS and proxies need. Git's own variables are not passed on.
@@ -210,6 +210,9 @@ def _git(
     given: bytes = b"",
 ) -> bytes:
     scheme = urlsplit(reference.place).scheme
+    if scheme not in GIT_SCHEMES:
+        # Some of git's transports run a command, such as `ext::`.
+        raise SourceError(f"{shown(reference.place, 200)} is not the URL of a git repository")
     settings = [*_SETTINGS, f"protocol.{scheme}.allow=always"]
     command = ["git", *(part for setting in settings for part in ("-c", setting))]
     if repository is not None:

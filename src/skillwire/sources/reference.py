@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from skillwire.errors import FormatError
 from skillwire.issues import shown
 
-_GIT_SCHEMES: Final = frozenset({"https", "http", "ssh", "file", "git"})
+GIT_SCHEMES: Final = frozenset({"https", "http", "ssh", "file", "git"})
 _GIT_REF: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+@-]{0,254}")
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _ARCHIVES: Final = (".tar.gz", ".tgz", ".zip", ".tar")
@@ -91,7 +91,7 @@ def _git(text: str) -> Reference:
     url, _, fragment = text.removeprefix("git+").partition("#")
     ref, _, path = fragment.partition(":")
     parts = urlsplit(url)
-    if parts.scheme not in _GIT_SCHEMES or url.startswith("-") or not (parts.netloc or parts.path):
+    if parts.scheme not in GIT_SCHEMES or url.startswith("-") or not (parts.netloc or parts.path):
         raise _refused(text, "the repository is not a URL of https, ssh, git, http or file")
     if _has_secret(parts.netloc, is_web=parts.scheme in ("https", "http")):
         raise _refused(text, "it holds a name or a password, which would go into the lock: use .netrc")
