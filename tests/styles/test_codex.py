@@ -123,7 +123,7 @@ async def test_c4_without_a_servers_skill_the_text_is_the_same_to_the_byte(tmp_p
         assert "MCP" not in alone
         sim.skill("reports")
         await host.refresh()
-        assert "call read_mcp_resource with both its server and its uri" in host.catalog()
+        assert "call read_mcp_resource with its server and its uri" in host.catalog()
         assert str(tmp_path / "own/refunds/SKILL.md") in host.catalog()
 
 

@@ -13,7 +13,7 @@ from skillwire.host.directories import LocalDirectory
 from skillwire.host.events import EventKind
 from skillwire.host.host import SkillHost
 from skillwire.host.styles import all_styles
-from skillwire.host.styles.fields import glob_fits, typed_fields
+from skillwire.host.styles.fields import glob_matches, typed_fields
 from skillwire.host.styles.ranks import Layer
 from skillwire.host.styles.wayland import STYLE, virtual_path
 from skillwire.skill.dialects import Dialect
@@ -196,13 +196,16 @@ def test_w5_fields_of_the_wrong_type_count_as_absent() -> None:
     ],
 )
 def test_w5_globs_stay_within_segments(glob: str, path: str, fits: bool) -> None:
-    assert glob_fits(glob, path) is fits
+    assert glob_matches(glob, path) is fits
 
 
 def test_w5_a_skill_with_paths_is_hidden_until_one_is_worked_on() -> None:
     skills = registry(STYLE, {DEMO: [entry(paths=["src/**/*.ts"]), entry("skill://b/SKILL.md")]}).skills()
-    assert [skill.handle for skill in STYLE.awake(skills, ())] == ["demo:b"]
-    assert [skill.handle for skill in STYLE.awake(skills, ["src/x/y.ts"])] == ["demo:acme:refunds", "demo:b"]
+    assert [skill.handle for skill in STYLE.visible(skills, ())] == ["demo:b"]
+    assert [skill.handle for skill in STYLE.visible(skills, ["src/x/y.ts"])] == [
+        "demo:acme:refunds",
+        "demo:b",
+    ]
 
 
 @pytest.mark.requirement("SEC-2")

@@ -135,8 +135,8 @@ class CatalogCache:
         skills, templates = self._offered.skills(), self._templates()
         if skills is not self._skills or templates != self._shown_templates:
             limits = replace(self._context.limits, catalog_chars=self._budget)
-            awake = self._style.awake(skills, self._working)
-            made = self._style.catalog(awake, replace(self._context, limits=limits))
+            visible = self._style.visible(skills, self._working)
+            made = self._style.catalog(visible, replace(self._context, limits=limits))
             room = self._budget - len(made.text) - 1
             below = templates_text(templates, self._style.resource_tool, room, limits)
             self._text = replace(made, text="\n".join(filter(None, (made.text, below))))

@@ -15,7 +15,7 @@ from skillwire.catalog.naming import Naming, Spellings, plain_name, spec_spellin
 from skillwire.catalog.registry import RegisteredSkill
 from skillwire.catalog.render import LOAD_TOOL, CatalogText, render_catalog, render_file, render_skill
 from skillwire.errors import FrontmatterMismatch, LimitExceeded
-from skillwire.host.styles.fields import SkillFields, is_awake, typed_fields
+from skillwire.host.styles.fields import SkillFields, is_visible, typed_fields
 from skillwire.host.styles.ranks import KeeperOf, Ranks, nobody_keeps
 from skillwire.issues import shown
 from skillwire.limits import DEFAULT_LIMITS, Limits
@@ -37,14 +37,14 @@ def no_files(origin: Origin, uri: SkillUri) -> Sequence[SkillUri]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderContext:
-    """What a text is made with: the limits, the fences' salt, and what is known of files."""
+    """What texts are rendered with: the limits, the salt of the fences, and what is known about files."""
 
     limits: Limits = DEFAULT_LIMITS
     salt: bytes = b""
     local_path: Callable[[Origin, SkillUri], str] = no_path
     """Where a file of a local skill is on disk; empty for a server's."""
     listed_files: Callable[[Origin, SkillUri], Sequence[SkillUri]] = no_files
-    """The supporting files that a server lists for the skill at a URI, where its entry does not say."""
+    """The supporting files that a server lists for the skill at a URI, if its entry lists none."""
 
     def path_of(self, skill: RegisteredSkill) -> str:
         """Where a local skill's `SKILL.md` is on disk; empty for a server's."""
@@ -52,7 +52,7 @@ class RenderContext:
 
 
 class Question(Protocol):
-    """What the user is asked: may this skill be loaded, as it is now?"""
+    """The question to the user: may this skill be loaded, as it is now?"""
 
     @property
     def skill(self) -> RegisteredSkill: ...
@@ -67,10 +67,10 @@ class Question(Protocol):
 
 
 class Actions(Protocol):
-    """What a tool can have the host do. Every one takes the way of approval and verification."""
+    """What a tool can do with the host. Every action goes through approval and verification."""
 
     async def load_for_model(self, name: str, server: str | None = None) -> str:
-        """Load a skill; its text."""
+        """Load a skill and return its text."""
         ...
 
     async def read(self, name: str, path: str) -> str:
@@ -78,7 +78,7 @@ class Actions(Protocol):
         ...
 
     async def list_files(self, name: str, path: str = "") -> str:
-        """A directory of a loaded skill, a line for each child."""
+        """A directory of a loaded skill, one line for each child."""
         ...
 
     async def read_resource(self, server: str, uri: str) -> str:
@@ -86,19 +86,19 @@ class Actions(Protocol):
         ...
 
     async def read_anywhere(self, text: str, server: str | None = None) -> str:
-        """A resource of the one server that has it, or a file of a local skill by its path or URI."""
+        """A resource of the only server that has it, or a file of a local skill by its path or URI."""
         ...
 
     async def list_resources(self, server: str | None = None) -> str:
-        """The resources of a server, or of all, a line for each."""
+        """The resources of one server or of all, one line for each."""
         ...
 
     def knows(self, name: str) -> bool:
-        """Whether a skill is called so."""
+        """Whether a skill has this name."""
         ...
 
     def is_loaded(self, name: str) -> bool:
-        """Whether the skill of this name is held."""
+        """Whether the skill of this name is loaded."""
         ...
 
 
@@ -107,7 +107,7 @@ ToolAction: TypeAlias = Callable[[Actions, Mapping[str, Any]], Awaitable[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
-    """A tool as a model is told about it, and what it does."""
+    """A tool as it is described to a model, and what it does."""
 
     name: str
     description: str
@@ -116,7 +116,7 @@ class ToolSpec:
     required: tuple[str, ...]
     action: ToolAction
     names: str = ""
-    """The parameter whose values are the names of the catalog, which its schema then lists."""
+    """The parameter that takes a name from the catalog. Its schema lists these names."""
 
 
 def spec_catalog(skills: Sequence[RegisteredSkill], context: RenderContext) -> CatalogText:
@@ -135,22 +135,22 @@ def spec_file_text(file: VerifiedFile, handle: str, context: RenderContext) -> s
 
 
 def spec_tag(skill: RegisteredSkill) -> str:
-    """No mark of its own: whoever lists skills says where they come from."""
+    """No mark: lists show the origin of each skill anyway."""
     return ""
 
 
 def plain_confirmation(question: Question) -> str:
-    """The question in plain lines. What the skill says of itself comes last, and as its own words."""
+    """The question as plain text. The skill's own description comes last, in quotation marks."""
     skill = question.skill
     lines = [f"Load the skill {skill.handle} from the {skill.origin}? ({question.reason.value})"]
     if question.nested:
-        lines.append("It lies inside another skill and needs a yes of its own.")
+        lines.append("It is inside another skill and needs an approval of its own.")
     if question.changes:
         lines.append(f"Files that changed since it was approved: {len(question.changes)}.")
     if question.requested_tools:
         tools = ", ".join(clean_line(tool, limit=100).text for tool in question.requested_tools)
-        lines.append(f"It asks for these tools, and does not get them by this: {tools}")
-    lines.append(f'It says of itself: "{clean_line(skill.entry.description, limit=500).text}"')
+        lines.append(f"It requests these tools; loading it does not grant them: {tools}")
+    lines.append(f'Its own description: "{clean_line(skill.entry.description, limit=500).text}"')
     return "\n".join(lines)
 
 
@@ -159,26 +159,26 @@ def nothing_mentioned(message: str, skills: Sequence[RegisteredSkill]) -> Sequen
 
 
 def load_line(skill: RegisteredSkill) -> str:
-    """How a model opens a skill that the user mentioned."""
+    """The call that loads a skill which the user mentioned."""
     return f"call {LOAD_TOOL}(name={json.dumps(skill.handle)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Style:
-    """One host's conventions. Defaults are those of `spec`."""
+    """The conventions of one host. The defaults are those of `spec`."""
 
     name: str
     summary: str
 
     # Finding
     bare_scan: bool = False
-    """Whether `skill://` resources that no server calls skills are taken for some (D0)."""
+    """Whether every `skill://` resource counts as a skill, even if its server does not say so (D0)."""
     peek: bool = False
-    """Whether frontmatter is read early where a dialect has no metadata of its own (VER-5: D0 and D1)."""
+    """Whether frontmatter is read early if the dialect has no metadata of its own (VER-5: D0 and D1)."""
     peek_index: bool = False
-    """Whether the frontmatter of index skills is read early, too: the file is authoritative then (C3)."""
+    """Whether the frontmatter of index skills is read early too: then the file is authoritative (C3)."""
     asks_everyone: bool = False
-    """Whether servers that declare neither the extension nor resources are asked for an index, too."""
+    """Whether servers that declare neither the extension nor resources are asked for an index too."""
     skill_folders: tuple[str, ...] = ()
     """More folders of skills, in the project and in the user's home."""
     config_folders: tuple[str, ...] = ()
@@ -186,25 +186,25 @@ class Style:
     command_folders: tuple[str, ...] = ()
     """Folders of flat command files, in the project and in the user's home, that are local skills too."""
     keeps_offline: bool = True
-    """Whether skills that were approved stay listed while their server is away."""
+    """Whether approved skills stay listed while their server is unavailable."""
     listing_seconds: float | None = None
-    """How long one server's listing may take; longer is as if it had none."""
+    """How long the listing of one server may take. After that, the server counts as one without skills."""
     call_seconds: float | None = None
-    """How long one request may take, at most."""
+    """The longest time for one request."""
     caps: tuple[tuple[str, int], ...] = ()
-    """Fields of `Limits` that are tighter here."""
+    """Fields of `Limits` that are lower in this style."""
     name_pattern: str = ""
-    """What a server's skill names must match, when that is less than the format allows."""
+    """The pattern for names of servers' skills, if the style allows less than the format."""
     own_name_only: bool = False
-    """Whether a skill is refused whose file gives another name than it was listed under, in any dialect."""
+    """Whether a skill is refused if its file has another name than its listing, in any dialect."""
     plain_uris: bool = False
-    """Whether URIs that hold control characters, encoded ones too, are refused."""
+    """Whether URIs with control characters, encoded or not, are refused."""
 
     # Naming
     spellings: Spellings = spec_spellings
     keeper: KeeperOf = nobody_keeps
 
-    # RenderContext
+    # Rendering
     honored: frozenset[str] = frozenset({"name", "description", "allowed-tools"})
     """The frontmatter fields that have an effect."""
     catalog: Callable[[Sequence[RegisteredSkill], RenderContext], CatalogText] = spec_catalog
@@ -213,29 +213,29 @@ class Style:
     tag: Callable[[RegisteredSkill], str] = spec_tag
     confirmation: Callable[[Question], str] = plain_confirmation
     mentioned: Callable[[str, Sequence[RegisteredSkill]], Sequence[RegisteredSkill]] = nothing_mentioned
-    """The skills that a user's message names by a sign, each once, in order."""
+    """The skills that a user's message names with a marker such as `$`, each once, in order."""
     mention: Callable[[RegisteredSkill], str] = load_line
-    """What a model is told to do about a server's skill that the user mentioned."""
+    """What tells a model to load a server's skill that the user mentioned."""
 
     # Tools
     tools: tuple[ToolSpec, ...]
     resource_tool: str = "read_resource"
-    """The tool that reads URIs, for messages that send somebody there."""
+    """The tool that reads URIs, for messages that refer to it."""
 
     def naming(self, ranks: Ranks) -> Naming:
         """How skills are named, given the rank of every origin."""
         return Naming(self.spellings, self.keeper(ranks))
 
     def limits(self, limits: Limits) -> Limits:
-        """The limits with the tighter caps of the style. None gets looser."""
+        """The lower of each limit and the style's own."""
         return replace(limits, **{cap: min(value, getattr(limits, cap)) for cap, value in self.caps})
 
     def seconds(self, given: float) -> float:
-        """How long one request may take, no longer than the user said."""
+        """The time for one request: the shorter of the configured time and the style's own."""
         return given if self.call_seconds is None else min(given, self.call_seconds)
 
     def refusal(self, entry: SkillEntry, limits: Limits) -> str:
-        """Why a server's skill is not taken in here, with the name of the cap; empty when it is."""
+        """Why the style does not accept a server's skill, with the name of the limit; empty if it does."""
         name = plain_name(entry) if entry.draft and not entry.name else entry.name
         if self.name_pattern and not re.fullmatch(self.name_pattern, name):
             return (
@@ -244,13 +244,13 @@ class Style:
         spelling = entry.draft.spelling if entry.draft else ""
         longest = max(len(uri.encode("utf-8", "replace")) for uri in (entry.uri, spelling))
         if longest > limits.uri_bytes:
-            return f"its URI has {longest:,} bytes, at most {limits.uri_bytes:,} are taken (uri_bytes)"
+            return f"its URI has {longest:,} bytes, at most {limits.uri_bytes:,} are accepted (uri_bytes)"
         if self.plain_uris and _has_controls(entry):
-            return f"its URI {shown_uri(entry.uri)} holds control characters (plain_uris of {self.name})"
+            return f"its URI {shown_uri(entry.uri)} contains control characters (plain_uris of {self.name})"
         return ""
 
     def check(self, skill: VerifiedSkill, limits: Limits) -> None:
-        """Refuse a skill that passed verification and is still not for this style, with the cap's name."""
+        """Raise if the style does not accept a verified skill. The error names the limit."""
         size = len(skill.body.encode("utf-8", "replace"))
         if size > limits.body_bytes:
             raise LimitExceeded(
@@ -262,17 +262,17 @@ class Style:
             raise FrontmatterMismatch(uri=shown_uri(skill.entry.uri), differences=["name"])
 
     def fields(self, frontmatter: Mapping[str, Any]) -> SkillFields:
-        """The frontmatter's fields that have an effect here. Requests, never grants (SEC-4)."""
+        """The frontmatter fields that have an effect in this style. Requests, never grants (SEC-4)."""
         return typed_fields(frontmatter, self.honored)
 
-    def awake(self, skills: Sequence[RegisteredSkill], working: Collection[str]) -> list[RegisteredSkill]:
-        """The skills that are shown while these paths are worked on."""
+    def visible(self, skills: Sequence[RegisteredSkill], working: Collection[str]) -> list[RegisteredSkill]:
+        """The skills that are in the catalog while the user works on these paths."""
         if "paths" not in self.honored:
             return [*skills]
-        return [skill for skill in skills if is_awake(self.fields(skill.entry.frontmatter).paths, working)]
+        return [skill for skill in skills if is_visible(self.fields(skill.entry.frontmatter).paths, working)]
 
     def server_view(self, origin: Origin, skills: Sequence[RegisteredSkill], limits: Limits) -> str:
-        """A server's own view for a person, with its skills."""
+        """A server and its skills, as text for a person."""
         lines = [str(origin), "Skills:"]
         own = [skill for skill in skills if skill.origin == origin]
         for skill in own:

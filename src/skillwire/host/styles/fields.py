@@ -25,7 +25,7 @@ ALL_FIELDS: Final = frozenset(
     }
 )
 INVOCATION: Final = frozenset({"disable-model-invocation", "user-invocable", "argument-hint"})
-"""Who may invoke a skill, and with what: these count in every style, for they only narrow."""
+"""Who may invoke a skill, and with what. They apply in every style, because they only restrict."""
 _LINE: Final = 1024
 _WORD: Final = 100
 _GLOBS: Final = 50
@@ -33,10 +33,10 @@ _GLOBS: Final = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillFields:
-    """The fields that a style honors; the others are empty, whatever the skill says."""
+    """The fields that a style supports. All others are empty, whatever the skill says."""
 
     name: str = ""
-    """What the skill is called here: its handle, once it is loaded."""
+    """The name in the frontmatter; the handle, once the skill is loaded."""
     description: str = ""
     allowed_tools: tuple[str, ...] = ()
     model: str = ""
@@ -44,15 +44,15 @@ class SkillFields:
     when_to_use: str = ""
     paths: tuple[str, ...] = ()
     argument_hint: str = ""
-    """What a user can write after its slash command."""
+    """What a user can type after its slash command."""
     disable_model_invocation: bool = False
-    """The model does not see it; a user can load it."""
+    """Whether only users may load it: the model does not see it."""
     user_invocable: bool = True
-    """Whether a user is offered it as a slash command."""
+    """Whether it is a slash command for users."""
 
 
 def typed_fields(frontmatter: Mapping[str, JsonValue], honored: Collection[str] = ALL_FIELDS) -> SkillFields:
-    """The fields of a frontmatter. One of an unexpected type counts as absent."""
+    """The fields of a frontmatter. A field of an unexpected type is ignored."""
 
     def get(key: str) -> JsonValue:
         counts = key in honored or key in INVOCATION
@@ -72,34 +72,34 @@ def typed_fields(frontmatter: Mapping[str, JsonValue], honored: Collection[str] 
     )
 
 
-def is_awake(paths: Collection[str], working: Collection[str]) -> bool:
-    """Whether a skill with these globs is shown: always without any, else once a working path fits one."""
-    return not paths or any(glob_fits(glob, path) for glob in paths for path in working)
+def is_visible(paths: Collection[str], working: Collection[str]) -> bool:
+    """Whether a skill with these globs is in the catalog: if it has none, or one matches a working path."""
+    return not paths or any(glob_matches(glob, path) for glob in paths for path in working)
 
 
-def glob_fits(glob: str, path: str) -> bool:
-    """Whether a path fits a glob: `*` and `?` stay within a segment, `**` matches any number of them.
+def glob_matches(glob: str, path: str) -> bool:
+    """Whether a glob matches a path: `*` and `?` stay within a segment, `**` matches any number of them.
 
-    A glob without a slash fits a file of that name in any directory. No pattern takes longer than the two
-    lengths multiplied, for it may come from a stranger.
+    A glob without a slash matches a file of that name in any directory. As the glob may come from a hostile
+    server, the time is bounded by the product of both lengths.
     """
     pattern = glob.replace("\\", "/").strip("/").split("/")
     segments = path.replace("\\", "/").strip("/").split("/")
     if len(pattern) == 1 and pattern != ["**"]:
-        return _segment_fits(pattern[0], segments[-1])
-    # reached[n]: whether the pattern so far fits the first n segments.
+        return _segment_matches(pattern[0], segments[-1])
+    # reached[n]: whether the pattern so far matches the first n segments.
     reached = [True] + [False] * len(segments)
     for part in pattern:
         if part == "**":
             for at in range(1, len(reached)):
                 reached[at] = reached[at] or reached[at - 1]
         else:
-            fits = [_segment_fits(part, segment) for segment in segments]
+            fits = [_segment_matches(part, segment) for segment in segments]
             reached = [False] + [before and fit for before, fit in zip(reached, fits, strict=False)]
     return reached[-1]
 
 
-def _segment_fits(pattern: str, text: str) -> bool:
+def _segment_matches(pattern: str, text: str) -> bool:
     at = mark = 0
     star = -1
     place = 0

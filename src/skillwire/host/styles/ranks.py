@@ -1,4 +1,4 @@
-"""Ranks: the order of origins, for styles in which one of two skills gets the name."""
+"""Ranks: the precedence of origins, for styles in which one of several skills keeps the name."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from skillwire.trust.origin import Origin
 
 
 class Layer(IntEnum):
-    """Where skills come from, in the order of Wayland: the first has the most say."""
+    """Where skills come from, in the order of Wayland: the first takes precedence."""
 
     BUNDLED = 0
-    """Skills that the agent itself brings along."""
+    """Skills that are part of the agent."""
     MCP = 1
     USER = 2
     PROJECT = 3
     ADDED = 4
     """A directory that was named for this run."""
     COMMANDS = 5
-    """A folder of flat command files, as agents had them before skills."""
+    """A folder of flat command files, which agents used before skills."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Rank:
-    """A layer, and within it the order in which the user named the origins."""
+    """A layer, and the position of the origin among those that the user named in it."""
 
     layer: Layer
     number: int
@@ -39,22 +39,22 @@ KeeperOf: TypeAlias = Callable[[Ranks], Keeper]
 
 
 def nobody_keeps(ranks: Ranks) -> Keeper:
-    """All are shown qualified."""
+    """No skill keeps the name: all are shown with their origin."""
     return nobody
 
 
 def highest_layer_keeps(ranks: Ranks) -> Keeper:
-    """The layer with the most say keeps the name, then whoever was named first."""
+    """The skill of the first layer keeps the name; within a layer, that of the origin named first."""
     return lambda claimants: _single_best(claimants, lambda origin: (False, ranks[origin]))
 
 
 def local_then_first_keeps(ranks: Ranks) -> Keeper:
-    """A local skill keeps the name; with none, the server that was named first."""
+    """A local skill keeps the name; if there is none, the skill of the server that was named first."""
     return lambda claimants: _single_best(claimants, lambda origin: (not origin.is_local, ranks[origin]))
 
 
 def local_keeps(ranks: Ranks) -> Keeper:
-    """A local skill keeps the name; among servers nobody does."""
+    """A local skill keeps the name; a skill of a server never does."""
 
     def keeper(claimants: Sequence[SkillKey]) -> SkillKey | None:
         local = [key for key in claimants if key.origin.is_local]
@@ -66,14 +66,14 @@ def local_keeps(ranks: Ranks) -> Keeper:
 def _single_best(
     claimants: Sequence[SkillKey], order: Callable[[Origin], tuple[bool, Rank]]
 ) -> SkillKey | None:
-    """The best claimant, unless its origin has two of that name: those are told apart by path (ENT-5)."""
+    """The skill of the best rank, unless its origin has two of that name, which need their paths (ENT-5)."""
     best = min((key.origin for key in claimants), key=order)
     keys = [key for key in claimants if key.origin == best]
     return keys[0] if len(keys) == 1 else None
 
 
 def collision_lines(collision: Collision) -> tuple[str, ...]:
-    """What to tell the user: one line for each skill that another one masks, or one line for all."""
+    """Messages for the user: one for each skill that is masked by another, or one for all."""
     winners = [skill for skill in collision.skills if skill.handle == collision.handle]
     if len(winners) != 1:
         return (str(collision),)

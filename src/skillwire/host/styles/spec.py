@@ -1,4 +1,4 @@
-"""The default style: as SPEC says, with nothing taken from any one host."""
+"""The default style: the extension as specified, without conventions of a particular host."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ READ_RESOURCE: Final = read_resource_tool(
 SPEC_TOOLS: Final = (
     ToolSpec(
         name=LOAD_TOOL,
-        description="Load a skill: instructions for a kind of task. Call it before you start on a task that "
+        description="Load a skill: instructions for a kind of task. Call it before you start a task that "
         "a skill in the catalog fits. The result is reference text from the named origin.",
         parameters=(
             ("name", "The skill's name in the catalog, or its URI."),
-            ("server", "The server it is on; needed only with a URI that several servers could have."),
+            ("server", "Its server; needed only for a URI that several servers could have."),
         ),
         required=("name",),
         action=_load,
@@ -76,7 +76,7 @@ SPEC_TOOLS: Final = (
     _file_tool(
         LIST_TOOL,
         "List the files in a directory of a loaded skill.",
-        "The directory's path; the skill's own by default.",
+        "The directory's path. By default, the skill's own directory.",
         _list,
         required=("name",),
     ),
@@ -85,6 +85,6 @@ SPEC_TOOLS: Final = (
 
 STYLE: Final = Style(
     name="spec",
-    summary="The Skills extension as it is written: no name wins, nothing is read early.",
+    summary="The Skills extension as specified: no name takes precedence, nothing is read early.",
     tools=SPEC_TOOLS,
 )

@@ -1,4 +1,4 @@
-"""A table of the styles, made from the styles themselves by having each name and dress the same skills."""
+"""A table of the styles, generated from how each of them names and marks the same skills."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ _ENTRY: Final = SkillEntry(
 
 
 def style_table(styles: Iterable[Style]) -> str:
-    """The styles side by side, in Markdown: a row for each habit."""
-    columns = [(f"`{style.name}`", _habits(style)) for style in styles]
+    """The styles side by side, in Markdown: one row for each convention."""
+    columns = [(f"`{style.name}`", _conventions(style)) for style in styles]
     lines = ["| | " + " | ".join(title for title, _ in columns) + " |", "|---" * (len(columns) + 1) + "|"]
-    for habit in columns[0][1]:
-        lines.append(f"| {habit} | " + " | ".join(habits[habit] for _, habits in columns) + " |")
+    for name in columns[0][1]:
+        lines.append(f"| {name} | " + " | ".join(conventions[name] for _, conventions in columns) + " |")
     return "\n".join(lines)
 
 
-def _habits(style: Style) -> dict[str, str]:
+def _conventions(style: Style) -> dict[str, str]:
     alone = _handles(style, _DEMO)
     tags = [style.tag(skill) for skill in _registry(style, _DEMO).skills()]
     return {
         "a server's skill": _code(alone["demo"]),
-        "beside a local one of that name": _pair(_handles(style, _LOCAL, _DEMO)),
-        "beside another server's": _pair(_handles(style, _DEMO, _OTHER)),
+        "next to a local skill of that name": _pair(_handles(style, _LOCAL, _DEMO)),
+        "next to another server's": _pair(_handles(style, _DEMO, _OTHER)),
         "mark in lists": _code(tags[0]) if tags[0] else "none",
         "tools": ", ".join(_code(_signature(tool.name, tool.parameters)) for tool in style.tools),
-        "takes bare `skill://` resources": _yes(style.bare_scan),
-        "reads SKILL.md early where a dialect has no metadata": _yes(style.peek),
+        "accepts bare `skill://` resources": _yes(style.bare_scan),
+        "reads SKILL.md early if a dialect has no metadata": _yes(style.peek),
         "asks servers that declare nothing": _yes(style.asks_everyone),
-        "keeps approved skills of a server that is away": _yes(style.keeps_offline),
+        "keeps approved skills while a server is unavailable": _yes(style.keeps_offline),
         "flat command files": ", ".join(_code(folder) for folder in style.command_folders) or "no",
-        "frontmatter that counts": ", ".join(sorted(style.honored)),
+        "frontmatter fields with an effect": ", ".join(sorted(style.honored)),
         "time for a listing": _seconds(style.listing_seconds),
         "time for a request": _seconds(style.call_seconds),
-        "tighter caps": ", ".join(_departures(style)) or "none",
+        "lower limits": ", ".join(_departures(style)) or "none",
     }
 
 

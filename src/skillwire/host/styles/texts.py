@@ -1,4 +1,4 @@
-"""What the texts of all styles are made of. In every style, a server's text is in a fence (SEC-1)."""
+"""Parts of the texts of all styles. In every style, a server's text is in a fence (SEC-1)."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from skillwire.trust.verify import VerifiedFile, VerifiedSkill
 
 @dataclass(frozen=True, slots=True)
 class Supporting:
-    """The files beside a `SKILL.md`, from what is known already. Nothing is fetched for it (VER-5)."""
+    """The files beside a `SKILL.md`, as far as they are known without fetching anything (VER-5)."""
 
     files: tuple[tuple[str, SkillUri], ...] = ()
-    """Paths fit to be shown, with their URIs."""
+    """Paths that are safe to show, with their URIs."""
     more: int = 0
     unknown: bool = False
     """The skill is generated on request: its files are not known in advance."""
 
 
 def supporting(skill: VerifiedSkill, context: RenderContext) -> Supporting:
-    """What a loaded skill may point to: the files of its entry, or those that its server lists."""
+    """The supporting files of a loaded skill: those in its entry, or those that its server lists."""
     if type(skill) is not VerifiedSkill:
         raise TypeError("only a VerifiedSkill is rendered")
     entry = skill.entry
@@ -49,7 +49,7 @@ def supporting(skill: VerifiedSkill, context: RenderContext) -> Supporting:
 
 
 def resource_pointers(skill: VerifiedSkill, beside: Supporting, tool: str) -> list[str]:
-    """A line for each file beside a `SKILL.md`: a local one's path, or the call of `tool` that reads it."""
+    """One line for each supporting file: the path of a local one, or the call of `tool` that reads it."""
     server = json.dumps(skill.origin.label)
     calls = [f"- {tool}(server={server}, uri={json.dumps(uri)})" for _, uri in beside.files]
     lines = [f"- {path}" for path, _ in beside.files] if skill.origin.is_local else calls
@@ -65,7 +65,7 @@ def fenced_skill(
     prepare: Callable[[str], str] = str,
     salt: bytes = b"",
 ) -> Fenced:
-    """A loaded skill's body in its fence, with lines of the same origin before and after it."""
+    """The body of a loaded skill in its fence, with lines of the same origin before and after."""
     body = skill.body if skill.body.endswith("\n") or not skill.body else skill.body + "\n"
     content = "".join([*(f"{line}\n" for line in before), prepare(body), *(f"{line}\n" for line in after)])
     attributes = {"name": clean_handle(handle), "uri": skill.file.uri}
@@ -75,7 +75,7 @@ def fenced_skill(
 def fenced_file(
     file: VerifiedFile, handle: str, *, prepare: Callable[[str], str] = str, salt: bytes = b""
 ) -> Fenced:
-    """A supporting file in its fence, or a word on what it is when it is binary."""
+    """A supporting file in its fence; a binary file is only described."""
     if type(file) is not VerifiedFile:
         raise TypeError("only a VerifiedFile is rendered")
     text = file.text
@@ -94,22 +94,21 @@ def file_heading(file: VerifiedFile, handle: str, fenced: Fenced) -> str:
 
 
 def escape_body(text: str) -> str:
-    """Text that can open and close no element, its quotation marks left alone."""
+    """Text that cannot open or close an element. Quotation marks are not escaped."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def spoken_description(skill: RegisteredSkill, limits: Limits, *, text: str | None = None) -> str:
-    """A description for a list of plain lines.
+def list_description(skill: RegisteredSkill, limits: Limits, *, text: str | None = None) -> str:
+    """A description for a list in plain text.
 
-    A server's words have no brackets there but square ones: round ones are ours, and say what is local and
-    what is not (SEC-1).
+    A server's text has only square brackets. Round ones are ours: they say which skills are local (SEC-1).
     """
     said = clean_line(skill.entry.description if text is None else text, limit=limits.description_chars).text
     return said if skill.origin.is_local else square_brackets(said)
 
 
 def square_brackets(text: str) -> str:
-    """The text with every bracket, round, angled or of whatever shape, a square one."""
+    """The text with brackets of every shape replaced by square ones."""
     shapes: Mapping[str, str] = {"Ps": "[", "Pe": "]", "<": "[", ">": "]"}
 
     def square(char: str) -> str:
@@ -120,7 +119,7 @@ def square_brackets(text: str) -> str:
 
 
 def omitted_lines(omitted: int) -> list[str]:
-    """A line on how many skills are left out of a catalog; none if all are in it."""
+    """A line that says how many skills a catalog omits; none if it omits none."""
     line = f"Not shown for lack of room: {omitted} more {'skill' if omitted == 1 else 'skills'}."
     return [line] if omitted else []
 

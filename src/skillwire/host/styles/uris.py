@@ -1,4 +1,4 @@
-"""URIs that a model gives to a tool: whether a text is one, and which server serves it."""
+"""URIs that a model passes to a tool: whether a text is one, and which server has it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from skillwire.trust.origin import Origin
 
 
 def file_refusal(path: str, tool: str) -> str:
-    """Why a file tool does not take this path; empty when it is a path. `tool` is the one that reads URIs."""
-    # SEC-3: `file:/x` has one slash and is a URI all the same.
+    """Why a file tool must refuse this path; empty if it is a path. `tool` is the one that reads URIs."""
+    # SEC-3: `file:/x` has only one slash, but is a URI too.
     if not looks_like_uri(path):
         return ""
     return f"{shown(path)} is a URI, not a file: read it with {tool}"
@@ -23,9 +23,9 @@ def file_refusal(path: str, tool: str) -> str:
 def owner_of(
     uri: SkillUri, skills: Iterable[RegisteredSkill], listing: Iterable[Origin], servers: Iterable[Origin]
 ) -> Origin:
-    """The one server that has a URI: by its skills, else by what servers list, else the only server there is.
+    """The only server that has a URI: by its skills, otherwise by its listing, otherwise the only server.
 
-    Two servers that have it are a collision, and nobody guesses: `AmbiguousName` (ENT-4).
+    If several have it, this is an `AmbiguousName` (ENT-4).
     """
     owners = {
         skill.origin

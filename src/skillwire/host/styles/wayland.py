@@ -25,7 +25,7 @@ def path_name(uri: SkillUri) -> str:
 
 
 def spellings(origin: Origin, entry: SkillEntry) -> tuple[str, ...]:
-    """`server:path:parts` for a server's skill; a local one has its name, or with more said `label/name`."""
+    """`server:path:parts` for a server's skill; the path of a local one, or `label/name` if it is taken."""
     if origin.is_local:
         path = path_name(entry.uri)
         return path, f"{origin.label}/{plain_name(entry)}", f"{origin.label}/{path}"
@@ -33,7 +33,7 @@ def spellings(origin: Origin, entry: SkillEntry) -> tuple[str, ...]:
 
 
 def virtual_path(skill: RegisteredSkill) -> str:
-    """Where a server's skill would be if it were a file. Its brackets keep it apart from every real path."""
+    """A stand-in for the path of a server's skill. Its brackets distinguish it from every real path."""
     if skill.origin.is_local:
         return ""
     return f"<mcp:{skill.origin.label}:{path_name(skill.uri)}>"
@@ -44,9 +44,9 @@ def catalog(skills: Sequence[RegisteredSkill], context: RenderContext) -> Catalo
 
     def item(skill: RegisteredSkill) -> str:
         when = typed_fields(skill.entry.frontmatter).when_to_use
-        said = texts.spoken_description(skill, context.limits)
+        said = texts.list_description(skill, context.limits)
         place = f" {virtual_path(skill)}" if not skill.origin.is_local else ""
-        use = f" Use when: {texts.spoken_description(skill, context.limits, text=when)}" if when else ""
+        use = f" Use when: {texts.list_description(skill, context.limits, text=when)}" if when else ""
         return f"- {skill.handle}{place}: {said}{use}"
 
     def frame(items: Sequence[str], omitted: int, shown: Sequence[RegisteredSkill]) -> str:
@@ -61,7 +61,7 @@ def catalog(skills: Sequence[RegisteredSkill], context: RenderContext) -> Catalo
 
 
 def skill_text(skill: VerifiedSkill, handle: str, context: RenderContext) -> str:
-    """The verified text unchanged: no line of it is expanded or run."""
+    """A loaded skill. Its text is not changed: nothing in it is expanded or run."""
     beside = texts.supporting(skill, context)
     handle = clean_handle(handle)
     pointers = [f'- {READ_TOOL}("{handle}", "{path}")' for path, _ in beside.files]
@@ -74,7 +74,7 @@ def skill_text(skill: VerifiedSkill, handle: str, context: RenderContext) -> str
 
 STYLE: Final = Style(
     name="wayland",
-    summary="Any server with resources; names of server and path; six layers; globs that activate skills.",
+    summary="Any server with resources; names from server and path; six layers; globs that activate skills.",
     bare_scan=True,
     peek=True,
     skill_folders=(".wayland-core/skills",),
