@@ -197,6 +197,34 @@ def test_uninstall_leaves_the_file_as_it_was_before_install(
     assert file.with_name(f"{file.name}.before-skillwire").read_bytes() == installed
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('{"mcpServers": {"a": {}, ENTRY}}', '{"mcpServers": {"a": {}}}'),
+        ('{"mcpServers": {"a": {}, ENTRY, "z": {}}}', '{"mcpServers": {"a": {}, "z": {}}}'),
+        ('{"mcpServers": {\n  "a": {}, // one\n  ENTRY\n}}', '{"mcpServers": {\n  "a": {} // one\n}}'),
+        (
+            '{"mcpServers": {\n  "a": {}, // one\n  ENTRY, // two\n}}',
+            '{"mcpServers": {\n  "a": {}, // one\n // two\n}}',
+        ),
+        ('{"mcpServers": { // one\nENTRY, "a": {}}}', '{"mcpServers": { // one\n "a": {}}}'),
+        (
+            '{"mcpServers": {/* , */ ENTRY /* } */}, "x": {"skillwire": "gateway"}}',
+            '{"mcpServers": {/* , */ /* } */}, "x": {"skillwire": "gateway"}}',
+        ),
+    ],
+)
+def test_an_entry_is_removed_from_any_place_among_comments(
+    before: str, after: str, home: Path, run: Callable[..., tuple[int, str, str]]
+) -> None:
+    file = home / FILES["cursor"]
+    file.parent.mkdir()
+    file.write_text(before.replace("ENTRY", '"skillwire": {"command": "skillwire", "args": ["gateway"]}'))
+    code, _, said = run("uninstall", "cursor", "--yes")
+    assert code == 0, said
+    assert file.read_text() == after
+
+
 def test_uninstall_says_when_there_is_nothing_to_remove(
     home: Path, run: Callable[..., tuple[int, str, str]]
 ) -> None:
@@ -222,7 +250,7 @@ def test_uninstall_without_a_name_finds_every_client_and_asks_first(
     written = {client: (home / FILES[client]).read_text() for client in ("cursor", "codex")}
     code, out, said = run("uninstall")
     assert code == 7
-    assert "nobody can be asked here" in said
+    assert "these entries would be removed, but this is not a terminal: use --yes" in said
     assert all(str(home / FILES[client]) in out for client in written)
     code, out, said = run("uninstall", "--dry-run")
     assert (code, "Nothing was written" in said) == (0, True)

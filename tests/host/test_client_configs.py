@@ -10,6 +10,7 @@ import pytest
 
 from skillwire.host.config.text import Place
 from skillwire.host.importers.files import FoundServer, find_servers
+from skillwire.host.importers.formats import parse_jsonc
 
 
 @pytest.fixture
@@ -669,3 +670,17 @@ def test_a_wildcard_that_is_denied_leaves_what_is_allowed(project: Path, home: P
     )
     [server] = found(project, home).values()
     assert server.switches == ("only the skills a-*, b", "not the skills a-x")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 1, // not } or ]\n "b": [2]}',
+        '{"a": 1, /* } */ "b": [2] /* end */}',
+        '{"a": 1, /* first */ "b": [2], /* last */ // end\n}',
+        '{"a": 1, // one\n /* two */ "b": [2 // ]\n, ], }',
+        '{"a": 1, "b": [2], /* , } */ }',
+    ],
+)
+def test_comments_with_brackets_do_not_hide_a_comma(text: str) -> None:
+    assert parse_jsonc(text) == {"a": 1, "b": [2]}

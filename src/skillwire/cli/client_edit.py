@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, cast
 ENTRY: Final = "skillwire"
 """What the entry is called."""
 _STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
+_COMMENT: Final = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _BLANK: Final = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 
 
@@ -40,14 +41,17 @@ def without_json(text: str, key: str) -> tuple[str, str]:
     at = next(number for number, member in enumerate(members) if member.name == ENTRY)
     member = members[at]
     start = len(text[: member.place].rstrip())
+    previous = _skip(text, members[at - 1].end) if at else brace
+    comments = _COMMENT.findall(text, previous + 1, start)
     comma = _skip(text, member.end)
     has_comma = text[comma : comma + 1] == ","
     end = comma + 1 if has_comma else member.end
     head, tail = text[:start], text[end:]
+    if comments and comments[-1].startswith("//") and not tail.lstrip(" \t").startswith("\n"):
+        head += "\n"  # The end of the line comment before it.
     if not has_comma and at > 0:
-        # The comma that separated it from the member before, perhaps with a comment after it.
-        before = _skip(text, members[at - 1].end)
-        head = head[:before] + head[before + 1 :]
+        # The comma that separated it from the previous member, perhaps with a comment after it.
+        head = head[:previous] + head[previous + 1 :]
     if len(members) == 1 and head.endswith("{") and tail.lstrip().startswith("}"):
         tail = tail.lstrip()
     return head + tail, _from_line_start(text, member.place, member.end)

@@ -60,7 +60,7 @@ def uninstall(*, clients: tuple[str, ...], dry_run: bool, yes: bool, as_json: bo
     if changes and not dry_run and not yes:
         what = "this entry" if len(changes) == 1 else "these entries"
         if not can_ask():
-            raise nobody_to_ask("nothing was removed")
+            raise nobody_to_ask(f"{what} would be removed")
         if not run(ask_yes(Screen(errors=True), f"Remove {what}?")):
             raise ApprovalRequired("nothing was removed", reason="denied", origin="", uri="")
     if not dry_run:

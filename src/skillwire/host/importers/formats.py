@@ -7,9 +7,10 @@ import re
 import tomllib
 from typing import Final
 
-# A string is matched first, so that nothing inside one is taken for a comment.
+# A string is matched first, so that nothing inside one is taken for a comment. A comment after a comma is
+# skipped as a whole (`*+`, `(?>`), so that no bracket inside one makes the comma a trailing one.
 _TOKENS: Final = re.compile(
-    r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|,(?=(?:\s|//[^\n]*|/\*.*?\*/)*[}\]])', re.DOTALL
+    r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|,(?=(?:\s|//[^\n]*+|(?>/\*.*?\*/))*+[}\]])', re.DOTALL
 )
 
 
