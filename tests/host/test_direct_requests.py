@@ -124,7 +124,7 @@ async def test_a_stream_of_messages_that_nobody_asked_for_ends_the_connection() 
 
     limits = Limits(unasked_messages=20, unasked_messages_per_second=1)
     async with connected(respond, limits=limits) as (connection, _):
-        with pytest.raises(LimitExceeded, match="nobody asked for"):
+        with pytest.raises(LimitExceeded, match="unsolicited messages"):
             await connection.request("resources/read", {"uri": URI})
 
 

@@ -30,7 +30,7 @@ def missing_package(error: ModuleNotFoundError, extra: str) -> ModuleNotFoundErr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What to ask the user before a call goes on."""
+    """What to ask the user before a call continues."""
 
     text: str
     """The question in plain lines. What a skill says of itself is cleaned, and quoted as its own words."""
@@ -112,7 +112,7 @@ async def _ask_or_call(
 class ShownQuestions:
     """For frameworks that stop before a call is made, and then make it: what the user was shown meanwhile.
 
-    A call that goes on counts as a yes to the question that was shown for it, once, and to nothing else.
+    A call that continues counts as a yes to the question that was shown for it, once, and to nothing else.
     """
 
     def __init__(self) -> None:

@@ -85,7 +85,7 @@ class SkillMiddleware(AgentMiddleware):
 
 
 def _asked(question: Question) -> str:
-    """The answer, when the graph goes on; the first time this ends the step."""
+    """The answer, when the graph continues; the first time this ends the step."""
     answer = interrupt(question.as_dict())
     # A yes is the digest that was shown: the graph may go on much later, when the skill has changed.
     return answer if isinstance(answer, str) else ""

@@ -49,7 +49,7 @@ class CachedFile:
 
 
 class SkillCache:
-    """Verified bytes, for when they are needed again or the server is away."""
+    """Verified bytes, for when they are needed again or the server is unreachable."""
 
     def __init__(self, directory: Path, *, limits: Limits = DEFAULT_LIMITS) -> None:
         self.directory = directory

@@ -1,4 +1,4 @@
-"""Where a host looks for local skills, and where it keeps what it has to remember."""
+"""Where a host looks for local skills, and where it stores its files."""
 
 from __future__ import annotations
 

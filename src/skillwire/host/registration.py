@@ -90,7 +90,7 @@ class Registration:
             raise LimitExceeded(
                 f"{shown_uri(entry.uri)} from {origin} is not taken: {candidate.style_refusal}"
             )
-        # Not `SkillNotFound`: nobody may go on to read it as something else.
+        # Not `SkillNotFound`: callers must not go on to read it as something else.
         require(admit(candidate, Act.LIST), entry.uri, origin)
         self._report(self.registry.add(origin, entry))
 
@@ -142,7 +142,7 @@ class Registration:
             (EventKind.CHANGED, changes.changed),
             (EventKind.REMOVED, changes.removed),
         ):
-            for skill in skills[-MOST_EVENTS:]:  # Nobody could hear of more.
+            for skill in skills[-MOST_EVENTS:]:  # More than that are not kept.
                 message = f"{skill.handle} from {skill.origin} was {kind}"
                 self.log.record(skill_event(kind, skill, message))
         for collision in changes.collisions[:_MOST_COLLISIONS]:

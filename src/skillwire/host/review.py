@@ -86,7 +86,7 @@ class SkillReview:
 class FileComparison:
     """A file that differs from what was approved.
 
-    What is not at hand is `None`, and `problem` says why.
+    What is not available is `None`, and `problem` says why.
     """
 
     uri: SkillUri
@@ -112,7 +112,8 @@ async def compare(
     preview: Callable[[str], Awaitable[VerifiedFile]],
     approved: Callable[[SkillUri], Awaitable[bytes | None]],
 ) -> tuple[FileComparison, ...]:
-    """Every file that changed since the skill was approved, with both versions as far as they are at hand."""
+    """Every file that changed since the skill was approved, with both versions as far as they are
+    available."""
     root = skill_root(review.skill.uri)
     compared: list[FileComparison] = []
     for change in review.status.changes:

@@ -1,6 +1,6 @@
 """What is between a connection and the MCP SDK: its streams, its log records, and a budget.
 
-Streams over a process that writes JSON lines; a budget for messages that nobody asked for; and a filter that
+Streams over a process that writes JSON lines; a budget for unsolicited messages; and a filter that
 keeps what the SDK logs about servers off the terminal (SEC-9, SEC-11).
 """
 
@@ -45,7 +45,7 @@ _LOGGERS: Final = (
 
 
 class MessageBudget:
-    """How many messages a server may send that nobody asked for (SEC-9).
+    """How many unsolicited messages a server may send (SEC-9).
 
     A burst is allowed, and so many a second after it. Each message costs the host time and memory, and a
     server that keeps asking is cut off.
@@ -66,9 +66,7 @@ class MessageBudget:
         self._since = now
         self._left -= 1
         if self._left < 0:
-            raise LimitExceeded(
-                f"it sent more than {self._most:,} messages that nobody asked for: it is cut off"
-            )
+            raise LimitExceeded(f"it sent more than {self._most:,} unsolicited messages: it is cut off")
 
 
 @asynccontextmanager
@@ -109,7 +107,7 @@ async def over_lines(process: ServerProcess, budget: MessageBudget, lost: Lost) 
 async def within_budget(
     transport: AbstractAsyncContextManager[Any], budget: MessageBudget, lost: Lost
 ) -> AsyncGenerator[Streams]:
-    """The streams of a transport of the SDK, ended when the server sends too much that nobody asked for."""
+    """The streams of a transport of the SDK, ended when the server sends too many unsolicited messages."""
     to_client, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     async with transport as (received, to_server), anyio.create_task_group() as tasks:
 

@@ -190,7 +190,7 @@ class Connection:
         raise SourceError(f"{self.label} did not answer {method} within {self.config.call_seconds:g} s")
 
     def _hang_up(self) -> None:
-        """The connection is over: nobody waits for an answer any longer."""
+        """The connection is over: nothing waits for an answer anymore."""
         self._client = self._direct = None
         for call in self._calls:
             call.cancel()
@@ -222,7 +222,7 @@ class Connection:
                 )
             )
             if self.config.era == MODERN:
-                # A client that is told the era asks nothing, and so knows of no capabilities.
+                # A client that is given the protocol revision sends no request, so it knows no capabilities.
                 found = await client.session.send_discover(MODERN)
                 client.session.adopt(types.DiscoverResult.model_validate(found))
             connected.set()
@@ -279,7 +279,7 @@ class Connection:
             pass
 
     async def _give_up(self, connected: anyio.Event, everything: anyio.CancelScope) -> None:
-        """Our own deadline: the SDK waits ten seconds for a server that says nothing, whatever it is told."""
+        """Our own deadline: the SDK waits ten seconds for a silent server, regardless of its settings."""
         with anyio.move_on_after(self.config.connect_seconds):
             await connected.wait()
         if not connected.is_set():

@@ -93,7 +93,7 @@ class Signatures:
         return check_signature(files, file.data, publishers, now=datetime.now(UTC))
 
     async def check_all(self, skills: Iterable[RegisteredSkill], preview: Preview) -> None:
-        """Check many skills side by side; `known` has the verdicts then."""
+        """Check many skills concurrently; `known` has the verdicts then."""
         limiter = anyio.CapacityLimiter(_TOGETHER)
 
         async def check(skill: RegisteredSkill) -> None:

@@ -1,6 +1,6 @@
 """The index dialects (D4, D3, D2): the resource `skill://index.json`, read into entries.
 
-They are told apart entry by entry: frontmatter as an object is D4, a digest is D3, neither is D2. Only D3
+They are distinguished entry by entry: frontmatter as an object is D4, a digest is D3, neither is D2. Only D3
 with `file-digests` lists a skill's files with digests; otherwise the entry has no list of files.
 """
 

@@ -78,7 +78,7 @@ class Row:
     allowed_tools: int
     execute_code: int
     entry: str
-    """The entry that the user saw, as JSON. The skill can be used with it while its server is away."""
+    """The entry that the user saw, as JSON. The skill can be used with it while its server is unreachable."""
     is_current: int
     """0 for what was approved before the skill changed: such a row allows nothing, and shows what
     changed."""

@@ -26,7 +26,7 @@ _UNREADABLE: Final = (FormatError, ValueError, TypeError, AttributeError, Recurs
 
 @dataclass(frozen=True, slots=True)
 class StoredApproval:
-    """An approval with the entry that the user saw, which is used while the server is away."""
+    """An approval with the entry that the user saw, which is used while the server is unreachable."""
 
     approval: Approval
     entry: SkillEntry

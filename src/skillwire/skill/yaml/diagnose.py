@@ -152,7 +152,7 @@ def _about_inner_quote(here: _KeyLine, lines: list[str]) -> _Finding:
     inner = "''" if quote == "'" else '\\"'
     return _Finding(
         "yaml-quote",
-        f"the value of `{shown(here.key)}` goes on after its closing {quote}",
+        f"the value of `{shown(here.key)}` continues after its closing {quote}",
         f"write a {quote} inside the value as {inner}, or use the other kind of quotes around it",
         here.line,
     )
@@ -188,7 +188,7 @@ def _about_stray_key(lines: list[str], at: int) -> _Finding:
             key = shown(owner.key)
             return _Finding(
                 "yaml-unquoted-colon",
-                f"the value of `{key}` goes on here with a colon in it, which YAML reads as another key",
+                f"the value of `{key}` continues here with a colon in it, which YAML reads as another key",
                 f"put the whole value of `{key}` in quotes, or, if this line is a field of its own, "
                 f"start it at the same column as `{key}`",
                 at,
