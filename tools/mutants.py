@@ -666,7 +666,6 @@ GROUPS = (
             ('    "credential.helper=",\n', ""),
             ('"GIT_TERMINAL_PROMPT": "0",', ""),
             ("    if total > limits.repository_bytes:\n", "    if False:\n"),
-            ("            if time.monotonic() > end:\n", "            if False:\n"),
             ("_size(self._repository) > self._limits.repository_fetch_bytes", "False"),
             ("wanted.append((safe_path(below), blob", "wanted.append((below, blob"),
         ),

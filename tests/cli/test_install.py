@@ -7,13 +7,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from command_line import Ended, Run
 from install.workspaces import tree_of, write_skill
 from skillwire.cli import install as install_module
-from skillwire.cli import main
+from skillwire.cli import install_setup, main
 from skillwire.install.foreign_locks import ForeignSkill
 from skillwire.skill.digests import parse_set_digest
 from terminals import SKILLWIRE, Terminal
@@ -506,6 +507,37 @@ def test_the_first_sync_of_a_cloned_lock_asks_once_for_the_whole_set(
     assert again.end() == 0
 
 
+@pytest.mark.parametrize(
+    "pin",
+    [
+        'kind = "mcp", server = "docs", uri = "skill://x/SKILL.md", url = "http://["',
+        'kind = "mcp", server = "docs", uri = "skill://x/SKILL.md", url = "file:///etc/passwd"',
+        'kind = "mcp", server = "../x y", uri = "nonsense"',
+        f'kind = "site", index = "x", artifact = "file:///etc/passwd", digest = "sha256:{"0" * 64}"',
+        'kind = "site", index = "x", artifact = "https://127.0.0.1:1", digest = "x"',
+        'kind = "git", repository = "https://[", commit = "x"',
+        'kind = "git", repository = "file:///tmp", commit = "../../x", path = "../../../etc"',
+        'kind = "folder", path = "/proc/self"',
+        'kind = "folder", path = "\\u0000"',
+        'kind = "archive", path = "/dev/zero"',
+        'kind = "package", package = "../x"',
+    ],
+)
+def test_a_lock_with_a_source_that_is_none_is_one_clear_line(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pin: str
+) -> None:
+    run("add", TEAM, "--yes")
+    text = LOCK.read_text()
+    LOCK.write_text(text.replace('kind = "folder", path = "../team/notes"', pin))
+    assert LOCK.read_text() != text
+    become(tmp_path, "another", monkeypatch)
+    shutil.rmtree(INSTALLED)
+    ended = run("sync", "--yes")
+    assert ended.code in (3, 4, 5, 6, 8)
+    assert ended.err.splitlines()[-1].startswith("skillwire: ")
+    assert not (INSTALLED / "notes").exists()
+
+
 @pytest.mark.process
 @pytest.mark.parametrize(
     "repository",
@@ -533,6 +565,46 @@ def test_a_lock_cannot_name_a_command_as_its_repository(
     assert not marker.exists()
     assert (ended.code == 0) is (place == f"file://{real}"), ended.err
     assert "Traceback" not in ended.err
+
+
+# Progress
+
+
+class Status:
+    """What a terminal would show while something runs."""
+
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+
+    def __enter__(self) -> Status:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def update(self, text: object) -> None:
+        self.shown.append(str(text))
+
+
+@pytest.mark.process
+def test_progress_counts_the_files_of_a_server_and_the_folders_that_are_written(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_skill(TEAM, "more", {"a.md": "a"})
+    run("servers", "add", "docs", "--", SKILLWIRE, "serve", str(TEAM.absolute()))
+    status = Status()
+    terminal = SimpleNamespace(isatty=lambda: True)
+    monkeypatch.setattr(install_setup, "sys", SimpleNamespace(stderr=terminal, stdin=sys.stdin))
+    monkeypatch.setattr("rich.console.Console.status", lambda self, text: status.update(text) or status)
+    assert run("add", "docs", "--yes").code == 0
+    fetched = [text for text in status.shown if text.startswith("Fetching from docs: ")]
+    assert fetched[-1] == "Fetching from docs: 4 of 4 files"
+    assert status.shown[0] == "Contacting the sources ..."
+    assert status.shown[-1].endswith(": 2 folders done")
+    shutil.rmtree(INSTALLED)
+    status.shown.clear()
+    assert run("sync").code == 0
+    assert status.shown[-1].endswith(": 2 folders done")
 
 
 # Skills of servers

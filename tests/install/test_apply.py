@@ -90,6 +90,8 @@ def test_what_is_written_is_read_back(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(os, "open", lowercase)
     outcome = install(tmp_path, {"A.md": b"new"})
     assert "does not store its file names unchanged: A.md" in outcome.problem
+    outcome = install(tmp_path, {"A.md": b"new", "a.md": b"other"})
+    assert "A.md and a.md are the same name" in outcome.problem
     assert list(tmp_path.iterdir()) == []
 
 

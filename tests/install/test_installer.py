@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -13,9 +14,11 @@ from install.workspaces import Machine, tree_of, write_skill
 from skillwire.errors import SkillNotFound, SourceError, VerificationError
 from skillwire.install import LockedSkill, apply, lock_folder
 from skillwire.install.apply import STAGING
+from skillwire.install.candidates import Fetched
 from skillwire.install.export import export_skills
 from skillwire.install.plan import Act
 from skillwire.install.portable import portability_problems
+from skillwire.install.upstream import Upstream
 from skillwire.trust.approval import NO_GRANTS, Grants
 
 pytestmark = pytest.mark.anyio
@@ -121,6 +124,23 @@ async def test_the_first_sync_of_a_lock_needs_a_yes_to_exactly_that_lock(
     (other.project / "skillwire.lock").write_bytes(machine.workspace().lock_file.read_bytes())
     assert [one.what for one in (await installer.sync(accept=[shown])).refused] == ["notes"]
     assert not other.installed.exists()
+
+
+async def test_nothing_is_fetched_before_a_yes(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await machine.add("notes")
+    other = Machine.make(tmp_path / "other", project=machine.project, team=machine.team)
+    (machine.installed / "notes/SKILL.md").unlink()
+    (machine.installed / "notes").rmdir()
+
+    async def fetch_pinned(self: Upstream, skills: Sequence[LockedSkill]) -> Fetched:
+        raise AssertionError("a source was asked")
+
+    monkeypatch.setattr(Upstream, "fetch_pinned", fetch_pinned)
+    report = await other.installer().sync()
+    assert [failure.what for failure in report.refused] == ["notes"]
+    assert not (machine.installed / "notes").exists()
 
 
 async def test_a_yes_is_remembered(machine: Machine) -> None:
@@ -268,8 +288,9 @@ async def test_what_scripts_leave_behind_is_no_edit(machine: Machine) -> None:
 
 async def test_leftovers_that_came_with_a_repository_are_no_trap(machine: Machine, tmp_path: Path) -> None:
     """A clone can have folders that look like those of a killed command, with links in them."""
-    outside = write_skill(tmp_path, "outside")
-    before = tree_of(tmp_path / "outside")
+    outside = tmp_path / "outside"
+    write_skill(outside, "theirs")
+    before = tree_of(outside)
     for number, (name, target) in enumerate(
         [("name", "/dev/zero"), ("name", "/dev/tty"), ("old", str(outside)), ("new", str(outside))]
     ):
@@ -281,7 +302,8 @@ async def test_leftovers_that_came_with_a_repository_are_no_trap(machine: Machin
     (machine.installed / f"{STAGING}link").symlink_to(outside)
     write_skill(machine.team, "notes")
     await machine.add("notes")
-    assert tree_of(tmp_path / "outside") == before
+    assert tree_of(outside) == before
+    assert "outside" not in {path.partition("/")[0] for path in tree_of(machine.installed.parent)}
     assert tree_of(machine.installed / "notes") == tree_of(machine.team / "notes")
 
 

@@ -10,11 +10,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from install.workspaces import tree_of, write_skill
+from install.workspaces import Machine, tree_of, write_skill
+from skillwire.errors import SourceError
+from skillwire.trust.approval import ALL_GRANTS
 
 SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
 SECONDS = 120
@@ -151,6 +154,67 @@ def test_a_full_disk_leaves_the_old_version_and_says_so(tmp_path: Path, small_di
     assert "No space left on device" in said
     assert "free some space" in said
     assert tree_of(small_disk / "project") == before
+    home.run("sync", "--check")
+
+
+def fill(disk: Path, free: int) -> Path:
+    """Fill a file system, but for some bytes."""
+    file = disk / "fill"
+    with suppress(OSError), file.open("wb", buffering=0) as stream:
+        while True:
+            stream.write(bytes(4096))
+    os.truncate(file, max(0, file.stat().st_size - free))
+    return file
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("full", ["project", "home"])
+async def test_with_any_amount_of_space_a_folder_is_old_or_new(
+    tmp_path: Path, small_disk: Path, full: str
+) -> None:
+    """Every write in turn is the one for which there is no space, the lock file and the state among them."""
+    places = {name: (small_disk if name == full else tmp_path) / name for name in ("home", "project")}
+    machine = Machine(places["home"], places["project"], tmp_path / "team")
+    for folder in (*places.values(), machine.team):
+        folder.mkdir()
+    bodies = ("one", "two")
+    trees = {}
+    for body in reversed(bodies):
+        write_skill(machine.team, "notes", {f"{n}.md": f"{body} {n}\n" * 700 for n in range(3)}, body=body)
+        trees[body] = tree_of(machine.team / "notes")
+    await machine.add()
+    ended: set[bool] = set()
+    for number, free in enumerate(range(0, 72 * 1024, 4096)):
+        body = bodies[(number + 1) % 2]
+        write_skill(machine.team, "notes", {f"{n}.md": f"{body} {n}\n" * 700 for n in range(3)}, body=body)
+        installer = machine.installer()
+        proposal = await installer.propose_updates()
+        filled = fill(small_disk, free)
+        try:
+            report = await installer.install(proposal.candidates, {"notes": ALL_GRANTS})
+            problem = "; ".join(str(failure.error) for failure in report.failures)
+        except SourceError as error:
+            problem = str(error)
+        ended.add(not problem)
+        assert not problem or "No space left on device" in problem
+        assert tree_of(machine.installed / "notes") in trees.values()
+        filled.unlink()
+        assert (await machine.sync()).is_whole
+        proposal = await machine.installer().propose_updates()
+        await machine.installer().install(proposal.candidates, {"notes": ALL_GRANTS})
+        assert tree_of(machine.installed / "notes") == trees[body]
+    assert ended == {True, False}
+
+
+@pytest.mark.process
+def test_two_adds_at_once_are_both_in_the_lock(home: Home) -> None:
+    version(home, "one", count=4)
+    processes = [home.start("add", f"../team/skill-{number}", "--yes") for number in range(4)]
+    for process in processes:
+        out, err = process.communicate(timeout=SECONDS)
+        assert process.returncode == 0, (out, err)
+    assert tree_of(home.installed) == tree_of(home.team)
+    assert len(json.loads(home.run("why", "--json"))["skills"]) == 4
     home.run("sync", "--check")
 
 

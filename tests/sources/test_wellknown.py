@@ -98,6 +98,14 @@ async def test_the_older_path_and_the_older_version_are_read() -> None:
     assert [file.path for file in skill.files] == ["SKILL.md", "a/b.md"]
 
 
+@pytest.mark.parametrize("path", ["../evil.md", "/evil.md", "a\\evil.md", "a/../../evil.md"])
+def test_a_file_of_the_older_version_that_leaves_its_folder_costs_its_skill(path: str) -> None:
+    rows = [{"name": "pdf", "description": "x", "files": ["SKILL.md", path]}]
+    read = parse_site_index(json.dumps({"skills": rows}).encode(), URL)
+    assert read.entries == ()
+    assert "is not plain" in read.issues[0].message
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -155,9 +163,11 @@ async def test_redirects_are_followed_as_far_as_they_are_safe() -> None:
         "https://other.example/index.json": PAGES[URL],
     }
     assert (await fetch_index(SITE, client=site(pages)))[1].entries
-    for location in ("http://example.org/x", "file:///etc/passwd", URL):
-        with pytest.raises(SourceError):
+    for location in ("http://example.org/x", "file:///etc/passwd", "https://me:pass@example.org/x"):
+        with pytest.raises(SourceError, match="which is not followed"):
             await fetch_index(SITE, client=site({URL: moved(location)}))
+    with pytest.raises(SourceError, match="redirects more than"):
+        await fetch_index(SITE, client=site({URL: moved(URL)}))
 
 
 async def test_a_site_without_an_index_says_so() -> None:

@@ -168,7 +168,8 @@ async def _install(
     forced = [one.name for one in candidates] if options["force"] else ()
     refused = {failure.what for failure in failures}
     chosen = [one for one in candidates if one.name not in refused]
-    report = await tool.install(chosen, grants, force=forced) if grants else Report(current=known)
+    with progress(tool, "Installing ..."):
+        report = await tool.install(chosen, grants, force=forced) if grants else Report(current=known)
     if chosen and not grants:
         if as_json:
             show_json(report_json(report, failures))

@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from skillwire.cli.output import info, printable
+from skillwire.cli.output import counted, info, printable
 from skillwire.errors import ApprovalRequired, SkillwireError
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def nobody_to_ask(what: str) -> ApprovalRequired:
 
 
 @contextmanager
-def progress(work: Installer) -> Generator[None]:
+def progress(work: Installer, start: str = "Contacting the sources ...") -> Generator[None]:
     """Show the progress of fetching and installing on a terminal."""
     if not sys.stderr.isatty():
         yield
@@ -130,7 +130,7 @@ def progress(work: Installer) -> Generator[None]:
     from rich.console import Console
     from rich.text import Text
 
-    with Console(stderr=True).status(Text("Contacting the sources ...")) as status:
+    with Console(stderr=True).status(Text(start)) as status:
 
         def update(what: str, done: int, total: int) -> None:
             status.update(Text(f"Fetching from {printable(what)}: {done:,} of {total:,} files"))
@@ -140,7 +140,9 @@ def progress(work: Installer) -> Generator[None]:
         def count(outcome: Outcome) -> None:
             nonlocal installed
             installed += 1
-            status.update(Text(f"Installing {printable(outcome.step.name)}: {installed:,} folders done"))
+            status.update(
+                Text(f"Installed {printable(outcome.step.name)}: {counted(installed, 'folder')} done")
+            )
 
         work.upstream.on_progress, work.on_step = update, count
         try:

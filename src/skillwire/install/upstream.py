@@ -405,6 +405,8 @@ class Upstream:
         )
 
     def _path(self, text: str) -> Path:
+        if "\0" in text:  # A lock may have it, and no system call takes it.
+            raise SourceError(f"{shown(text)} is not a path")
         path = Path(text).expanduser()
         return path if path.is_absolute() else self.base / path
 
