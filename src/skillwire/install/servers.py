@@ -138,8 +138,13 @@ class ServerSkills:
         for label, url in places.items():
             config = self.servers.get(label)
             if config is None and url:
-                # The lock names where it was: without a login, for a login is the user's own.
-                config = ServerConfig(url=url)
+                # The lock has its URL. It is used without a login, because a login is the user's own.
+                try:
+                    urlsplit(url)
+                    config = ServerConfig(url=url)
+                except (ValueError, SourceError):
+                    problems[label] = SourceError(f"{redact_url(url)} in skillwire.lock is not a valid URL")
+                    continue
             if config is None:
                 problems[label] = SourceError(
                     f"no server is called {shown(label)}: add it with `skillwire servers add "

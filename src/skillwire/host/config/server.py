@@ -60,10 +60,6 @@ class ServerConfig:
             raise SourceError("a server needs exactly one of url, command and instance")
         if self.url and not self.url.lower().startswith(("http://", "https://")):
             raise SourceError(f"{shown(self.url.partition(':')[0])}: is not an http:// or https:// URL")
-        try:
-            urlsplit(self.url)
-        except ValueError:
-            raise SourceError(f"{redact_url(self.url)} is not a valid URL") from None
 
     def __repr__(self) -> str:
         return f"ServerConfig({self.place!r}, approval={self.approval.value!r}, skills={self.skills})"
