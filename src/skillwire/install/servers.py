@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from skillwire.catalog.naming import skill_path
 from skillwire.catalog.registry import RegisteredSkill
