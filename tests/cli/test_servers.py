@@ -221,7 +221,7 @@ def test_import_shows_what_it_would_write_and_writes_nothing(run: Run, home: Pat
     assert not PROJECT.exists()
 
 
-def test_import_writes_when_told_to_and_only_what_is_new(run: Run, home: Path) -> None:
+def test_import_writes_on_request_and_only_what_is_new(run: Run, home: Path) -> None:
     Path(".mcp.json").write_text(CLIENT, "utf-8")
     run("servers", "trust", "--yes")
     document = run("servers", "import", "--write", "--only", "good", "--json").document

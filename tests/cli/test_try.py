@@ -123,7 +123,7 @@ def test_without_a_key_one_line_says_which_variable_to_set(run: Run) -> None:
         (("--model", "m", "--style", "emacs"), "no style is called emacs"),
     ],
 )
-def test_what_is_missing_or_wrong_is_said(
+def test_what_is_missing_or_wrong_is_reported(
     run: Run, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], words: str
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "k")

@@ -135,7 +135,7 @@ def test_the_file_above_is_known_and_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_server_whose_variable_is_not_set_costs_only_itself(tmp_path: Path) -> None:
+async def test_a_server_whose_variable_is_not_set_affects_only_itself(tmp_path: Path) -> None:
     await anyio.Path("skillwire.toml").write_text(
         '[servers.data]\nurl = "https://data.example/mcp"\ntoken_env = "DATA_TOKEN"\n'
         '[servers.other]\nurl = "http://127.0.0.1:9/mcp"\n',

@@ -67,7 +67,7 @@ async def test_an_answer_that_comes_after_its_deadline_is_used_for_nothing(tmp_p
 
 
 @pytest.mark.process
-async def test_of_fifty_servers_ten_dead_ones_cost_only_themselves(tmp_path: Path) -> None:
+async def test_of_fifty_servers_ten_dead_ones_affect_only_themselves(tmp_path: Path) -> None:
     servers: dict[str, object] = {}
     for number in range(40):
         simulator = Simulator()
@@ -88,7 +88,7 @@ async def test_of_fifty_servers_ten_dead_ones_cost_only_themselves(tmp_path: Pat
 
 @pytest.mark.process
 @pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="this system has no limit on the size of files")
-def test_a_full_disk_costs_the_approval_and_says_so_on_one_line(tmp_path: Path) -> None:
+def test_a_full_disk_stores_no_approval_and_says_so_on_one_line(tmp_path: Path) -> None:
     write_skill(tmp_path / "skills/notes")
     environment = {**os.environ, "HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data")}
     # A limit on file size would cut off the bytecode of modules that are imported under it.

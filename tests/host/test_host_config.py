@@ -160,7 +160,7 @@ def test_a_restriction_of_an_unknown_server_is_a_mistake_in_a_project_and_ignore
     assert mistake.startswith(f"{PROJECT}: servers.shop has neither url nor command")
 
 
-def test_a_server_whose_skills_are_not_wanted_is_not_connected() -> None:
+def test_a_server_whose_skills_are_disabled_is_not_connected() -> None:
     config = both(SHOP, "[servers.shop]\nskills = false")
     assert config.servers == {}
     assert [(server.label, server.used) for server in config.configured] == [("shop", False)]
@@ -293,7 +293,7 @@ def test_variables_in_directories_of_an_untrusted_project_are_not_filled_in() ->
     assert config.project_directories == ()
 
 
-def test_the_default_profile_holds_when_none_is_named() -> None:
+def test_the_default_profile_applies_when_none_is_named() -> None:
     text = (
         SHOP + '[servers.other]\ncommand = "other"\n'
         '[profiles.default]\nmcp_servers = ["other"]\nstyle = "codex"\n[profiles.all]\n'

@@ -344,7 +344,7 @@ async def test_the_same_template_on_two_servers_needs_the_name_of_one(tmp_path: 
         assert found.origin.label == "two"
 
 
-async def test_a_server_that_does_not_complete_costs_only_the_suggestions(tmp_path: Path) -> None:
+async def test_without_completion_a_server_only_lacks_suggestions(tmp_path: Path) -> None:
     sim = with_template(april(), "widget")
 
     async def refuse(ctx: Any, params: Any) -> Any:
@@ -419,7 +419,7 @@ def lines_of(host: SkillHost) -> list[str]:
         "template that climbs",
     ],
 )
-async def test_a_bad_index_or_entry_costs_only_itself(
+async def test_a_bad_index_or_entry_affects_only_itself(
     tmp_path: Path, data: bytes, handles: list[str], words: list[str]
 ) -> None:
     sim, other = april(), Simulator()
@@ -447,7 +447,7 @@ async def test_of_a_hundred_thousand_entries_the_first_are_used_and_the_rest_is_
         assert "skills[20000]: 80,000 more entries" in line
 
 
-async def test_a_template_whose_skill_never_comes_costs_its_time_and_nothing_else(tmp_path: Path) -> None:
+async def test_a_template_whose_skill_never_arrives_only_times_out(tmp_path: Path) -> None:
     sim = with_template(april(), "widget")
     config = {"call_seconds": 0.2}
     async with opened(tmp_path, config=config, shop=sim, host_options={"ask": agree}) as host:

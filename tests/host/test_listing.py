@@ -109,7 +109,7 @@ async def test_an_empty_listing_is_no_proof_that_there_are_no_skills(tmp_path: P
 
 
 @pytest.mark.requirement("ENT-2")
-async def test_a_bad_entry_costs_itself_alone_and_is_remarked_on(tmp_path: Path) -> None:
+async def test_a_bad_entry_affects_only_itself_and_is_reported(tmp_path: Path) -> None:
     sim = shop()
     bad = sim.skill("bad")
     bad.resources = [{"uri": bad.uri, "digest": "md5:0", "size": -1}]
@@ -119,7 +119,7 @@ async def test_a_bad_entry_costs_itself_alone_and_is_remarked_on(tmp_path: Path)
 
 
 @pytest.mark.requirement("VER-6", "SEC-6")
-async def test_a_stale_entry_is_refreshed_and_the_new_one_is_told_of(tmp_path: Path) -> None:
+async def test_a_stale_entry_is_refreshed_and_the_new_one_is_reported(tmp_path: Path) -> None:
     sim = shop()
     async with opened(tmp_path, shop=sim, host_options=ASKING) as host:
         sim.skill("refunds").change_body("A new version.\n")

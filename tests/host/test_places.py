@@ -49,7 +49,7 @@ async def test_the_default_folders_are_walked_unless_they_are_disabled(
 
 
 @pytest.mark.anyio
-async def test_a_directory_that_is_not_there_is_told_of_and_costs_only_itself(tmp_path: Path) -> None:
+async def test_a_missing_directory_is_reported_and_affects_only_itself(tmp_path: Path) -> None:
     write_skill(tmp_path / "mine/notes")
     async with make_host(tmp_path / "state", directories=[tmp_path / "gone", tmp_path / "mine"]) as host:
         assert [skill.handle for skill in host.skills()] == ["notes"]

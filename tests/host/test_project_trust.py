@@ -98,7 +98,7 @@ def test_a_record_under_another_name_is_ignored(tmp_path: Path) -> None:
     assert (trusted.trusts(one), trusted.trusts(other)) == (True, False)
 
 
-def test_a_place_that_cannot_be_used_is_said_and_trusts_nothing(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_used_is_reported_and_trusts_nothing(tmp_path: Path) -> None:
     (tmp_path / "trusted").write_bytes(b"")
     trusted = TrustedFiles(tmp_path / "trusted")
     file = seen(tmp_path / "one")

@@ -208,7 +208,7 @@ def test_local_skills_need_neither_the_sdk_nor_pydantic(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_skill_for_users_alone_is_not_told_to_models(tmp_path: Path) -> None:
+async def test_a_skill_for_users_alone_is_not_shown_to_models(tmp_path: Path) -> None:
     folder = tmp_path / "skills/deploy"
     folder.mkdir(parents=True)
     text = "---\nname: deploy\ndescription: Ships it.\ndisable-model-invocation: true\n---\nShip.\n"

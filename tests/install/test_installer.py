@@ -152,7 +152,7 @@ async def test_a_yes_is_remembered(machine: Machine) -> None:
     assert (machine.installed / "notes" / "SKILL.md").is_file()
 
 
-async def test_agents_get_links_and_copies_where_links_are_not_wanted(machine: Machine) -> None:
+async def test_agents_get_links_and_copies_where_links_are_disabled(machine: Machine) -> None:
     await machine.add("notes", targets=["claude-code"])
     link = machine.project / ".claude/skills/notes"
     assert link.is_symlink()

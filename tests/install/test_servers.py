@@ -108,7 +108,7 @@ async def test_a_server_or_a_skill_that_is_not_there_is_named(machine: Machine, 
     assert "`skillwire servers add other URL`" in str(other.error)
 
 
-async def test_bytes_that_are_not_those_of_the_entry_cost_their_skill_alone(
+async def test_bytes_that_do_not_match_the_entry_affect_only_their_skill(
     machine: Machine, docs: Simulator
 ) -> None:
     docs.skill("notes").swap_file("references/a.md", b"b\n")
@@ -142,7 +142,7 @@ async def test_a_server_whose_policy_is_never_is_not_even_asked(machine: Machine
     assert docs.requests == []
 
 
-async def test_a_server_that_fails_costs_its_own_skills_alone(machine: Machine, docs: Simulator) -> None:
+async def test_a_server_that_fails_affects_only_its_own_skills(machine: Machine, docs: Simulator) -> None:
     broken = Simulator()
     broken.refuse("skills/list", "out of order")
     tool = from_servers(machine, {"docs": docs, "broken": broken})

@@ -107,7 +107,7 @@ async def test_an_entry_without_metadata_is_used_where_the_style_reads_it_and_na
             assert "Refunds" in (await host.load("skill://refunds/SKILL.md", server="april")).text
 
 
-async def test_a_bad_entry_costs_only_itself_with_one_line_that_names_it(tmp_path: Path) -> None:
+async def test_a_bad_entry_affects_only_itself_with_one_line_that_names_it(tmp_path: Path) -> None:
     async with host_with(tmp_path, python_server("--index", "malformed")) as host:
         assert {skill.uri for skill in host.skills()} == {
             "skill://refunds/SKILL.md",

@@ -74,7 +74,7 @@ def test_the_suite_reads_directories(peers: Peers, url: str, era: str, tmp_path:
 
 @pytest.mark.requirement("CAP-4", "RD-1")
 @pytest.mark.parametrize("era", [MODERN, LEGACY])
-def test_the_suite_is_told_of_a_resource_that_is_not_there(
+def test_the_suite_gets_an_error_for_a_resource_that_does_not_exist(
     peers: Peers, url: str, era: str, tmp_path: Path
 ) -> None:
     statuses = run_scenario(peers, url, "sep-2164-resource-not-found", era, tmp_path)
@@ -83,7 +83,7 @@ def test_the_suite_is_told_of_a_resource_that_is_not_there(
 
 
 @pytest.mark.requirement("CAP-4")
-def test_the_suite_enumerates_skills_on_the_older_era_without_sessions(
+def test_the_suite_enumerates_skills_on_the_older_revision_without_sessions(
     peers: Peers, stateless_url: str, tmp_path: Path
 ) -> None:
     statuses = run_scenario(peers, stateless_url, "sep-2640-skills-enumeration", LEGACY, tmp_path)

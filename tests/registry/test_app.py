@@ -192,7 +192,7 @@ async def test_pages_come_in_order_and_carry_a_private_scope(store: Store, publi
         assert len(resources["resources"]) == 3
 
 
-async def test_without_a_valid_token_nothing_is_said_but_how_to_get_in(store: Store, publish: Publish):
+async def test_without_a_valid_token_a_response_only_says_how_to_sign_in(store: Store, publish: Publish):
     publish("pdf")
     Access(store).add_token("idle", by="test")
     revoked = token(store, "old", "*", Role.READ)
@@ -449,7 +449,7 @@ async def test_no_path_answers_under_a_foreign_host_name(store: Store, path: str
             assert (await client.get(place, headers={"host": host})).status_code != 421, host
 
 
-async def test_nobody_is_told_where_a_lost_database_was(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+async def test_no_response_says_where_a_lost_database_was(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     store = Store(f"sqlite:///{tmp_path / 'registry.db'}")
     store.create()
     secret = token(store, "mine", "*", Role.READ)
@@ -469,7 +469,7 @@ async def test_nobody_is_told_where_a_lost_database_was(tmp_path: Path, caplog: 
     assert str(tmp_path) in caplog.text
 
 
-async def test_health_is_told_to_everybody_and_metrics_to_callers(store: Store, publish: Publish):
+async def test_health_is_public_and_metrics_are_for_callers(store: Store, publish: Publish):
     publish("pdf")
     secret = token(store, "mine", "*", Role.READ)
     headers = {"authorization": f"Bearer {secret}"}

@@ -55,7 +55,7 @@ def test_a_store_keeps_approvals_exactly_as_a_file_does(store: Store, tmp_path: 
 
 
 @pytest.mark.anyio
-async def test_what_one_gateway_was_told_counts_in_the_other(store: Store, tmp_path: Path):
+async def test_a_decision_in_one_gateway_counts_in_the_other(store: Store, tmp_path: Path):
     skill = tmp_path / "skills" / "pdf"
     skill.mkdir(parents=True)
     (skill / "SKILL.md").write_text("---\nname: pdf\ndescription: Does one thing.\n---\nDo it.\n")

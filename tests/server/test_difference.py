@@ -66,7 +66,7 @@ def catalog(*entries: SkillEntry, unlisted: tuple[SkillEntry, ...] = ()) -> Cata
         pytest.param(catalog(A), catalog(replace(A)), [], False, id="the same, told anew"),
     ],
 )
-def test_a_difference_is_what_can_be_told(
+def test_a_difference_is_what_a_client_can_see(
     before: Catalog, after: Catalog, changed: list[str], is_list_changed: bool
 ) -> None:
     found = difference(before, after)

@@ -277,7 +277,7 @@ def test_a_signal_ends_it_cleanly_although_a_client_listens(folder: Path, number
 
 
 @pytest.mark.process
-def test_a_port_that_is_taken_is_said_on_one_line(folder: Path) -> None:
+def test_a_port_that_is_in_use_is_reported_on_one_line(folder: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -350,7 +350,7 @@ def test_an_invalid_address_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "a" * 70 + ".example", "é..example", "1:2:3"])
-def test_a_host_that_cannot_be_bound_is_said_so(tmp_path: Path, host: str) -> None:
+def test_a_host_that_cannot_be_bound_is_reported(tmp_path: Path, host: str) -> None:
     app = SkillServer(tmp_path).http_app()
     with pytest.raises(SourceError, match="cannot listen on"):
         HttpServer(app, Address(host, 0))

@@ -162,7 +162,7 @@ async def test_the_catalog_is_available_as_xml(folder: Path, version: str) -> No
 
 
 @both_eras
-async def test_all_of_it_can_be_switched_off(folder: Path, version: str) -> None:
+async def test_all_of_it_can_be_disabled(folder: Path, version: str) -> None:
     async with connected(
         SkillServer(folder, options=ServerOptions(legacy_features=ALL_OFF)).low_level, version
     ) as client:

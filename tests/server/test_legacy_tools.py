@@ -111,7 +111,7 @@ async def test_a_path_or_a_uri_names_a_skill_too(folder: Path, name: str) -> Non
 
 
 @both_eras
-async def test_an_unlisted_skill_is_loaded_by_name_and_not_told_of(folder: Path, version: str) -> None:
+async def test_an_unlisted_skill_is_loaded_by_name_and_not_mentioned(folder: Path, version: str) -> None:
     async with plain(
         SkillServer(folder, options=ServerOptions(unlisted=("code-*",))).low_level, version
     ) as client:

@@ -161,7 +161,7 @@ async def test_the_servers_own_lifespan_and_its_errors_stay_as_they_were(folder:
             raise KeyError("mine")
 
 
-async def test_a_source_whose_watch_fails_costs_its_watch_and_not_the_server(
+async def test_a_source_whose_watch_fails_does_not_stop_the_server(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Blind(FunctionSource):

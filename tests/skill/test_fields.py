@@ -85,7 +85,7 @@ def test_a_name_that_is_not_its_directory_names_both() -> None:
 
 
 @pytest.mark.requirement("FMT-2")
-def test_a_name_in_another_normal_form_than_its_directory_is_told_so() -> None:
+def test_a_name_in_another_normal_form_than_its_directory_is_reported() -> None:
     fields = GOOD | {"name": "café"}
     (issue,) = field_issues(fields, directory=unicodedata.normalize("NFD", "café"), file="SKILL.md")
     assert issue.rule == "name-not-directory"

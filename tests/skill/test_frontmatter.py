@@ -18,7 +18,7 @@ from skillwire.skill.frontmatter import SkillDocument, parse_skill_md
 
 
 @pytest.mark.requirement("FMT-1", "ENT-1")
-def test_a_skill_file_comes_apart_into_fields_body_and_lines() -> None:
+def test_a_skill_file_is_parsed_into_fields_body_and_lines() -> None:
     data = b"---\nname: a\n# remark\ndescription: |\n  Two\n  lines\n---\n\n# Title\n"
     assert parse_skill_md(data) == SkillDocument(
         frontmatter={"name": "a", "description": "Two\nlines\n"},

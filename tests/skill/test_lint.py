@@ -174,7 +174,7 @@ FILES = ("scripts/run.py", "references/rules.md", "references/deep/x.md", "asset
         "[^1]: see/that",
     ],
 )
-def test_a_reference_that_leads_to_a_file_or_is_none_is_fine(text: str) -> None:
+def test_a_reference_to_a_file_or_text_that_is_no_reference_is_fine(text: str) -> None:
     assert rules(HEAD + text + "\n", *FILES) == []
 
 

@@ -59,7 +59,7 @@ def test_a_name_of_lowercase_letters_digits_and_single_hyphens_is_good(name: str
         ("-A--" + "x" * 64, ["name-too-long", "name-characters", "name-edge-hyphen", "name-double-hyphen"]),
     ],
 )
-def test_a_bad_name_is_told_everything_that_is_wrong(name: str, rules: list[str]) -> None:
+def test_a_bad_name_is_reported_with_everything_that_is_wrong(name: str, rules: list[str]) -> None:
     issues = name_issues(name)
     assert [issue.rule for issue in issues] == rules
     assert all(issue.message.isprintable() and issue.fix for issue in issues)

@@ -82,7 +82,7 @@ async def test_a_source_without_its_two_methods_cannot_be_made() -> None:
         Nothing()  # type: ignore[abstract]
 
 
-async def test_a_source_of_ones_own_is_served_beside_a_directory(tmp_path: Path) -> None:
+async def test_a_custom_source_is_served_beside_a_directory(tmp_path: Path) -> None:
     write_skill(tmp_path / "tool")
     server = SkillServer(tmp_path, Shop())
     assert [entry.uri for entry in await server.library.entries()] == [URI, "skill://tool/SKILL.md"]

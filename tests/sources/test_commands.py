@@ -30,7 +30,7 @@ async def test_each_markdown_file_is_a_skill_named_by_its_path(tmp_path: Path) -
     await assert_serves_what_it_lists(source)
 
 
-async def test_a_file_that_cannot_be_used_is_left_out_and_said(tmp_path: Path) -> None:
+async def test_a_file_that_cannot_be_used_is_left_out_and_reported(tmp_path: Path) -> None:
     write(tmp_path / "folder/broken.md", b"---\nname: [\n---\n")
     write(tmp_path / "folder/large.md", b"x" * 100)
     write(tmp_path / "outside.md", b"secret")

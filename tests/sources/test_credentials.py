@@ -43,7 +43,7 @@ async def test_no_credential_is_served_and_each_is_named(tmp_path: Path) -> None
     assert all(problem.is_left_out for problem in source.problems())
 
 
-async def test_a_file_that_becomes_a_private_key_is_taken_out(tmp_path: Path) -> None:
+async def test_a_file_that_becomes_a_private_key_is_removed(tmp_path: Path) -> None:
     skill = write_skill(tmp_path / "a", {"tls.pem": b"-----BEGIN CERTIFICATE-----\n"})
     source = scanned([tmp_path])
     write(skill / "tls.pem", KEY)

@@ -255,7 +255,7 @@ async def test_readers_of_one_changed_file_cause_one_walk(
 
 
 @pytest.mark.parametrize("call", ["open", "scandir"])
-async def test_a_lack_of_descriptors_during_a_read_costs_the_read_and_no_skill(
+async def test_a_lack_of_descriptors_fails_the_read_and_removes_no_skill(
     tmp_path: Path, source: DirectorySource, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     write(tmp_path / "a/x.txt", b"new")

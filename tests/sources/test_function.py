@@ -106,7 +106,7 @@ async def test_a_name_beyond_ascii_is_compared_with_its_own_path() -> None:
         (RuntimeError("password is hunter2"), "hunter2"),
     ],
 )
-async def test_a_failing_function_costs_itself_alone_and_tells_the_operator_only(
+async def test_a_failing_function_affects_only_itself_and_only_the_operator_is_told(
     caplog: pytest.LogCaptureFixture, returned: Any, reason: str
 ) -> None:
     source = FunctionSource()
@@ -156,7 +156,7 @@ def test_two_functions_cannot_share_a_directory(second: str) -> None:
         source.dynamic(second)(lambda: "")
 
 
-def test_a_path_that_is_none_is_refused_at_once() -> None:
+def test_an_invalid_path_is_refused_at_once() -> None:
     with pytest.raises(FormatError):
         FunctionSource().static("a//b")
 

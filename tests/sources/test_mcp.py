@@ -151,7 +151,7 @@ async def test_what_is_listed_again_in_the_same_words_is_the_same_object_and_wha
     assert same is again[1]
 
 
-async def test_a_listing_that_cannot_be_written_as_json_is_read_all_the_same() -> None:
+async def test_a_listing_that_cannot_be_written_as_json_is_still_read() -> None:
     peer = TablePeer({"skills/list": {"skills": [entry("a"), entry("b", resources=object())]}})
     source = McpSource("shop", peer, clock=Clock())
     assert [found.name for found in await source.list_entries()] == ["a"]

@@ -53,7 +53,7 @@ async def test_a_dialect_with_metadata_is_never_peeked_at() -> None:
     assert reads.asked == []
 
 
-async def test_one_that_cannot_be_read_costs_itself_alone() -> None:
+async def test_one_that_cannot_be_read_affects_only_itself() -> None:
     listing = LegacyListing((scanned(), scanned("skill://broken"), scanned("skill://gone")))
     reads = Reads(refunds=GOOD, broken=b"---\nname: [\n---\n")
     found = await with_peeks(listing, reads, limits=DEFAULT_LIMITS)
@@ -65,7 +65,7 @@ async def test_one_that_cannot_be_read_costs_itself_alone() -> None:
 
 
 @pytest.mark.requirement("SEC-9")
-async def test_no_more_are_peeked_at_than_the_limit_and_that_is_said() -> None:
+async def test_no_more_are_peeked_at_than_the_limit_and_that_is_reported() -> None:
     listing = LegacyListing(tuple(scanned(f"skill://s{number}") for number in range(5)))
     reads = Reads(**{f"s{number}": GOOD for number in range(5)})
     found = await with_peeks(listing, reads, limits=Limits(peeks=2))

@@ -62,7 +62,7 @@ def test_a_home_directory_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ("bell\a\x1b[31m", r"bell\u0007\u001b[31m does not exist"),
     ],
 )
-def test_what_is_wrong_is_said_on_one_line(
+def test_what_is_wrong_is_reported_on_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, complaint: str
 ) -> None:
     (tmp_path / "file.txt").write_bytes(b"")

@@ -522,7 +522,7 @@ def test_a_link_in_the_place_of_a_scan_cache_is_ignored_and_replaced(
     assert not path.is_symlink()
 
 
-def test_a_pipe_in_the_place_of_a_scan_cache_holds_nobody_up(root: Path, kept: Path, read: list[str]) -> None:
+def test_a_pipe_in_the_place_of_a_scan_cache_does_not_block(root: Path, kept: Path, read: list[str]) -> None:
     start(root, kept=kept)
     path = index_in(kept)
     path.unlink()
@@ -552,7 +552,7 @@ def no_file(kept: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [no_folder, no_file])
-def test_a_scan_cache_that_cannot_be_written_costs_nothing(
+def test_a_scan_cache_that_cannot_be_written_changes_nothing(
     root: Path, kept: Path, caplog: pytest.LogCaptureFixture, spoil: Callable[[Path], None]
 ) -> None:
     spoil(kept)
@@ -562,7 +562,7 @@ def test_a_scan_cache_that_cannot_be_written_costs_nothing(
     assert not list(kept.parent.rglob("*.unfinished"))
 
 
-def test_a_scan_cache_that_cannot_be_read_on_costs_nothing(
+def test_a_scan_cache_that_cannot_be_read_further_is_ignored(
     root: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start(root, kept=kept)

@@ -259,7 +259,7 @@ def test_a_pipe_named_skill_md_is_not_a_skill_and_does_not_block(tmp_path: Path)
 
 
 @pytest.mark.parametrize("error", [errno.EACCES, errno.EIO])
-def test_a_file_that_cannot_be_read_costs_its_skill_only(
+def test_a_file_that_cannot_be_read_leaves_out_only_its_skill(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
 ) -> None:
     write_skill(tmp_path / "bad", {"locked.txt": b"x"})
@@ -273,7 +273,7 @@ def test_a_file_that_cannot_be_read_costs_its_skill_only(
 
 
 @pytest.mark.parametrize(("call", "name"), [("open", "locked"), ("stat", "x.txt")])
-def test_a_directory_that_cannot_be_read_costs_the_skills_it_lies_in(
+def test_a_directory_that_cannot_be_read_leaves_out_the_skills_around_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, name: str
 ) -> None:
     write_skill(tmp_path / "bad")
@@ -309,7 +309,7 @@ def test_what_vanishes_during_the_walk_is_no_part_of_the_skill(
     assert not source.problems()
 
 
-def test_a_skill_md_that_vanishes_during_the_walk_costs_its_skill(
+def test_a_skill_md_that_vanishes_during_the_walk_leaves_out_its_skill(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_skill(tmp_path / "a")
@@ -319,7 +319,7 @@ def test_a_skill_md_that_vanishes_during_the_walk_costs_its_skill(
 
 
 @pytest.mark.requirement("FMT-9")
-def test_a_name_that_no_uri_can_carry_costs_its_skill_only(tmp_path: Path) -> None:
+def test_a_name_that_no_uri_can_have_leaves_out_only_its_skill(tmp_path: Path) -> None:
     write_skill(tmp_path / "good")
     write_skill(tmp_path / "bytes")
     write_skill(tmp_path / "slash", {"back\\slash.txt": b"x"})
@@ -369,7 +369,7 @@ async def test_names_are_percent_encoded_and_can_be_read_back(tmp_path: Path) ->
             assert (await source.read(SkillUri(child.uri))).data == child.name.encode()
 
 
-def test_a_file_whose_uri_is_too_long_to_be_asked_for_costs_its_skill(tmp_path: Path) -> None:
+def test_a_file_whose_uri_is_too_long_leaves_out_its_skill(tmp_path: Path) -> None:
     deep = "/".join(["ü" * 120] * 12)  # 1,452 characters on disk, 8,700 in a URI
     write_skill(tmp_path / "long", {f"{deep}/x.txt": b"x"})
     write_skill(tmp_path / "good")
@@ -378,7 +378,7 @@ def test_a_file_whose_uri_is_too_long_to_be_asked_for_costs_its_skill(tmp_path: 
     assert rules_of(source.problems()) == ["file-name"]
 
 
-def test_a_directory_too_deep_costs_its_skill(tmp_path: Path) -> None:
+def test_a_directory_that_is_too_deep_leaves_out_its_skill(tmp_path: Path) -> None:
     write_skill(tmp_path / "a", {"1/2/3/x.txt": b"x"})
     write_skill(tmp_path / "b", {"1/2/x.txt": b"x"})
     source = scanned([tmp_path], limits=Limits(directory_depth=3))

@@ -95,7 +95,7 @@ async def test_a_skill_that_became_invalid_is_removed_with_a_warning_and_comes_b
 
 
 @pytest.mark.slow
-async def test_a_root_that_is_taken_away_and_put_back_is_followed_on(tmp_path: Path) -> None:
+async def test_a_root_that_is_removed_and_restored_is_still_followed(tmp_path: Path) -> None:
     root = tmp_path / "skills"
     write_skill(root / "a")
     source = scanned([root])

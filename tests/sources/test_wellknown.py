@@ -79,7 +79,7 @@ async def test_archives_and_texts_are_fetched_and_verified() -> None:
     assert await fetch_artifact(notes.entry.url, notes.digest, client=site(PAGES)) == notes.files
 
 
-async def test_a_digest_that_matches_no_file_costs_that_skill_alone() -> None:
+async def test_a_digest_that_matches_no_file_affects_only_that_skill() -> None:
     pages = {**PAGES, URL: index(row(digest="sha256:" + "0" * 64), NOTES)}
     fetched = await fetch_site(SITE, client=site(pages))
     assert [skill.entry.name for skill in fetched.skills] == ["notes"]
@@ -137,7 +137,7 @@ def test_an_index_that_is_none_or_of_another_version_is_refused(data: bytes) -> 
         {"digest": None},
     ],
 )
-def test_an_entry_that_is_not_sound_costs_itself_alone(changes: dict[str, object]) -> None:
+def test_an_invalid_entry_affects_only_itself(changes: dict[str, object]) -> None:
     read = parse_site_index(index(row(**changes), NOTES, NOTES), URL)
     assert [entry.name for entry in read.entries] == ["notes"]
     assert len(read.issues) == 2
@@ -276,7 +276,7 @@ async def test_a_skill_at_the_root_is_named_by_itself_and_a_prefix_comes_first()
     assert [entry.uri for entry in await source.list_entries()] == ["skill://acme/root/SKILL.md"]
 
 
-def test_places_that_have_to_be_fetched_are_told_from_folders() -> None:
+def test_places_that_have_to_be_fetched_are_distinguished_from_folders() -> None:
     assert remote_reference("./skills") is None
     assert remote_reference("acme=./skills") is None
     found = remote_reference("acme=git+https://h/r#v1:skills")

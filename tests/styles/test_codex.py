@@ -35,7 +35,7 @@ async def test_c1_a_servers_skills_are_used_unless_disabled(tmp_path: Path) -> N
     assert sim.requests == []
 
 
-async def test_c2_a_read_has_ten_seconds_and_no_more_than_the_user_said(tmp_path: Path) -> None:
+async def test_c2_a_read_has_ten_seconds_and_no_more_than_configured(tmp_path: Path) -> None:
     assert (STYLE.seconds(30), STYLE.seconds(3)) == (10, 3)
     sim = Simulator()
     async with opened(tmp_path, host_options=CODEX, demo=sim) as host:
@@ -57,7 +57,7 @@ def test_c2_long_uris_and_control_characters_are_refused_by_name(uri: str, cap: 
     assert (cap in refusal) if cap else refusal == ""
 
 
-async def test_c2_what_is_refused_is_said(tmp_path: Path) -> None:
+async def test_c2_what_is_refused_is_reported(tmp_path: Path) -> None:
     sim = Simulator()
     sim.skill("refunds", path="p/" * 1100 + "refunds")
     async with opened(tmp_path, host_options=CODEX, demo=sim) as host:
@@ -216,7 +216,7 @@ async def test_c7_one_connection_serves_discovery_and_use(tmp_path: Path) -> Non
     assert len(opening) == 1
 
 
-async def test_c8_an_unknown_type_is_said_and_skipped(tmp_path: Path) -> None:
+async def test_c8_an_unknown_type_is_reported_and_skipped(tmp_path: Path) -> None:
     sim = Simulator(declare=None)
     entries = [
         {"type": "hologram", "name": "x", "description": "x", "url": "skill://x/SKILL.md"},

@@ -135,7 +135,7 @@ async def test_g3_a_load_in_progress_ends_when_a_switch_is_turned_off(tmp_path: 
 
 
 @pytest.mark.process
-async def test_g3_a_server_that_goes_away_leaves_an_empty_slot(tmp_path: Path) -> None:
+async def test_g3_a_server_that_disconnects_leaves_an_empty_slot(tmp_path: Path) -> None:
     sim = Simulator()
     sim.skill("refunds")
     async with opened(tmp_path, host_options=GEMINI, demo=sim) as host:
@@ -149,7 +149,7 @@ async def test_g3_a_server_that_goes_away_leaves_an_empty_slot(tmp_path: Path) -
 
 
 @pytest.mark.requirement("ENT-5")
-def test_g4_local_wins_then_the_first_server_and_each_loser_is_told_of_once() -> None:
+def test_g4_local_wins_then_the_first_server_and_each_loser_is_reported_once() -> None:
     one = entry("skill://refunds/SKILL.md")
     assert names(STYLE, {EVIL: [one], DEMO: [one]}) == {"demo": "refunds", "evil": "evil/refunds"}
     made = registry(STYLE, {})
@@ -255,7 +255,7 @@ async def test_g7_switches_and_lists_per_server(tmp_path: Path) -> None:
             await host.load("refunds")
 
 
-async def test_g8_names_outside_the_pattern_are_left_out_and_said(tmp_path: Path) -> None:
+async def test_g8_names_outside_the_pattern_are_left_out_and_reported(tmp_path: Path) -> None:
     sim = Simulator()
     sim.skill("größe")
     sim.skill("plain", description="d" * 900)

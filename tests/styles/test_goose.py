@@ -29,7 +29,7 @@ async def yes(request: object) -> bool:
 GOOSE = {"style": "goose", "ask": yes}
 
 
-async def test_o1_every_server_is_asked_for_an_index_and_errors_cost_nothing(tmp_path: Path) -> None:
+async def test_o1_every_server_is_asked_for_an_index_and_errors_do_no_harm(tmp_path: Path) -> None:
     from mcp.server.lowlevel import Server
 
     asked: list[str] = []
@@ -94,7 +94,7 @@ def test_o3_local_keeps_its_name_and_servers_are_prefixed() -> None:
     assert names(STYLE, {EVIL: one, DEMO: one}) == {"demo": "demo__refunds", "evil": "evil__refunds"}
 
 
-def test_o3_prefixes_that_meet_are_told_apart() -> None:
+def test_o3_prefixes_that_collide_are_distinguished() -> None:
     from skillwire.trust.origin import Origin
 
     a, ab = Origin.mcp("a"), Origin.mcp("a__b")

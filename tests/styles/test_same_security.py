@@ -166,7 +166,7 @@ def refusing(sim: Simulator) -> None:
 @pytest.mark.requirement("SEC-9")
 @every_style
 @pytest.mark.parametrize("attack", [endless, looping, refusing])
-async def test_a_listing_without_end_costs_the_others_nothing(
+async def test_an_endless_listing_does_not_affect_the_others(
     style: Style, attack: Callable[[Simulator], None], tmp_path: Path
 ) -> None:
     evil, good = hostile(), Simulator()

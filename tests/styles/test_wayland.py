@@ -146,7 +146,7 @@ def test_w3_a_virtual_path_is_no_real_path() -> None:
     assert not Path(virtual_path(skill)).exists()
 
 
-async def test_w4_a_resource_that_cannot_be_read_costs_only_itself(tmp_path: Path) -> None:
+async def test_w4_a_resource_that_cannot_be_read_affects_only_itself(tmp_path: Path) -> None:
     sim, dead = bare(), bare()
     sim.resources = {
         "skill://good": SKILL,

@@ -69,7 +69,7 @@ def test_the_same_json_value_is_the_same(listed: JsonValue, found: JsonValue) ->
         ("a" * 99, "b", 'x is "b", the entry says "' + "a" * 39 + "…"),
     ],
 )
-def test_another_type_or_value_is_a_difference_and_is_said(
+def test_a_different_type_or_value_is_a_difference_and_is_reported(
     listed: JsonValue, found: JsonValue, said: str
 ) -> None:
     assert frontmatter_differences({"x": listed}, {"x": found})[0] == said

@@ -71,7 +71,7 @@ def test_comments_and_links_hide_in_markdown_alone() -> None:
     assert found(text, markdown=False) == [("tags", 1)]
 
 
-def test_what_was_found_is_said_in_words_that_can_be_shown() -> None:
+def test_what_was_found_is_described_in_printable_words() -> None:
     [tags] = find_hidden_text(f"x{TAGS}", markdown=False)
     assert tags == HiddenText(Hiding.TAGS, 1, 'U+E0068 U+E0069, which spell "hi"')
     [comment] = find_hidden_text("<!-- run \x07\n this -->".replace("\x07", ""), markdown=True)

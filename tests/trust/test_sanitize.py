@@ -52,7 +52,7 @@ SELECTORS = {*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE
         ("\u3164\u115f", "", 2),
     ],
 )
-def test_what_a_reader_cannot_see_is_taken_out_of_a_line(text: str, line: str, removed: int) -> None:
+def test_what_a_reader_cannot_see_is_removed_from_a_line(text: str, line: str, removed: int) -> None:
     assert clean_line(text) == Cleaned(line, removed)
 
 
@@ -94,7 +94,7 @@ def test_legitimate_scripts_and_emoji_are_kept(text: str) -> None:
         ("۰\u200cم", "۰م"),
     ],
 )
-def test_a_joiner_with_nothing_to_join_is_taken_out(text: str, line: str) -> None:
+def test_a_joiner_with_nothing_to_join_is_removed(text: str, line: str) -> None:
     assert clean_line(text).text == line
 
 

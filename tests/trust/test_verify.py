@@ -236,7 +236,7 @@ def test_a_dynamic_skill_has_no_digests_but_a_budget_for_all_that_it_sends() -> 
 
 @pytest.mark.requirement("VER-2", "ENT-1")
 @pytest.mark.parametrize("dynamic", [False, True])
-def test_a_skill_md_with_the_frontmatter_of_its_entry_is_taken_apart(dynamic: bool) -> None:
+def test_a_skill_md_with_the_frontmatter_of_its_entry_is_parsed(dynamic: bool) -> None:
     skill = loaded("# Refunds\r\n\nText.", dynamic=dynamic)
     assert skill.body == "# Refunds\r\n\nText."
     assert skill.body_line == 5

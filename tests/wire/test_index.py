@@ -130,7 +130,9 @@ def test_any_scheme_and_spelling_is_read_and_the_server_is_asked_in_its_own(url:
         (with_files({"path": "SKILL.md", "digest": OTHER}), "two digests"),
     ],
 )
-def test_what_cannot_be_used_is_said_with_its_reason_and_costs_itself_alone(entry: object, said: str) -> None:
+def test_what_cannot_be_used_is_reported_with_its_reason_and_affects_only_itself(
+    entry: object, said: str
+) -> None:
     listing = parse_index(index(entry, {**D2, "name": "good", "url": "skill://good/SKILL.md"}))
     assert [found.name for found in listing.entries] == ["good"]
     assert [issue.file for issue in listing.issues] == ["skills[0]"]

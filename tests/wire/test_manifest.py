@@ -66,7 +66,7 @@ def test_a_manifest_without_skill_md_is_not_complete_and_binds_nothing() -> None
         manifest(FILE, FILE),
     ],
 )
-def test_a_manifest_that_is_none_is_refused(data: bytes) -> None:
+def test_an_invalid_manifest_is_refused(data: bytes) -> None:
     with pytest.raises(FormatError):
         bind_to_manifest(scanned_entry(SKILL, Dialect.MANIFEST), data)
 
@@ -117,7 +117,7 @@ def test_resources_that_describe_skills_are_never_taken_for_skills() -> None:
     assert bare_skills(listed(*aids)).entries == ()
 
 
-def test_a_uri_that_is_none_costs_itself_alone() -> None:
+def test_an_invalid_uri_affects_only_itself() -> None:
     found = bare_skills(listed("skill://bad name", "skill://good"))
     assert [entry.uri for entry in found.entries] == ["skill://good/SKILL.md"]
     assert found.issues[0].file == "skill://bad name"
