@@ -593,10 +593,6 @@ GROUPS = (
             ("    if expected_name and name != expected_name:\n", "    if False:\n"),
             ("if len(files) >= limits.files_per_skill or total > limits.bytes_per_skill:", "if False:"),
             ("        if seen > limits.directories_per_root:\n", "        if False:\n"),
-            (
-                "            data = stream.read(limits.archive_bytes + 1)\n",
-                "            data = stream.read()\n",
-            ),
         ),
     ),
     Group(

@@ -260,6 +260,21 @@ def test_a_repository_is_installed_at_a_commit_and_stays_there(
     assert "the second text" in (INSTALLED / "notes/SKILL.md").read_text()
 
 
+@pytest.mark.process
+def test_a_skill_with_a_link_in_its_repository_is_not_installed(run: Run, tmp_path: Path) -> None:
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    git(repository, "init", "-q", "-b", "main")
+    write_skill(repository / "skills", "linked")
+    (repository / "skills/linked/secret.md").symlink_to("/etc/passwd")
+    commit(repository, "text")
+    ended = run("add", f"git+file://{repository}", "--yes")
+    assert ended.code == 11
+    assert "Installed 1 skill: notes" in ended.out
+    assert "secret.md is a link in the repository" in ended.err
+    assert not (INSTALLED / "linked").exists()
+
+
 @pytest.mark.parametrize("names", [["notes"], ["notes", "more"]])
 def test_bytes_that_do_not_match_the_pin_have_their_own_exit_code(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str]

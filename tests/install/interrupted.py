@@ -237,7 +237,9 @@ def pinned_version(machine: Machine, versions: Mapping[str, Files]) -> str:
     )
 
 
-def afterwards(machine: Machine, scenario: Scenario, then: str, versions: Mapping[str, Files]) -> list[str]:
+def afterwards(
+    machine: Machine, scenario: Scenario, fault: str, then: str, versions: Mapping[str, Files]
+) -> list[str]:
     """What is wrong after the same command, or `sync`, and a command about something else."""
     expected = scenario.end
     if then == "again" or scenario.has_edit or not machine.workspace().lock_file.exists():
@@ -251,7 +253,8 @@ def afterwards(machine: Machine, scenario: Scenario, then: str, versions: Mappin
         actual = version_at(path, versions)
         if actual != expected:
             problems.append(f"{path} is {actual or 'gone'}, not {expected or 'gone'}")
-    problems += [f"{path} is left behind" for path in machine.project.rglob(f"{STAGING}*")]
+    if fault != "denied":  # What may not be deleted stays.
+        problems += [f"{path} is left behind" for path in machine.project.rglob(f"{STAGING}*")]
     if not machine.installer().compare()[2].is_done:
         problems.append("the folders differ from the lock")
     if scenario.has_edit:
@@ -288,7 +291,7 @@ def run(folder: Path, name: str, fault: str) -> dict[str, object]:
         if actual not in allowed:
             problems.append(f"{where}: it is {actual or 'gone'}")
         found: Any = in_process(
-            partial(afterwards, machine, scenario, then, versions), has_exchange=scenario.has_exchange
+            partial(afterwards, machine, scenario, fault, then, versions), has_exchange=scenario.has_exchange
         )
         problems += [f"{where}: {problem}" for problem in ([found] if isinstance(found, str) else found)]
         shutil.rmtree(base)

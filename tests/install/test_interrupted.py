@@ -13,8 +13,8 @@ from install.interrupted import SCENARIOS
 
 PROGRAM = Path(__file__).with_name("interrupted.py")
 SECONDS = 300
-FULL = ("add", "update", "force", "rollback")
-DENIED = ("update", "update-without-exchange", "remove")
+FULL = ("add", "update", "force")
+DENIED = ("update-without-exchange", "remove")
 
 
 @pytest.mark.process
