@@ -157,7 +157,14 @@ def test_what_is_up_to_date_is_reported_once(run: Run) -> None:
     run("add", TEAM, "--yes")
     for again in (("add", TEAM, "--yes"), ("update",)):
         ended = run(*again)
-        assert (ended.code, ended.out, ended.err) == (0, "1 skill matches skillwire.lock.\n", "")
+        assert (ended.code, ended.out, ended.err) == (0, "1 skill up to date.\n", "")
+    (INSTALLED / "notes/reference.md").write_text("mine\n")
+    ended = run("update")
+    assert ended.out == "1 skill up to date.\n"
+    assert "Not all folders match skillwire.lock" in ended.err
+    ended = run("remove", "notes")
+    assert ended.code == 10
+    assert "--force removes it" in ended.err
 
 
 def test_packages_without_skills_are_reported(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,6 +301,20 @@ def test_bytes_that_do_not_match_the_pin_have_their_own_exit_code(
         assert not (INSTALLED / name).exists()
 
 
+def test_what_is_not_valid_and_what_is_too_large_have_exit_codes_of_their_own(
+    run: Run, tmp_path: Path
+) -> None:
+    large = tmp_path / "large.tar.gz"
+    large.write_bytes(b"\x1f\x8b" + bytes(10 * 1024 * 1024))
+    assert run("add", large, "--yes").code == 5
+    write_skill(TEAM, "bad", {"SKILL.md": "no frontmatter"})
+    assert run("add", TEAM / "bad", "--yes").code == 3
+    LOCK.write_text("version = 2\n")
+    ended = run("sync")
+    assert (ended.code, len(ended.err.splitlines())) == (3, 1)
+    assert not INSTALLED.exists()
+
+
 def test_check_says_what_differs_and_frozen_repairs_it(run: Run) -> None:
     run("add", TEAM, "--yes")
     lock = LOCK.read_bytes()
@@ -385,8 +406,8 @@ def test_keys_of_a_newer_version_survive_every_command(run: Run) -> None:
         'note = "kept"',
     )
     assert all(part in text for part in parts)
-    assert run("add", TEAM / "notes", "--yes").out == "1 skill matches skillwire.lock.\n"
-    assert run("update").out == "1 skill matches skillwire.lock.\n"
+    assert run("add", TEAM / "notes", "--yes").out == "1 skill up to date.\n"
+    assert run("update").out == "1 skill up to date.\n"
     write_skill(TEAM, "notes", body="two")
     for words in (
         ["add", TEAM / "more", "--yes"],

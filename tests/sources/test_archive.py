@@ -144,6 +144,17 @@ def test_an_archive_that_is_too_large_is_refused_before_it_is_unpacked(make: Cal
         read_archive(make(), limits=SMALL)
 
 
+def test_the_limits_are_those_that_the_documentation_names() -> None:
+    limits = DEFAULT_LIMITS
+    assert (limits.archive_bytes, limits.unpacked_bytes) == (10 * 2**20, 25 * 2**20)
+    assert limits.archive_files == 1_000
+    many = tar_of(*(member(f"{number}.md") for number in range(1_001)))
+    with pytest.raises(LimitExceeded, match="more than 1,000 files"):
+        read_archive(many)
+    with pytest.raises(LimitExceeded):
+        read_archive(tar_of(member("a", size=25 * 2**20 + 1)))
+
+
 def test_a_leading_dot_is_no_folder() -> None:
     assert safe_path("././a/b") == "a/b"
     [file] = read_archive(tar_of(member("./SKILL.md", size=3)))

@@ -133,7 +133,7 @@ def remove(*, names: tuple[str, ...], force: bool, user: bool, as_json: bool) ->
     """Remove skills from every folder and from the lock."""
     report = installer(workspace(user=user)).remove(list(names), force=force)
     _show(report, as_json=as_json)
-    conclude(report)
+    conclude(report, force="removes")
 
 
 async def _install(
@@ -176,7 +176,7 @@ async def _install(
         else:
             info("Nothing was installed.")
         raise nobody_to_ask("not approved") if not can_ask() else _declined()
-    _show(report, as_json=as_json, extra=failures)
+    _show(report, as_json=as_json, extra=failures, checked=False)
     conclude(report, failures)
     if known and not as_json and not tool.compare(only=known)[2].is_done:
         info("Not all folders match skillwire.lock: `skillwire sync` fixes that.")
@@ -239,11 +239,11 @@ def _show_update(screen: Screen, tool: Installer, before: LockedSkill, candidate
     )
 
 
-def _show(report: Report, *, as_json: bool, extra: Iterable[Failure] = ()) -> None:
+def _show(report: Report, *, as_json: bool, extra: Iterable[Failure] = (), checked: bool = True) -> None:
     if as_json:
         show_json(report_json(report, tuple(extra)))
     else:
-        show_report(Screen(), report, extra=tuple(extra))
+        show_report(Screen(), report, extra=tuple(extra), checked=checked)
 
 
 def _migrated(sources: Iterable[str]) -> tuple[list[str], dict[str, str], list[Failure]]:

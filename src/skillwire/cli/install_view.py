@@ -138,12 +138,17 @@ def show_step(screen: Screen, step: Step) -> None:
 
 
 def show_report(
-    screen: Screen, report: Report, versions: VersionStore | None = None, extra: Sequence[Failure] = ()
+    screen: Screen,
+    report: Report,
+    versions: VersionStore | None = None,
+    *,
+    extra: Sequence[Failure] = (),
+    checked: bool = True,
 ) -> None:
     """What was done, one line per group, and what was not done, one line per skill.
 
     With the stored `versions`, it also shows the edits in folders that were not changed. `extra` are failures
-    that were printed before.
+    that were printed before. `checked` is whether the current skills were compared with what is on disk.
     """
     for words, names, style in (
         ("Installed", report.installed, "green"),
@@ -153,7 +158,11 @@ def show_report(
         if names:
             screen.line((f"{words} ", style), f"{counted(len(names), 'skill')}: {_named(names)}")
     if report.current and not (report.installed or report.updated or report.removed):
-        screen.line(matching(len(report.current)))
+        screen.line(
+            matching(len(report.current))
+            if checked
+            else f"{counted(len(report.current), 'skill')} up to date."
+        )
     for path in report.copies:
         screen.line(("copied  ", "dim"), f"{printable(str(path))} (links are not allowed there)")
     for step in report.stopped:
@@ -194,7 +203,7 @@ def only_failure(report: Report, extra: Sequence[Failure] = ()) -> Failure | Non
     return failed[0] if len(failed) == 1 and not done else None
 
 
-def conclude(report: Report, extra: Sequence[Failure] = ()) -> None:
+def conclude(report: Report, extra: Sequence[Failure] = (), *, force: str = "overwrites") -> None:
     """Raise the error that has the exit code for the report; return if everything was done."""
     failed = (*report.refused, *report.failures, *extra)
     refused = [failure for failure in failed if isinstance(failure.error, RefusedByPolicy)]
@@ -210,7 +219,7 @@ def conclude(report: Report, extra: Sequence[Failure] = ()) -> None:
         names = sorted({step.name for step in report.stopped})
         raise OutOfSync(
             f"{_named(names)} {'differs' if len(names) == 1 else 'differ'} from skillwire.lock: "
-            "`skillwire sync --adopt` pins what is there, --force overwrites it"
+            f"`skillwire sync --adopt` pins what is there, --force {force} it"
         )
     if not done and not report.stopped and not refused:
         words = f"{counted(len(failures), 'skill')} not installed: see above"
