@@ -41,6 +41,7 @@ def misbehave(misdeed: str, method: str) -> None:
         sys.stderr.flush()
         os._exit(3)
     if misdeed == "tell secrets" and method == "server/discover":
+        say(f"using {os.environ['API_TOKEN']}")
         sys.stderr.write(f"bad token {os.environ['API_TOKEN']} given\n")
         sys.stderr.flush()
         os._exit(3)

@@ -764,6 +764,16 @@ GROUPS = (
         (("    if values > most:\n        raise", "    if False:\n        raise"),),
     ),
     Group(
+        "transports",
+        "host/transports.py",
+        "tests/test_text.py tests/host/test_connections.py tests/attacks/test_wire.py",
+        (
+            ("return shown(redact(text, self._secrets), _REASON_CHARS)", "return shown(text, _REASON_CHARS)"),
+            ("return tuple(redact(line, self._secrets) for line in lines)", "return tuple(lines)"),
+            ("said = redact(said[:_SAID_CHARS], self._secrets)", "said = said[:_SAID_CHARS]"),
+        ),
+    ),
+    Group(
         "sdk",
         "host/sdk.py",
         "tests/attacks/test_wire.py tests/host/test_robust.py",

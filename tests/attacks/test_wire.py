@@ -106,6 +106,9 @@ async def test_a_secret_that_a_server_was_given_is_not_repeated_in_its_reason(tm
     async with opened(tmp_path, evil=evil) as host:
         assert state(host)[0] is Status.FAILED
         assert "bad token *** given" in state(host)[1]
+        assert 'it wrote "using ***" to standard output' in state(host)[1]
+        (known,) = host.admin.servers()
+        assert known.last_output == ("bad token *** given",)
         assert "sk-12345678" not in told(host)
 
 

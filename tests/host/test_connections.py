@@ -113,6 +113,25 @@ async def test_an_error_of_the_servers_own_does_not_end_the_connection() -> None
     assert connection.status is Status.CLOSED
 
 
+async def test_a_secret_in_a_refusal_is_not_repeated() -> None:
+    sim = Simulator()
+    sim.refuse("skills/list", "the key sk-12345678 is not known", code=-32000)
+    ready = anyio.Event()
+
+    async def note(connection: Connection) -> None:
+        ready.set()
+
+    config = ServerConfig(instance=sim.server, token="sk-12345678")
+    connection = Connection(SHOP, config, limits=DEFAULT_LIMITS, on_change=note)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(connection.run)
+        await ready.wait()
+        with pytest.raises(RequestRefused) as caught:
+            await connection.request("skills/list", {})
+        assert caught.value.said == "the key *** is not known"
+        tasks.cancel_scope.cancel()
+
+
 @pytest.mark.process
 async def test_a_server_that_comes_back_is_listed_again_and_reported(tmp_path: Path) -> None:
     command = (sys.executable, "-S", "-E", wild_stdio.__file__, "crash while reading")
