@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -151,6 +152,13 @@ def test_what_is_wrong_and_what_to_do_is_one_line(run: Run, words: list[str | Pa
     ended = run(*words)
     assert ended.code != 0
     assert said in ended.err.splitlines()[-1]
+
+
+def test_a_server_that_cannot_be_reached_is_reported_once(run: Run) -> None:
+    run("servers", "add", "docs", "http://127.0.0.1:1/mcp")
+    ended = run("add", "docs/notes", "--yes")
+    assert (ended.code, ended.out, len(ended.err.splitlines())) == (4, "", 1)
+    assert "MCP server docs cannot be reached" in ended.err
 
 
 def test_what_is_up_to_date_is_reported_once(run: Run) -> None:
@@ -541,6 +549,24 @@ def test_the_first_sync_of_a_cloned_lock_asks_once_for_the_whole_set(
     assert "would install 1 skill" in again.screen
     again.type("y\n")
     assert again.end() == 0
+
+
+@pytest.mark.parametrize("name", ["skillwire.lock", "skills-lock.json", "toolhive.lock.yaml"])
+@pytest.mark.parametrize("target", ["/dev/zero", "pipe", "."])
+def test_a_lock_that_is_no_file_is_one_clear_line(run: Run, name: str, target: str) -> None:
+    """A clone can have a link in its place; reading it must neither wait nor fill the memory."""
+    os.mkfifo("pipe")
+    Path(name).symlink_to(target)
+    ended = run("sync") if name == "skillwire.lock" else run("add", f"./{name}")
+    assert (ended.code, len(ended.err.splitlines())) == (4, 1)
+    assert "cannot be read" in ended.err
+
+
+def test_a_name_that_windows_refuses_is_noted_before_it_is_installed(run: Run) -> None:
+    write_skill(TEAM, "notes", {"aux.md": "x", "A.md": "x", "a.md": "x"})
+    ended = run("add", TEAM)
+    assert "not possible on Windows: aux.md contains the name of a device" in ended.err
+    assert "on macOS and Windows, A.md and a.md are the same name" in ended.err
 
 
 @pytest.mark.parametrize(

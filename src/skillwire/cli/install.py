@@ -251,7 +251,8 @@ def _migrated(sources: Iterable[str]) -> tuple[list[str], dict[str, str], list[F
     files pin, by source, and what in them cannot be fetched.
     """
     from skillwire.errors import SourceError
-    from skillwire.files import unreadable
+    from skillwire.files import read_regular, unreadable
+    from skillwire.limits import DEFAULT_LIMITS
 
     given: list[str] = []
     digests: dict[str, str] = {}
@@ -262,7 +263,7 @@ def _migrated(sources: Iterable[str]) -> tuple[list[str], dict[str, str], list[F
             given.append(source)
             continue
         try:
-            text = path.read_text("utf-8")
+            text = read_regular(path, DEFAULT_LIMITS.lock_bytes).decode("utf-8")
         except (OSError, UnicodeError) as error:
             raise SourceError(f"{path} cannot be read: {unreadable(error)}") from None
         for row in parse_foreign_lock(text, path.name):

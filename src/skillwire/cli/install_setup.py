@@ -52,12 +52,15 @@ def installer(work: Workspace, options: HostOptions | None = None) -> Installer:
 
 
 def run(action: Coroutine[Any, Any, Result]) -> Result:
-    """Run to the end; warnings from libraries go to standard error."""
+    """Run to the end; warnings go to standard error, except for those that the commands report themselves."""
     import asyncio
+    import logging
 
     from skillwire.cli.logs import log_to_stderr
 
     log_to_stderr()
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(lambda record: " cannot be reached: " not in record.getMessage())
     return asyncio.run(action)
 
 

@@ -15,7 +15,7 @@ from typing import Final
 import platformdirs
 
 from skillwire.errors import LimitExceeded, SourceError
-from skillwire.files import write_atomic
+from skillwire.files import read_regular, write_atomic
 from skillwire.install.agents import Places, Scope, detect_agents, find_agents, shares_canonical
 from skillwire.install.apply import Outcome, apply, recover
 from skillwire.install.disk import knows_modes, look_at_all, read_file, target_folders
@@ -75,8 +75,7 @@ class Workspace:
     def read_lock(self) -> Lock | None:
         """The lock, or `None` when there is none."""
         try:
-            with self.lock_file.open("rb") as stream:
-                data = stream.read(self.limits.lock_bytes + 1)
+            data = read_regular(self.lock_file, self.limits.lock_bytes + 1)
         except FileNotFoundError:
             return None
         except OSError as error:
