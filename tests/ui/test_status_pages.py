@@ -134,7 +134,7 @@ async def test_new_powers_of_an_update_are_granted_separately(tmp_path: Path) ->
         assert "Let agents run its scripts" in page
         form = await visitor.form(address, action="/installed/update")
         await visitor.post("/installed/update", form)
-        assert "they were not granted" in await visitor.page("/installed")
+        assert "that were not granted" in await visitor.page("/installed")
         await visitor.post("/installed/update", {**form, "allow_code": "1"})
         assert (tmp_path / "project/.agents/skills/notes/scripts/more.sh").exists()
 
