@@ -688,7 +688,10 @@ GROUPS = (
         (
             ("if digests.get(one.skill.source, one.skill.digest) != one.skill.digest", "if False"),
             ("        if yes or await ask_about(screen, question, candidates):\n", "        if True:\n"),
-            ("        if not yes and not can_ask():\n", "        if False:\n"),
+            (
+                "        if not yes and not can_ask():\n",
+                "        yes = yes or not can_ask()\n        if False:\n",
+            ),
         ),
     ),
     Group(
@@ -704,7 +707,7 @@ GROUPS = (
                 'if not await ask_yes(screen, "Install exactly these, with the tools and scripts shown?"):',
                 "if False:",
             ),
-            ("    if not yes and not can_ask():\n", "    if False:\n"),
+            ("    if not yes and not can_ask():\n", "    yes = yes or not can_ask()\n    if False:\n"),
         ),
     ),
     Group(

@@ -676,6 +676,8 @@ def test_progress_counts_the_files_of_a_server_and_the_folders_that_are_written(
 def test_installing_from_a_server_is_approving_for_hosts_too(run: Run) -> None:
     with_powers()
     run("servers", "add", "docs", "--", SKILLWIRE, "serve", str(TEAM.absolute()))
+    assert run("list").code == 0
+    assert not INSTALLED.exists()
     assert run("add", "docs/notes", "--yes").code == 0
     assert run("add", "docs/release", "--yes", "--allow-tools", "--allow-code").code == 0
     document = run("list", "--json").document
@@ -690,9 +692,11 @@ def test_installing_from_a_server_is_approving_for_hosts_too(run: Run) -> None:
     assert approvals["release"]["allowed_tools"]
     assert approvals["release"]["execute_code"]
     # A host asks about the copy in the project neither, nor about the same place under another name.
-    assert run("load", "project/notes").code == 0
     run("servers", "add", "manuals", "--", SKILLWIRE, "serve", str(TEAM.absolute()))
+    before = tree_of(Path())
+    assert run("load", "project/notes").code == 0
     assert run("load", "notes", "--on", "manuals").code == 0
+    assert tree_of(Path()) == before  # Loading installs nothing.
     # Another place is another server, and other bytes are another skill.
     write_skill(TEAM.with_name("other"), "notes", body="other")
     run("servers", "add", "other", "--", SKILLWIRE, "serve", str(TEAM.with_name("other").absolute()))

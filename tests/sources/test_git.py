@@ -13,8 +13,10 @@ import pytest
 from install.workspaces import write_skill
 from skillwire.errors import FormatError, LimitExceeded, SourceError
 from skillwire.limits import DEFAULT_LIMITS
+from skillwire.skill.entries import DYNAMIC
 from skillwire.sources.git import fetch_tree, git_environment, resolve_commit
 from skillwire.sources.reference import Reference, SourceKind, parse_reference
+from skillwire.sources.remote import RemoteSource
 
 
 class Repository:
@@ -122,6 +124,20 @@ def test_links_and_submodules_are_not_read(repository: Repository, tmp_path: Pat
     tree = fetch_tree(repository.reference())
     assert tree.skipped == ("skills/pdf/link",)
     assert not any(file.path.startswith("sub") for file in tree.files)
+
+
+@pytest.mark.process
+@pytest.mark.anyio
+async def test_a_link_is_not_served_and_named_in_the_log(
+    repository: Repository, caplog: pytest.LogCaptureFixture
+) -> None:
+    (repository.folder / "skills/pdf/link").symlink_to("/etc/passwd")
+    repository.commit()
+    source = RemoteSource.from_reference(repository.reference())
+    [pdf] = [entry for entry in await source.list_entries() if entry.name == "pdf"]
+    assert pdf.resources is not DYNAMIC
+    assert [one.uri for one in pdf.resources if one.uri.endswith(("link", "SKILL.md"))] == [pdf.uri]
+    assert "skills/pdf/link is a link, and is not served" in caplog.text
 
 
 @pytest.mark.process

@@ -18,7 +18,7 @@ import platformdirs
 
 from skillwire.errors import FormatError, SkillNotFound, SkillwireError
 from skillwire.files import write_atomic
-from skillwire.issues import Issue
+from skillwire.issues import Issue, shown
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.digests import digest_of
 from skillwire.skill.entries import SkillEntry, SkillResource
@@ -97,6 +97,8 @@ class RemoteSource(Source):
 
         async def from_git() -> Iterable[ArchiveFile]:
             tree = await anyio.to_thread.run_sync(lambda: fetch_tree(reference, limits=limits))
+            for path in tree.skipped:
+                _log.warning("%s: %s is a link, and is not served", reference.text, shown(path))
             return tree.files
 
         async def from_site() -> Iterable[ArchiveFile]:
