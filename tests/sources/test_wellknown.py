@@ -14,14 +14,21 @@ import pytest
 
 from install.samples import skill_md
 from skillwire.errors import DigestMismatch, FormatError, LimitExceeded, SkillNotFound, SourceError
-from skillwire.limits import DEFAULT_LIMITS
+from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.digests import digest_of
 from skillwire.skill.uris import parse_uri
 from skillwire.sources.archive import ArchiveFile, write_tar_gz
 from skillwire.sources.base import Change
-from skillwire.sources.reference import parse_reference
+from skillwire.sources.reference import Reference, parse_reference
 from skillwire.sources.remote import RemoteSource, remote_reference
-from skillwire.sources.wellknown import SCHEMA, fetch_artifact, fetch_index, fetch_site, parse_site_index
+from skillwire.sources.wellknown import (
+    SCHEMA,
+    Site,
+    fetch_artifact,
+    fetch_index,
+    fetch_site,
+    parse_site_index,
+)
 
 pytestmark = pytest.mark.anyio
 URL = "https://example.org/.well-known/agent-skills/index.json"
@@ -256,6 +263,38 @@ async def test_the_last_good_state_is_served_while_the_place_is_unreachable(
     assert "away" in caplog.text
     with pytest.raises(SourceError, match="away"):
         await place.source("never fetched").open()
+
+
+async def test_a_site_whose_archives_are_unreachable_keeps_serving_what_it_had(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The index is there, and the host of the archives is not."""
+    pages = dict(PAGES)
+
+    async def fetch(reference: Reference, *, limits: Limits) -> Site:
+        return await fetch_site(reference, limits=limits, client=site(pages))
+
+    monkeypatch.setattr("skillwire.sources.remote.fetch_site", fetch)
+    source = RemoteSource.from_reference(SITE)
+    names = [entry.name for entry in await source.list_entries()]
+    assert names == ["notes", "pdf"]
+    archive = pages.pop(BASE + "pdf.tar.gz")
+    await source.refresh()
+    assert [entry.name for entry in await source.list_entries()] == names
+    assert "what was fetched last is served" in caplog.text
+    # Other bytes than those of the index are not served, and the last ones are no longer listed.
+    pages[BASE + "pdf.tar.gz"] = b"other"
+    await source.refresh()
+    assert [entry.name for entry in await source.list_entries()] == ["notes"]
+    pages[BASE + "pdf.tar.gz"] = archive
+    await source.refresh()
+    assert [entry.name for entry in await source.list_entries()] == names
+    # With nothing at all, the whole site counts as away, also for a server that starts now.
+    for url in [url for url in pages if url != URL]:
+        del pages[url]
+    await source.refresh()
+    assert [entry.name for entry in await source.list_entries()] == names
+    assert [entry.name for entry in await RemoteSource.from_reference(SITE).list_entries()] == names
 
 
 async def test_a_skill_that_is_not_sound_is_left_out_with_its_reason() -> None:

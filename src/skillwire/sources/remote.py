@@ -16,7 +16,7 @@ import anyio
 import anyio.to_thread
 import platformdirs
 
-from skillwire.errors import FormatError, SkillNotFound, SkillwireError
+from skillwire.errors import FormatError, SkillNotFound, SkillwireError, SourceError
 from skillwire.files import write_atomic
 from skillwire.issues import Issue, shown
 from skillwire.limits import DEFAULT_LIMITS, Limits
@@ -101,14 +101,26 @@ class RemoteSource(Source):
                 _log.warning("%s: %s is a link, and is not served", reference.text, shown(path))
             return tree.files
 
+        last: dict[str, tuple[ArchiveFile, ...]] = {}
+
         async def from_site() -> Iterable[ArchiveFile]:
             site = await fetch_site(reference, limits=limits)
+            files = {skill.entry.name: skill.files for skill in site.skills}
             for name, error in site.failures:
-                _log.warning("%s: %s is left out: %s", reference.text, name, error)
+                # Its archive may be on another host, which is away. What is not valid is not served.
+                if isinstance(error, SourceError) and name in last:
+                    files[name] = last[name]
+                    _log.warning("%s: %s: %s; what was fetched last is served", reference.text, name, error)
+                else:
+                    _log.warning("%s: %s is left out: %s", reference.text, name, error)
+            if not files and site.failures:
+                raise site.failures[0][1]
+            last.clear()
+            last.update(files)
             return [
-                replace(file, path=f"{skill.entry.name}/{file.path}")
-                for skill in site.skills
-                for file in skill.files
+                replace(file, path=f"{name}/{file.path}")
+                for name, members in files.items()
+                for file in members
             ]
 
         fetch = from_git if reference.kind is SourceKind.GIT else from_site
