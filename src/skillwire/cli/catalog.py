@@ -19,7 +19,7 @@ def catalog(
     as_json: bool,
 ) -> None:
     """Print exactly what a model sees of your skills, and with --json the tools that it gets."""
-    from skillwire.cli.output import write
+    from skillwire.cli.output import info, write
     from skillwire.cli.screen import show_json
 
     async def action(host: SkillHost) -> None:
@@ -27,7 +27,12 @@ def catalog(
         if as_json:
             tools = [tool.for_anthropic() for tool in host.tools()]
             show_json({"style": host.style.name, "text": text, "tools": tools})
-        else:
-            write(text)
+            return
+        write(text)
+        # On standard error: standard output has exactly what a model sees.
+        hidden = len(host.skills()) - len(host.skills(for_models=True))
+        if hidden:
+            skills = "skill is" if hidden == 1 else "skills are"
+            info(f"{hidden} {skills} not shown to models: `skillwire list`")
 
     with_host(options, action, cached=not refresh)
