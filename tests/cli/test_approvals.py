@@ -111,7 +111,7 @@ def test_the_question_about_a_changed_skill_shows_the_difference(run: Run) -> No
     terminal.type("d\n")
     terminal.wait_for("[N]o", after="+How to do it in dollars.")
     assert "-How to do refunds." in terminal.screen
-    assert "signature  not signed" in terminal.screen
+    assert "signature    not signed" in terminal.screen
     terminal.type("y\n")
     terminal.wait_for("</untrusted_skill")
     assert terminal.end() == 0

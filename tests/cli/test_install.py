@@ -371,6 +371,15 @@ def test_a_folder_that_others_put_there_is_left_alone(run: Run) -> None:
     assert tree_of(INSTALLED) == before
 
 
+def test_a_folder_with_the_same_files_is_pinned_as_it_is(run: Run) -> None:
+    shutil.copytree(TEAM / "notes", INSTALLED / "notes")
+    before = (INSTALLED / "notes/SKILL.md").stat()
+    ended = run("add", TEAM, "--yes")
+    assert ended.out == "Pinned 1 skill: notes (the same files were already there)\n"
+    assert (INSTALLED / "notes/SKILL.md").stat().st_ino == before.st_ino
+    assert run("sync", "--check").code == 0
+
+
 def test_what_changed_upstream_is_listed_shown_installed_and_rolled_back(run: Run) -> None:
     run("add", TEAM, "--yes")
     first = tree_of(INSTALLED)

@@ -90,7 +90,7 @@ def _describe(screen: Screen, request: ApprovalRequest) -> None:
     }.get(request.reason, "is not approved")
     screen.line((skill.handle, "bold"), f" from {origin_words(skill.origin)} {what}.")
     rows = [
-        ("it says", safe_line(entry.description, limit=_DESCRIPTION_SHOWN)),
+        ("description", safe_line(entry.description, limit=_DESCRIPTION_SHOWN)),
         ("uri", printable(skill.uri)),
         ("protocol", "" if entry.draft is None else entry.dialect.meaning),
         ("files", files_words(entry)),

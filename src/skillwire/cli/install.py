@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
@@ -176,7 +177,12 @@ async def _install(
         else:
             info("Nothing was installed.")
         raise nobody_to_ask("not approved") if not can_ask() else _declined()
-    _show(report, as_json=as_json, extra=failures, checked=False)
+    adopted = [one.name for one in chosen if one.name in report.current]
+    if adopted and not as_json:
+        found = f"{counted(len(adopted), 'skill')}: {', '.join(adopted)} (the same files were already there)"
+        Screen().line(("Pinned ", "green"), found)
+    shown = report if as_json else replace(report, current=known)
+    _show(shown, as_json=as_json, extra=failures, checked=False)
     conclude(report, failures)
     if known and not as_json and not tool.compare(only=known)[2].is_done:
         info("Not all folders match skillwire.lock: `skillwire sync` fixes that.")
@@ -278,8 +284,6 @@ def _migrated(sources: Iterable[str]) -> tuple[list[str], dict[str, str], list[F
 
 def _checked(proposal: Proposal, digests: dict[str, str]) -> Proposal:
     """Refuse what differs from what another tool's lock file pinned."""
-    from dataclasses import replace
-
     from skillwire.install.candidates import not_what_is_pinned
 
     bad = [

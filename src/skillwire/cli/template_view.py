@@ -51,7 +51,7 @@ async def show_template(host: SkillHost, name: str, on: str | None, *, as_json: 
         [
             ("from", origin_words(found.origin)),
             ("template", printable(found.uri_template)),
-            ("it says", printable(found.description)),
+            ("description", printable(found.description)),
             *((argument, _values(values)) for argument, values in known.items()),
         ]
     )

@@ -190,7 +190,7 @@ def _show(screen: Screen, project: _Project, trusted: TrustedFiles, host: SkillH
             tools = requested_tools(skill.entry.frontmatter.get("allowed-tools"))
             asked = f"the tools {printable(' '.join(tools))}, which trust does not grant" if tools else ""
             rows = [
-                ("it says", cut(skill.entry.description, _DESCRIPTION)),
+                ("description", cut(skill.entry.description, _DESCRIPTION)),
                 ("files", files_words(skill.entry)),
                 ("wants", asked),
             ]
