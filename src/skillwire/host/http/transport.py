@@ -47,6 +47,7 @@ class AdaptiveTransport(httpx2.AsyncBaseTransport):
         self._sent = 0
         self._httpx = httpx2.AsyncHTTPTransport(verify=context)
         self._aiohttp: AiohttpTransport | None = None
+        self._importing = anyio.Lock()
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         return await (await self.next()).handle_async_request(request)
@@ -57,8 +58,10 @@ class AdaptiveTransport(httpx2.AsyncBaseTransport):
         if self._sent <= AIOHTTP_AFTER:
             return self._httpx
         if self._aiohttp is None:
-            await anyio.to_thread.run_sync(_import_aiohttp)
-            self._aiohttp = self._aiohttp or AiohttpTransport(self._context)
+            async with self._importing:  # One thread imports it; the others wait for that.
+                if self._aiohttp is None:
+                    await anyio.to_thread.run_sync(_import_aiohttp)
+                    self._aiohttp = AiohttpTransport(self._context)
         return self._aiohttp
 
     async def aclose(self) -> None:

@@ -1,0 +1,34 @@
+"""What it takes `sync` to read and verify what a lock pins, without start-up and without writing anything.
+
+    python -m benchmarks.fetch_run URL LOCK
+
+Prints the seconds by the clock and of the processor, the listing of the server included.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import anyio
+
+from skillwire.host import ServerConfig
+from skillwire.install import LockedSkill, parse_lock
+from skillwire.install.upstream import Upstream
+
+
+async def main(url: str, skills: Sequence[LockedSkill]) -> None:
+    upstream = Upstream(Path.cwd(), {"docs": ServerConfig(url=url)})
+    await upstream.fetch_pinned(skills[:1])  # Imports what the next one needs as well.
+    started, cpu = time.perf_counter(), time.process_time()
+    fetched = await upstream.fetch_pinned(skills)
+    seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
+    if fetched.failures or len(fetched.candidates) != len(skills):
+        raise SystemExit(f"{len(fetched.failures)} skills could not be read: {fetched.failures[:1]}")
+    print(seconds, cpu)
+
+
+if __name__ == "__main__":
+    anyio.run(main, sys.argv[1], parse_lock(Path(sys.argv[2]).read_text("utf-8")).skills)
