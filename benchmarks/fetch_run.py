@@ -14,6 +14,8 @@ from pathlib import Path
 
 import anyio
 
+import skillwire.host.sessions  # With the SDK: that is start-up.
+import skillwire.install.servers  # noqa: F401
 from skillwire.host import ServerConfig
 from skillwire.install import LockedSkill, parse_lock
 from skillwire.install.upstream import Upstream
@@ -21,7 +23,6 @@ from skillwire.install.upstream import Upstream
 
 async def main(url: str, skills: Sequence[LockedSkill]) -> None:
     upstream = Upstream(Path.cwd(), {"docs": ServerConfig(url=url)})
-    await upstream.fetch_pinned(skills[:1])  # Imports what the next one needs as well.
     started, cpu = time.perf_counter(), time.process_time()
     fetched = await upstream.fetch_pinned(skills)
     seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
