@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from skillwire.issues import (
-        Issue,
-    )  # For types only: `skillwire --version` does not import dataclasses.
+    # For types only: `skillwire --version` does not import dataclasses.
+    from skillwire.issues import Issue
 
 _SAID = 300
 _STALE = "the skill is not used; refresh the entry, and if it stays so, tell the server's operator"

@@ -145,7 +145,7 @@ def test_a_declined_skill_is_listed_for_people_and_not_in_the_catalog_for_models
     assert states(run) == {"letters": "new", "refunds": "declined", "returns": "new"}
     ended = run("catalog")
     assert ("refunds" in ended.out, "returns" in ended.out) == (False, True)
-    assert ended.err == "1 skill is not shown to models: `skillwire list`\n"
+    assert ended.err == "1 skill is not shown to models: `skillwire list` shows it\n"
     assert "refunds" in run("search", "refunds").out
     assert run("revoke", "refunds").code == 0
     assert "refunds" in run("catalog").out

@@ -19,7 +19,7 @@ def catalog(
     as_json: bool,
 ) -> None:
     """Print exactly what a model sees of your skills, and with --json the tools that it gets."""
-    from skillwire.cli.output import info, write
+    from skillwire.cli.output import counted, info, write
     from skillwire.cli.screen import show_json
 
     async def action(host: SkillHost) -> None:
@@ -32,7 +32,7 @@ def catalog(
         # On standard error: standard output has exactly what a model sees.
         hidden = len(host.skills()) - len(host.skills(for_models=True))
         if hidden:
-            skills = "skill is" if hidden == 1 else "skills are"
-            info(f"{hidden} {skills} not shown to models: `skillwire list`")
+            verb, them = ("is", "it") if hidden == 1 else ("are", "them")
+            info(f"{counted(hidden, 'skill')} {verb} not shown to models: `skillwire list` shows {them}")
 
     with_host(options, action, cached=not refresh)

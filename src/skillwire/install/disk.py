@@ -127,10 +127,8 @@ def lock_folder(folder: Path, *, limits: Limits = DEFAULT_LIMITS) -> Lock:
 
     A skill that is not valid is an error: `FormatError`, `LimitExceeded` or `VerificationError`.
     """
-    from skillwire.install.candidates import (
-        make_candidate,
-        read_folder,
-    )  # Imported here: comparing needs neither.
+    # Imported here: comparing needs neither.
+    from skillwire.install.candidates import make_candidate, read_folder
 
     skills: list[LockedSkill] = []
     for below, files in read_folder(folder, limits=limits).items():

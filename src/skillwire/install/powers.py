@@ -68,9 +68,8 @@ def requested_powers(
     frontmatter: Mapping[str, JsonValue], files: Iterable[tuple[str, bytes, bool]]
 ) -> Powers:
     """What a skill asks for, by its frontmatter and its files, each given by path, content and mode bit."""
-    from skillwire.trust.guards import (
-        requested_tools,
-    )  # Imported here: a pinned skill has its powers in the lock.
+    # Imported here: a pinned skill has its powers in the lock.
+    from skillwire.trust.guards import requested_tools
 
     tools = dict.fromkeys(requested_tools(frontmatter.get("allowed-tools")))
     scripts = sorted(path for path, data, executable in files if is_script(path, data, executable))
