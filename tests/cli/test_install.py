@@ -142,7 +142,9 @@ def test_a_declined_question_has_a_document_too(run: Run) -> None:
         (["add", "./skills-lock.json"], "skills-lock.json cannot be read: No such file or directory"),
         (["add", "plain"], "./plain if it is a folder"),
         (["add", TEAM, "--agent", "nobody"], "`skillwire agents --all` lists them"),
-        (["add", "git+file:///nowhere/repository"], "file:///nowhere/repository"),
+        pytest.param(
+            ["add", "git+file:///nowhere/repository"], "file:///nowhere/repository", marks=pytest.mark.process
+        ),
         (["add", "http://127.0.0.1:1"], "http://127.0.0.1:1/.well-known/agent-skills/index.json"),
         (["sync"], "does not exist: `skillwire add` creates one"),
         (["add", TEAM], "this is not a terminal: use --yes"),

@@ -167,6 +167,7 @@ def fill(disk: Path, free: int) -> Path:
     return file
 
 
+@pytest.mark.process
 @pytest.mark.anyio
 @pytest.mark.parametrize("full", ["project", "home"])
 async def test_with_any_amount_of_space_a_folder_is_old_or_new(

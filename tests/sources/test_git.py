@@ -179,6 +179,7 @@ def test_a_path_that_could_leave_a_folder_is_refused(repository: Repository) -> 
         fetch_tree(repository.reference())
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "setting", ["protocol.allow=never", "credential.helper=", "core.hooksPath=/dev/null"]
 )
