@@ -24,6 +24,19 @@ MUTE = "import time; time.sleep(60)"
 GARBAGE = "while True: print('x' * 1000, flush=True)"
 NO_LINE_ENDS = "import sys\nwhile True: sys.stdout.write('x' * 65536)"
 DEAF = "import os, time; os.close(0); time.sleep(60)"
+# Its child keeps standard output open: only writing to it shows that it has ended.
+EXITS_AFTER_THE_FIRST_ANSWER = """
+import json, os, subprocess, sys
+request = json.loads(sys.stdin.readline())
+os.close(0)
+sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
+subprocess.Popen(sleep, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+capabilities = {"extensions": {"io.modelcontextprotocol/skills": {}}}
+info = {"name": "a", "version": "1"}
+result = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": info}
+print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
+os._exit(3)
+"""
 
 
 @pytest.mark.process
@@ -48,6 +61,13 @@ async def test_the_last_lines_of_standard_error_are_shown_without_escapes() -> N
         "  \\u001b[31mset KEY",
         "  v20.1",
     ]
+
+
+@pytest.mark.process
+async def test_a_failed_write_to_a_server_that_has_ended_is_reported_with_its_exit_code() -> None:
+    command = [sys.executable, "-c", EXITS_AFTER_THE_FIRST_ANSWER]
+    report = await skillwire.verify(command, revisions=["2025-11-25"])
+    assert "the server exited with code 3" in as_text(report)
 
 
 @pytest.mark.process

@@ -63,11 +63,6 @@ class ServerProcess:
         """Remember the first line on standard output that is not a message, which is a common mistake."""
         self.stray_line = self.stray_line or shown(line.decode("utf-8", "replace").strip(), _STRAY_CHARS)
 
-    @property
-    def last_words(self) -> str:
-        """The last line that the server wrote to standard error, safe for a message."""
-        return next((line for line in reversed(self._error_lines) if line), "")
-
     async def lines(self) -> AsyncIterator[bytes]:
         """Complete lines as they arrive. A line beyond the limit ends the connection."""
         output = self._process.stdout

@@ -61,7 +61,7 @@ class ProcessChannel:
             async with self._lock:
                 await self._process.send(line)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
-            self._finish(Failure.CONNECTION, "the server closed its standard input")
+            await self._finish_with_exit_code("closed its standard input")
 
     async def end(self, headers: Mapping[str, str]) -> None:
         pass  # Whoever started the process stops it.
@@ -74,11 +74,15 @@ class ProcessChannel:
                     self._trace("received", line)
                     await self._receive(line)
                 line = b""  # A long one is not held while the next one arrives.
-            code = await self._process.exit_code()
-            ended = "closed its standard output" if code is None else f"exited with code {code}"
-            self._finish(Failure.CONNECTION, f"the server {ended}")
+            await self._finish_with_exit_code("closed its standard output")
         except LimitExceeded as error:
             self._finish(Failure.TOO_LARGE, str(error))
+
+    async def _finish_with_exit_code(self, closed: str) -> None:
+        """A server that ends closes its pipes one by one: its exit code says more than the first of them."""
+        code = await self._process.exit_code()
+        ended = closed if code is None else f"exited with code {code}"
+        self._finish(Failure.CONNECTION, f"the server {ended}")
 
     def _finish(self, failure: Failure, reason: str) -> None:
         if not self._ended:
