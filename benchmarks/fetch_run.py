@@ -18,16 +18,18 @@ import skillwire.host.sessions  # With the SDK: that is start-up.
 import skillwire.install.servers  # noqa: F401
 from skillwire.host import ServerConfig
 from skillwire.install import LockedSkill, parse_lock
+from skillwire.install.candidates import Candidate
 from skillwire.install.upstream import Upstream
 
 
 async def main(url: str, skills: Sequence[LockedSkill]) -> None:
     upstream = Upstream(Path.cwd(), {"docs": ServerConfig(url=url)})
     started, cpu = time.perf_counter(), time.process_time()
-    fetched = await upstream.fetch_pinned(skills)
+    candidates: list[Candidate] = []
+    failures = await upstream.fetch_pinned(skills, candidates.append)
     seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
-    if fetched.failures or len(fetched.candidates) != len(skills):
-        raise SystemExit(f"{len(fetched.failures)} skills could not be read: {fetched.failures[:1]}")
+    if failures or len(candidates) != len(skills):
+        raise SystemExit(f"{len(failures)} skills could not be read: {failures[:1]}")
     print(seconds, cpu)
 
 

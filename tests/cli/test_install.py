@@ -17,6 +17,7 @@ from install.workspaces import tree_of, write_skill
 from skillwire.cli import install as install_module
 from skillwire.cli import install_setup, main
 from skillwire.install.foreign_locks import ForeignSkill
+from skillwire.install.state import StateFiles
 from skillwire.skill.digests import parse_set_digest
 from terminals import SKILLWIRE, Terminal
 
@@ -677,6 +678,13 @@ def test_progress_counts_the_files_of_a_server_and_the_folders_that_are_written(
     shutil.rmtree(INSTALLED)
     status.shown.clear()
     assert run("sync").code == 0
+    assert status.shown[-1].endswith(": 2 folders done")
+    assert not any(text.startswith("Fetching") for text in status.shown)
+    shutil.rmtree(INSTALLED)
+    shutil.rmtree(StateFiles.of_user().versions)
+    status.shown.clear()
+    assert run("sync").code == 0
+    assert "Fetching from docs: 4 of 4 files; 1 folder done" in status.shown
     assert status.shown[-1].endswith(": 2 folders done")
 
 

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from install.workspaces import Machine, tree_of, write_skill
 from skillwire.errors import SkillwireError
 from skillwire.install.apply import STAGING
-from skillwire.install.installer import Report
+from skillwire.install.report import Report
 from skillwire.skill.digests import digest_of
 from skillwire.trust.approval import ALL_GRANTS
 

@@ -3,7 +3,8 @@ itself."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from skillwire.host.config.server import ServerConfig
 from skillwire.host.directories import state_places
 from skillwire.install.freshness import Check, Freshness
 from skillwire.install.installer import Installer
+from skillwire.install.report import Report
 from skillwire.install.upstream import Upstream
 from skillwire.skill.digests import digest_of
 from skillwire.trust.approval import ALL_GRANTS, NO_GRANTS, Grants, Policy
@@ -265,6 +267,65 @@ async def test_a_server_that_does_not_answer_does_not_hold_up_the_files_of_anoth
                 await anyio.sleep(0.01)
             answered.set()
     assert len(machine.lock().skills) == 41
+
+
+async def sync_while_one_server_is_silent(
+    machine: Machine, meanwhile: Callable[[anyio.Event, anyio.CancelScope], None]
+) -> tuple[Installer, Simulator, list[Report]]:
+    """Sync a skill of a server that answers and one of a server that does not. `meanwhile` is called when the
+    first one is installed."""
+    quick, slow = Simulator(), Simulator()
+    quick.skill("quick", files={"references/a.md": b"a"})
+    slow.skill("slow")
+    tool = from_servers(machine, {"a-slow": slow, "quick": quick})
+    await add(tool, "a-slow", "quick")
+    shutil.rmtree(machine.installed)
+    shutil.rmtree(tool.workspace.versions.folder)
+    (machine.home / "state").rename(machine.home / "state-before")
+    quick.requests.clear()
+    answered, written = anyio.Event(), anyio.Event()
+    slow.hold("resources/read", answered)
+    tool.on_step = lambda _: written.set()
+    reports: list[Report] = []
+
+    async def sync() -> None:
+        reports.append(await tool.sync(accept=machine.lock().skills))
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(sync)
+            await written.wait()
+            meanwhile(answered, tasks.cancel_scope)
+    slow.behave("resources/read")
+    return tool, quick, reports
+
+
+async def test_a_skill_is_installed_while_another_one_has_not_arrived(machine: Machine) -> None:
+    seen: list[bytes] = []
+
+    def look(answered: anyio.Event, _: anyio.CancelScope) -> None:
+        seen.append((machine.installed / "quick/references/a.md").read_bytes())
+        assert not (machine.installed / "slow").exists()
+        answered.set()
+
+    _, _, [report] = await sync_while_one_server_is_silent(machine, look)
+    assert seen == [b"a"]
+    assert (report.installed, report.is_whole) == (("quick", "slow"), True)
+
+
+async def test_what_arrived_before_a_sync_was_cancelled_is_recorded_and_not_fetched_again(
+    machine: Machine,
+) -> None:
+    tool, quick, reports = await sync_while_one_server_is_silent(machine, lambda _, scope: scope.cancel())
+    assert not reports
+    assert not (machine.installed / "slow").exists()
+    [version] = tool.versions("quick")
+    assert version.digest == machine.lock().require("quick").digest
+    assert tool.versions("slow") == ()
+    quick.requests.clear()
+    report = await tool.sync(accept=machine.lock().skills)
+    assert (report.installed, report.current) == (("slow",), ("quick",))
+    assert not quick.read_uris()
 
 
 async def test_servers_are_asked_together_whether_something_changed(machine: Machine) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -135,6 +136,26 @@ async def test_what_the_publisher_of_a_source_did_not_sign_is_refused(
     assert (
         await signing(machine, ACME, required=required).propose([str(machine.team)], targets=())
     ).candidates
+
+
+@pytest.mark.anyio
+async def test_sync_neither_stores_nor_installs_what_the_publisher_of_a_source_did_not_sign(
+    tmp_path: Path,
+) -> None:
+    machine = Machine.make(tmp_path)
+    sign(write_skill(machine.team, "notes"))
+    write_skill(machine.team, "pdf")
+    await add(machine, signing(machine, ACME))
+    other = Machine.make(tmp_path / "other", project=machine.project, team=machine.team)
+    shutil.rmtree(machine.installed)
+    tool = signing(other, ACME, required=((f"{machine.team}*", "acme"),))
+    report = await tool.sync(accept=machine.lock().skills)
+    assert report.installed == ("notes",)
+    [failure] = report.failures
+    assert (failure.what, failure.error.exit_code) == ("pdf", 12)
+    assert "requires the publisher acme" in str(failure.error)
+    assert not (machine.installed / "pdf").exists()
+    assert not tool.workspace.versions.has(machine.lock().require("pdf"))
 
 
 @pytest.mark.anyio

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from install.samples import skill_md
 from skillwire.install.agents import Places, Scope
-from skillwire.install.installer import Installer, Report
+from skillwire.install.installer import Installer
 from skillwire.install.lock import Lock
+from skillwire.install.report import Report
 from skillwire.install.state import StateFiles
 from skillwire.install.upstream import Upstream
 from skillwire.install.workspace import Workspace

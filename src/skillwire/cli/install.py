@@ -33,9 +33,10 @@ from skillwire.cli.parser import UsageError
 from skillwire.cli.screen import Screen, show_json
 from skillwire.install.candidates import Candidate, Failure
 from skillwire.install.foreign_locks import is_foreign_lock, parse_foreign_lock
-from skillwire.install.installer import Installer, Report
+from skillwire.install.installer import Installer
 from skillwire.install.lock import LockedSkill
 from skillwire.install.proposal import Proposal
+from skillwire.install.report import Report
 from skillwire.install.upstream import INSTALLED
 from skillwire.trust.approval import ALL_GRANTS, Grants
 from skillwire.trust.signers import signer_change

@@ -134,18 +134,20 @@ def progress(work: Installer, start: str = "Contacting the sources ...") -> Gene
     from rich.text import Text
 
     with Console(stderr=True).status(Text(start)) as status:
+        fetching, installed = False, 0
 
         def update(what: str, done: int, total: int) -> None:
-            status.update(Text(f"Fetching from {printable(what)}: {done:,} of {total:,} files"))
-
-        installed = 0
+            nonlocal fetching
+            fetching = done < total
+            written = f"; {counted(installed, 'folder')} done" if installed else ""
+            status.update(Text(f"Fetching from {printable(what)}: {done:,} of {total:,} files{written}"))
 
         def count(outcome: Outcome) -> None:
             nonlocal installed
             installed += 1
-            status.update(
-                Text(f"Installed {printable(outcome.step.name)}: {counted(installed, 'folder')} done")
-            )
+            if not fetching:
+                name, folders = printable(outcome.step.name), counted(installed, "folder")
+                status.update(Text(f"Installed {name}: {folders} done"))
 
         work.upstream.on_progress, work.on_step = update, count
         try:

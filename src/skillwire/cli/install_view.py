@@ -18,11 +18,11 @@ from skillwire.errors import (
 )
 from skillwire.install.candidates import Candidate, Failure
 from skillwire.install.disk import read_file
-from skillwire.install.installer import Report
 from skillwire.install.lock import LockedFile, LockedSkill
 from skillwire.install.plan import Act, Plan, Step, Tree, tree_differences
 from skillwire.install.portable import portability_problems
 from skillwire.install.powers import Powers
+from skillwire.install.report import Report
 from skillwire.install.versions import VersionStore
 from skillwire.text import decode_text, safe_line
 from skillwire.trust.approval import ChangeKind

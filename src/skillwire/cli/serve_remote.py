@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from skillwire.cli.output import counted, info, printable
 from skillwire.cli.parser import UsageError
@@ -12,6 +13,9 @@ from skillwire.errors import FormatError, SkillwireError, SourceError
 from skillwire.sources.archive import ArchiveFile
 from skillwire.sources.packages import packages_with_skills
 from skillwire.sources.remote import RemoteSource, remote_reference
+
+if TYPE_CHECKING:
+    from skillwire.install.candidates import Candidate
 
 
 def places(
@@ -67,12 +71,14 @@ def locked_source(file: Path, *, interval: float, servers: bool = True) -> Remot
                 missing.append(skill)
         if missing:
             upstream = Upstream(project, servers=load_config(project).servers)
-            fetched = await upstream.fetch_pinned(missing)
-            for candidate in fetched.candidates:
+
+            def collect(candidate: Candidate) -> None:
                 files[candidate.name] = dict(candidate.files)
-            if fetched.failures:
-                names = ", ".join(failure.what for failure in fetched.failures)
-                first = fetched.failures[0].error
+
+            failures = await upstream.fetch_pinned(missing, collect)
+            if failures:
+                names = ", ".join(failure.what for failure in failures)
+                first = failures[0].error
                 raise SourceError(f"{file}: {names} cannot be fetched as pinned ({first})")
         return [
             ArchiveFile(f"{skill.name}/{one.path}", files[skill.name][one.path], one.executable)

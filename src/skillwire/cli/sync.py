@@ -91,7 +91,7 @@ def _say_current(made: Plan, *, as_json: bool) -> None:
         return
     from skillwire.cli.install_view import report_json
     from skillwire.cli.screen import show_json
-    from skillwire.install.installer import Report
+    from skillwire.install.report import Report
 
     show_json(report_json(Report(current=tuple(names))))
 

@@ -67,23 +67,38 @@ def apply(
     `content` gives the bytes of a version by path. A step that fails is reported in its outcome, and the
     others continue, unless the disk is full or cannot be written at all.
     """
-    outcomes: list[Outcome] = []
-    fatal = ""
+    writer = StepWriter(windows=windows, on_step=on_step)
     for step in made.writes:
-        if fatal:
-            outcome = Outcome(step, f"not tried: {fatal}")
+        writer.write(step, content)
+    return tuple(writer.outcomes)
+
+
+class StepWriter:
+    """Carries out writing steps one by one, and collects their outcomes."""
+
+    def __init__(
+        self, *, windows: bool = os.name == "nt", on_step: Callable[[Outcome], None] = lambda _: None
+    ) -> None:
+        self._windows = windows
+        self._on_step = on_step
+        self.outcomes: list[Outcome] = []
+        self.fatal = ""
+        """Why nothing more is written: the disk is full or cannot be written at all."""
+
+    def write(self, step: Step, content: Callable[[LockedSkill], Mapping[str, bytes]]) -> None:
+        if self.fatal:
+            outcome = Outcome(step, f"not tried: {self.fatal}")
         else:
             try:
-                outcome = Outcome(step, link=_carry_out(step, content, windows=windows))
+                outcome = Outcome(step, link=_carry_out(step, content, windows=self._windows))
             except OSError as error:
                 reason = f"{error.strerror or error}: {step.path}"
                 outcome = Outcome(step, f"unchanged, because: {_advice(error, reason)}")
-                fatal = (error.strerror or "") if error.errno in _FATAL else ""
+                self.fatal = (error.strerror or "") if error.errno in _FATAL else ""
             except SkillwireError as error:
                 outcome = Outcome(step, str(error))
-        outcomes.append(outcome)
-        on_step(outcome)
-    return tuple(outcomes)
+        self.outcomes.append(outcome)
+        self._on_step(outcome)
 
 
 def recover(folders: Iterable[Path]) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeAlias
 
 from skillwire.errors import FormatError, LimitExceeded, SkillwireError, SourceError, VerificationError
 from skillwire.install.lock import LockedFile, LockedSkill, Pin
@@ -57,6 +58,10 @@ class Candidate:
 
     def for_targets(self, targets: Iterable[str]) -> Candidate:
         return replace(self, skill=replace(self.skill, targets=tuple(sorted(targets))))
+
+
+OnCandidate: TypeAlias = Callable[[Candidate], None]
+"""Called with each skill as soon as it is fetched and checked. It must not raise."""
 
 
 @dataclass(frozen=True, slots=True)

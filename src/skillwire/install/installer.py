@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Protocol
+
+import anyio
 
 from skillwire.errors import (
     RefusedByPolicy,
@@ -25,9 +26,10 @@ from skillwire.install.freshness import Check
 from skillwire.install.lock import Lock, LockedSkill, Pin
 from skillwire.install.plan import Act, Plan, Step
 from skillwire.install.proposal import Proposal, not_granted, propose
+from skillwire.install.report import Report, make_report
 from skillwire.install.state import InstallState, Version, has_forgotten
 from skillwire.install.upstream import Upstream
-from skillwire.install.workspace import Workspace
+from skillwire.install.workspace import PlanRun, Workspace
 from skillwire.issues import shown
 from skillwire.sources.archive import ArchiveFile
 from skillwire.trust.approval import ALL_GRANTS, NO_GRANTS, Grants
@@ -40,33 +42,6 @@ class RecordApprovals(Protocol):
     async def __call__(
         self, workspace: Workspace, installed: Sequence[tuple[Candidate, Grants]], /
     ) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What was done, by the names of skills.
-
-    Nothing is missing if `stopped`, `refused` and `failures` are empty.
-    """
-
-    installed: tuple[str, ...] = ()
-    updated: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    current: tuple[str, ...] = ()
-    """Those that were as the lock says already."""
-    stopped: tuple[Step, ...] = ()
-    """Folders that were left as they are: someone edited them, or something is there that Skillwire did not
-    put there."""
-    refused: tuple[Failure, ...] = ()
-    """What the user did not approve, or what a policy forbids."""
-    failures: tuple[Failure, ...] = ()
-    """What could not be fetched, verified or written."""
-    copies: tuple[Path, ...] = ()
-    """Where a copy was made because links are not allowed."""
-
-    @property
-    def is_whole(self) -> bool:
-        return not (self.stopped or self.refused or self.failures)
 
 
 @dataclass(slots=True)
@@ -156,7 +131,7 @@ class Installer:
             work.files.write(work.root, state)
             if has_forgotten(before, state):
                 work.prune()
-        return _report(made, outcomes), done
+        return make_report(made, outcomes), done
 
     # Syncing
 
@@ -183,7 +158,6 @@ class Installer:
         """Make the folders match the lock. `accept` is what the user was shown and has just approved."""
         work = self.workspace
         accepted = tuple(accept)
-        at_hand: dict[str, Candidate] = {}
         with work.files.working(work.root, on_wait=self.on_wait):
             work.recover(work.require_lock(), work.files.read(work.root))
             _, state, made = self.compare(force=force, only=only)
@@ -193,57 +167,95 @@ class Installer:
                 Failure(name, RefusedByPolicy(f"{name} was not approved as it is pinned now"))
                 for name in sorted(unaccepted)
             ]
-            needed = [skill for skill in made.needs_content() if skill.name not in unaccepted]
-            missing = [skill for skill in needed if not work.versions.has(skill)]
-            failures: list[Failure] = []
-            if missing:
-                fetched = await self.upstream.fetch_pinned(missing)
-                for candidate in fetched.candidates:
-                    work.versions.keep(candidate.blobs())
-                    at_hand[candidate.name] = candidate
-                failures = list(fetched.failures)
-            failed = {failure.what for failure in failures}
-            failures += self._other_signers(skill for skill in needed if skill.name not in failed)
-            dropped = unaccepted | {failure.what for failure in failures}
-            made = Plan(tuple(step for step in made.steps if step.name not in dropped or not step.changes))
-            outcomes, agreed = work.carry_out(
-                made,
-                agreed,
-                at_hand={candidate.skill.digest: candidate.files for candidate in at_hand.values()},
-                on_step=self.on_step,
-            )
+            made = made.without_changes(unaccepted)
+            with work.carrying_out(made, agreed, on_step=self.on_step) as run:
+                fetched, failures = await self._write(run)
+            dropped = {failure.what for failure in failures}
+            made = made.without_changes(dropped)
+            outcomes, agreed = run.finish(without=dropped)
             if agreed.accepted != state.accepted:
                 work.files.write(work.root, agreed)
             if has_forgotten(state, agreed):
                 work.prune()
-        report = _report(made, outcomes)
+        report = make_report(made, outcomes)
         if self.record is not None:
             done = {*report.installed, *report.updated, *report.current}
             new = [skill for skill in accepted if skill.name in done]
             # The set was shown with its tools and scripts, and agreed to with them.
             await self.record(
-                work, [(at_hand.get(skill.name) or self._kept(skill), ALL_GRANTS) for skill in new]
+                work, [(fetched.get(skill.name) or self._kept(skill), ALL_GRANTS) for skill in new]
             )
         return replace(report, refused=(*refused, *report.refused), failures=(*failures, *report.failures))
 
-    def _other_signers(self, skills: Iterable[LockedSkill]) -> list[Failure]:
-        """The skills whose signer is not the one in the lock: the lock alone proves nothing."""
+    async def _write(self, run: PlanRun) -> tuple[dict[str, Candidate], list[Failure]]:
+        """Write what a plan says, and fetch what is not stored here.
+
+        A skill is written as soon as it has arrived, while the others are fetched. Returns what was fetched,
+        without its files, and the skills that could not be fetched or verified.
+        """
+        store = self.workspace.versions
+        steps: dict[str, list[Step]] = {}
+        for step in run.made.writes:
+            steps.setdefault(step.name, []).append(step)
+        needed = run.made.needs_content()
+        missing = {skill.name: skill for skill in needed if not store.has(skill)}
         failures: list[Failure] = []
-        for skill in skills:
-            if skill.signer == NO_SIGNER:
-                continue
+        fetched: dict[str, Candidate] = {}
+        full: SkillwireError | None = None
+
+        def write(name: str, files: Mapping[str, bytes] | None = None) -> None:
+            for step in steps.pop(name):
+                run.write(step, files)
+
+        def write_fetched(candidate: Candidate) -> None:
+            nonlocal full
+            skill = missing.pop(candidate.skill.name)
             try:
-                actual = self._kept_candidate(skill).skill.signer
+                store.keep(candidate.blobs())
             except SkillwireError as error:
-                failures.append(Failure(skill.name, error))
-                continue
-            if not confirms_signer(skill.signer, actual):
-                words = (
-                    f"{skill.name}: skillwire.lock says that it is {signer_words(skill.signer)}, and it is "
-                    f"{signer_words(actual)}: it is not installed"
-                )
-                failures.append(Failure(skill.name, VerificationError(words, uri=skill.name)))
-        return failures
+                full = error
+                fetching.cancel()
+                return
+            fetched[skill.name] = replace(candidate, files={})
+            if failure := self._other_signer(skill):
+                failures.append(failure)
+            else:
+                write(skill.name, candidate.files)
+            if run.is_over:
+                fetching.cancel()
+
+        for skill in needed:
+            if skill.name not in missing and (failure := self._other_signer(skill)):
+                failures.append(failure)
+        failed = {failure.what for failure in failures}
+        for name in [one for one in steps if one not in missing and one not in failed]:
+            write(name)
+        with anyio.CancelScope() as fetching:
+            if missing and not run.is_over:
+                failures += await self.upstream.fetch_pinned(tuple(missing.values()), write_fetched)
+        if full is not None:
+            raise full
+        if run.is_over:
+            failed = {failure.what for failure in failures}
+            for name in [one for one in steps if one not in failed]:
+                write(name)  # Not tried any more, and reported so.
+        return fetched, failures
+
+    def _other_signer(self, skill: LockedSkill) -> Failure | None:
+        """The failure of a skill whose signer is not the one in the lock: the lock alone proves nothing."""
+        if skill.signer == NO_SIGNER:
+            return None
+        try:
+            actual = self._kept_candidate(skill).skill.signer
+        except SkillwireError as error:
+            return Failure(skill.name, error)
+        if confirms_signer(skill.signer, actual):
+            return None
+        words = (
+            f"{skill.name}: skillwire.lock says that it is {signer_words(skill.signer)}, and it is "
+            f"{signer_words(actual)}: it is not installed"
+        )
+        return Failure(skill.name, VerificationError(words, uri=skill.name))
 
     def _kept_candidate(self, skill: LockedSkill) -> Candidate:
         """A version whose bytes are stored here, checked again."""
@@ -370,34 +382,8 @@ class Installer:
             gone = [skill for skill in skills if skill.name not in bad]
             work.write_lock(lock.without(skill.name for skill in gone))
             work.files.write(work.root, state.forget(gone))
-        report = _report(made, outcomes)
+        report = make_report(made, outcomes)
         return replace(report, removed=tuple(skill.name for skill in gone))
-
-
-def _report(made: Plan, outcomes: Sequence[Outcome]) -> Report:
-    done = [one for one in outcomes if one.done]
-    failures = {one.step.name: one.problem for one in outcomes if not one.done}
-    stopped = {step.name for step in made.stopped}
-    new = {
-        one.step.name for one in done if one.step.act is Act.INSTALL and one.step.target == CANONICAL_TARGET
-    }
-    written = {one.step.name for one in done if one.step.skill is not None}
-    removed = {one.step.name for one in done if one.step.skill is None}
-    current = {step.name for step in made.steps if step.act is Act.CURRENT} - written - stopped
-    bad = set(failures)
-    return Report(
-        installed=tuple(sorted(new - bad)),
-        updated=tuple(sorted(written - new - bad)),
-        removed=tuple(sorted(removed - bad)),
-        current=tuple(sorted(current - bad)),
-        stopped=made.stopped,
-        failures=tuple(
-            Failure(name, SourceError(f"{name}: {problem}")) for name, problem in sorted(failures.items())
-        ),
-        copies=tuple(
-            one.step.path for one in done if one.step.skill and one.step.link_to is not None and not one.link
-        ),
-    )
 
 
 def _only_current(made: Plan) -> Plan:

@@ -27,6 +27,7 @@ from skillwire.install.candidates import (
     Candidate,
     Failure,
     Fetched,
+    OnCandidate,
     make_candidate,
     not_what_is_pinned,
     with_interpreters,
@@ -79,11 +80,12 @@ class ServerSkills:
                     failures.append(Failure(reference.text, error))
                     continue
                 chosen += [(one, reference.text) for one in found if names is None or one.entry.name in names]
-            candidates, failed = await self._read_all(host, chosen)
-            return Fetched(tuple(candidates), (*failures, *failed))
+            candidates: list[Candidate] = []
+            failures += await self._read_all(host, chosen, candidates.append)
+            return Fetched(tuple(candidates), tuple(failures))
 
-    async def fetch_pinned(self, skills: Sequence[LockedSkill]) -> Fetched:
-        """The pinned versions of skills, by server and URI."""
+    async def fetch_pinned(self, skills: Sequence[LockedSkill], on_skill: OnCandidate) -> list[Failure]:
+        """The pinned versions of skills, by server and URI, each as soon as all its files are there."""
         failures: list[Failure] = []
         places = {skill.pin.get("server"): skill.pin.get("url") for skill in skills}
         async with AsyncExitStack() as stack:
@@ -102,8 +104,7 @@ class ServerSkills:
                     failures.append(Failure(skill.name, error))
                     continue
                 chosen.append((found, skill.source))
-            candidates, failed = await self._read_all(host, chosen)
-            return Fetched(tuple(candidates), (*failures, *failed))
+            return failures + await self._read_all(host, chosen, on_skill)
 
     async def digests(
         self, skills: Sequence[tuple[LockedSkill, Reference]]
@@ -198,9 +199,8 @@ class ServerSkills:
         return found
 
     async def _read_all(
-        self, host: SkillHost, chosen: Sequence[tuple[RegisteredSkill, str]]
-    ) -> tuple[list[Candidate], list[Failure]]:
-        candidates: list[Candidate] = []
+        self, host: SkillHost, chosen: Sequence[tuple[RegisteredSkill, str]], on_skill: OnCandidate
+    ) -> list[Failure]:
         failures: list[Failure] = []
         sources = {(one.origin, one.uri): source for one, source in chosen}
         done = 0
@@ -215,14 +215,16 @@ class ServerSkills:
             try:
                 if isinstance(found, SkillwireError):
                     raise found
-                candidates.append(self._candidate(skill, sources[skill.origin, skill.uri], found))
+                candidate = self._candidate(skill, sources[skill.origin, skill.uri], found)
             except SkillwireError as error:
                 failures.append(Failure(skill.entry.name, error))
+                return
+            on_skill(candidate)
 
         await host.admin.preview_skills(
             (skill for skill, _ in chosen), together=_FILES_TOGETHER, on_file=count, on_skill=collect
         )
-        return candidates, failures
+        return failures
 
     def _candidate(
         self, skill: RegisteredSkill, source: str, files: Mapping[SkillUri, VerifiedFile]

@@ -29,6 +29,7 @@ from skillwire.install.candidates import (
     Candidate,
     Failure,
     Fetched,
+    OnCandidate,
     make_candidate,
     not_what_is_pinned,
     read_archive_file,
@@ -108,28 +109,26 @@ class Upstream:
         async with anyio.create_task_group() as tasks:
             for what, job in jobs:
                 tasks.start_soon(run, what, job)
-        signed = self._signed_as_required(candidates, failures)
+        signed: list[Candidate] = []
+        for candidate in candidates:
+            if refusal := self._refusal(candidate):
+                failures.append(refusal)
+            else:
+                signed.append(candidate)
         ordered = sorted(signed, key=lambda one: (one.name, one.skill.source))
         return Fetched(tuple(ordered), tuple(sorted(failures, key=lambda one: one.what)))
 
-    def _signed_as_required(
-        self, candidates: Iterable[Candidate], failures: list[Failure]
-    ) -> list[Candidate]:
-        """Those that are signed by the publishers that their sources require; the others are failures."""
-        kept: list[Candidate] = []
-        for candidate in candidates:
-            names = self._publishers_for(candidate.skill)
-            signed_by = candidate.signature.publisher if candidate.signature.is_signed else ""
-            missing = next((name for name in names if name != signed_by), "")
-            if not missing:
-                kept.append(candidate)
-                continue
-            words = (
-                f"{candidate.name} is refused: {shown(candidate.skill.source, 200)} requires the publisher "
-                f"{missing}, and the skill is {candidate.signature}"
-            )
-            failures.append(Failure(candidate.name, RefusedByPolicy(words)))
-        return kept
+    def _refusal(self, candidate: Candidate) -> Failure | None:
+        """The failure of a skill that is not signed by the publishers that its source requires."""
+        signed_by = candidate.signature.publisher if candidate.signature.is_signed else ""
+        missing = next((name for name in self._publishers_for(candidate.skill) if name != signed_by), "")
+        if not missing:
+            return None
+        words = (
+            f"{candidate.name} is refused: {shown(candidate.skill.source, 200)} requires the publisher "
+            f"{missing}, and the skill is {candidate.signature}"
+        )
+        return Failure(candidate.name, RefusedByPolicy(words))
 
     def _publishers_for(self, skill: LockedSkill) -> list[str]:
         """Every publisher whom the configuration requires for where a skill comes from."""
@@ -195,8 +194,11 @@ class Upstream:
 
     # What is pinned
 
-    async def fetch_pinned(self, skills: Sequence[LockedSkill]) -> Fetched:
-        """Exactly the pinned versions. A source that has another one by now is a failure of that skill."""
+    async def fetch_pinned(self, skills: Sequence[LockedSkill], on_skill: OnCandidate) -> tuple[Failure, ...]:
+        """Exactly the pinned versions, each passed to `on_skill` as soon as it is there and checked.
+
+        Returns what could not be fetched. A skill fails if its source has another version by now.
+        """
         groups: dict[tuple[str, ...], list[LockedSkill]] = defaultdict(list)
         for skill in skills:
             pin = skill.pin
@@ -206,40 +208,48 @@ class Upstream:
                 "site": ("site", pin.get("artifact"), skill.name),
             }.get(pin.kind, (pin.kind, pin.get("path") or pin.get("package")))
             groups[key].append(skill)
-        candidates: list[Candidate] = []
         failures: list[Failure] = []
 
         async def run(group: list[LockedSkill]) -> None:
-            try:
-                fetched = await self._fetch_group(group)
-            except SkillwireError as error:
-                failures.extend(Failure(skill.name, error) for skill in group)
-                return
-            failures.extend(fetched.failures)
-            found = {one.name: one for one in fetched.candidates}
-            failed = {failure.what for failure in fetched.failures}
-            for skill in group:
-                candidate = found.get(skill.name)
-                if candidate is None:
-                    if skill.name not in failed:
-                        error = SkillNotFound(f"{shown(skill.source, 200)} no longer has {skill.name}")
-                        failures.append(Failure(skill.name, error))
-                elif candidate.skill.digest != skill.digest:
-                    failures.append(Failure(skill.name, not_what_is_pinned(skill, candidate.skill.digest)))
+            waiting = {skill.name: skill for skill in group}
+
+            def check(candidate: Candidate) -> None:
+                skill = waiting.pop(candidate.skill.name, None)
+                if skill is None:
+                    return  # The source has it, and the lock does not.
+                candidate, digest = replace(candidate, skill=skill), candidate.skill.digest
+                if digest != skill.digest:
+                    failures.append(Failure(skill.name, not_what_is_pinned(skill, digest)))
+                elif refusal := self._refusal(candidate):
+                    failures.append(refusal)
                 else:
-                    candidates.append(replace(candidate, skill=skill))
+                    on_skill(candidate)
+
+            try:
+                if group[0].pin.kind == "mcp":
+                    failed = await self._servers().fetch_pinned(group, check)
+                else:
+                    fetched = await self._fetch_group(group)
+                    failed = fetched.failures
+                    for candidate in fetched.candidates:
+                        check(candidate)
+            except SkillwireError as error:
+                failures.extend(Failure(name, error) for name in waiting)
+                return
+            failures.extend(failed)
+            for name in waiting.keys() - {failure.what for failure in failed}:
+                error = SkillNotFound(f"{shown(waiting[name].source, 200)} no longer has {name}")
+                failures.append(Failure(name, error))
 
         async with anyio.create_task_group() as tasks:
             for group in groups.values():
                 tasks.start_soon(run, group)
-        signed = self._signed_as_required(candidates, failures)
-        return Fetched(tuple(sorted(signed, key=lambda one: one.name)), tuple(failures))
+        return tuple(sorted(failures, key=lambda one: one.what))
 
     async def _fetch_group(self, group: list[LockedSkill]) -> Fetched:
+        """What a source other than an MCP server has for skills that are pinned to the same version of it."""
         pin = group[0].pin
         match pin.kind:
-            case "mcp":
-                return await self._servers().fetch_pinned(group)
             case "git":
                 paths = [skill.pin.get("path") for skill in group]
                 common = os.path.commonpath([f"/{path}" for path in paths]).strip("/")

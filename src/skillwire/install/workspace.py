@@ -6,7 +6,8 @@ Everything here is local: what had to be fetched is in the version store before 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -14,14 +15,14 @@ from typing import Final
 
 import platformdirs
 
-from skillwire.errors import LimitExceeded, SourceError
+from skillwire.errors import LimitExceeded, SkillwireError, SourceError
 from skillwire.files import read_regular, write_atomic
 from skillwire.install.agents import Places, Scope, detect_agents, find_agents, shares_canonical
-from skillwire.install.apply import Outcome, apply, recover
+from skillwire.install.apply import Outcome, StepWriter, recover
 from skillwire.install.disk import knows_modes, look_at_all, read_file, target_folders
 from skillwire.install.lock import LOCK_NAME, Lock, LockedSkill, Pin
 from skillwire.install.lock_format import format_lock, parse_lock
-from skillwire.install.plan import Act, Found, Placed, Plan, Tree, plan
+from skillwire.install.plan import Act, Found, Placed, Plan, Step, Tree, plan
 from skillwire.install.state import InstallState, StateFiles
 from skillwire.install.versions import VersionStore
 from skillwire.limits import DEFAULT_LIMITS, Limits
@@ -195,48 +196,41 @@ class Workspace:
         `going_back` is for a version that was installed before: it does not become the latest one. `at_hand`
         are files by the digest of their set, which need not be read from the store.
         """
-        writes = made.writes
-        if not writes:
-            # Folders that match already, but were not recorded as ours, are recorded now.
-            adopted = _noted(made, state)
-            if adopted != state.placed:
-                state = replace(state, placed=adopted)
-                self.files.write(self.root, state)
-            return (), state
-        state = self._keep_replaced(made, state)
-        # Written first: a process that dies leaves one of the two versions, and both are ours.
-        pending = {
-            step.path: Placed(
-                step.name,
-                state.placed.get(step.path, Placed(step.name)).digests
-                | ({step.skill.digest} if step.skill else frozenset[str]()),
-                state.placed.get(step.path, Placed(step.name)).link and step.link_to is not None,
-            )
-            for step in writes
-            if step.act is not Act.REMOVE
-        }
-        self.files.write(self.root, state.put(pending))
         in_memory = at_hand or {}
+        with self.carrying_out(made, state, on_step=on_step) as run:
+            for step in made.writes:
+                run.write(step, in_memory.get(step.skill.digest) if step.skill else None)
+        return run.finish(going_back=going_back)
 
-        def content(skill: LockedSkill) -> Mapping[str, bytes]:
-            return in_memory.get(skill.digest) or self.versions.content(skill)
+    @contextmanager
+    def carrying_out(
+        self, made: Plan, state: InstallState, *, on_step: Callable[[Outcome], None] = lambda _: None
+    ) -> Generator[PlanRun]:
+        """A plan whose steps the caller writes one by one, and then finishes.
 
-        outcomes = apply(made, content, on_step=on_step)
-        placed = dict(_noted(made, state))
-        for outcome in outcomes:
-            step = outcome.step
-            if not outcome.done:
-                continue
-            if step.skill is None:
-                placed.pop(step.path, None)
-            else:
-                placed[step.path] = Placed(step.name, frozenset({step.skill.digest}), outcome.link)
-        installed = [outcome.step.skill for outcome in outcomes if outcome.done and outcome.step.skill]
-        state = replace(state, placed=placed).remember(
-            installed, self.limits.kept_versions, in_place=going_back
-        )
-        self.files.write(self.root, state)
-        return outcomes, state
+        If the block raises, what was written until then is recorded.
+        """
+        if made.writes:
+            state = self._keep_replaced(made, state)
+            # Written first: a process that dies leaves one of the two versions, and both are ours.
+            pending = {
+                step.path: Placed(
+                    step.name,
+                    state.placed.get(step.path, Placed(step.name)).digests
+                    | ({step.skill.digest} if step.skill else frozenset[str]()),
+                    state.placed.get(step.path, Placed(step.name)).link and step.link_to is not None,
+                )
+                for step in made.writes
+                if step.act is not Act.REMOVE
+            }
+            self.files.write(self.root, state.put(pending))
+        run = PlanRun(self, made, state, StepWriter(on_step=on_step))
+        try:
+            yield run
+        except BaseException:
+            with suppress(SkillwireError):
+                run.finish()
+            raise
 
     def _keep_replaced(self, made: Plan, state: InstallState) -> InstallState:
         """Store every folder that a plan overwrites, even an edited one, so that it can be rolled back to."""
@@ -275,6 +269,48 @@ class Workspace:
             return 0  # It is unknown what that project uses.
         versions = [one for state in states for kept in state.history.values() for one in kept]
         return self.versions.prune({file.digest for version in versions for file in version.skill.files})
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRun:
+    """A plan that is being carried out."""
+
+    work: Workspace
+    made: Plan
+    state: InstallState
+    writer: StepWriter
+
+    def write(self, step: Step, files: Mapping[str, bytes] | None = None) -> None:
+        """Carry out a step, with these files or with those in the version store."""
+        self.writer.write(step, lambda skill: files or self.work.versions.content(skill))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is written: the disk is full or cannot be written at all."""
+        return bool(self.writer.fatal)
+
+    def finish(
+        self, without: Collection[str] = (), *, going_back: bool = False
+    ) -> tuple[tuple[Outcome, ...], InstallState]:
+        """Record what is installed where; of the skills in `without`, nothing was written."""
+        work, outcomes = self.work, tuple(self.writer.outcomes)
+        placed = dict(_noted(self.made.without_changes(without), self.state))
+        for outcome in outcomes:
+            step = outcome.step
+            if not outcome.done:
+                continue
+            if step.skill is None:
+                placed.pop(step.path, None)
+            else:
+                placed[step.path] = Placed(step.name, frozenset({step.skill.digest}), outcome.link)
+        installed = [outcome.step.skill for outcome in outcomes if outcome.done and outcome.step.skill]
+        state = replace(self.state, placed=placed).remember(
+            installed, work.limits.kept_versions, in_place=going_back
+        )
+        # Without a step to write, only folders that match already, but were not recorded as ours, are new.
+        if self.made.writes or placed != self.state.placed:
+            work.files.write(work.root, state)
+        return outcomes, state
 
 
 def _noted(made: Plan, state: InstallState) -> Mapping[Path, Placed]:

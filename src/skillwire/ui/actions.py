@@ -13,7 +13,7 @@ from skillwire.words import counted
 
 if TYPE_CHECKING:
     from skillwire.host.host import SkillHost
-    from skillwire.install.installer import Report
+    from skillwire.install.report import Report
     from skillwire.ui.installed import InstalledSkills
     from skillwire.ui.live import Live
     from skillwire.ui.visit import Visit

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 
     from skillwire.host.review import SkillReview
     from skillwire.install.candidates import Candidate
-    from skillwire.install.installer import Installer, Report
+    from skillwire.install.installer import Installer
     from skillwire.install.lock import LockedFile, LockedSkill
     from skillwire.install.plan import Plan
+    from skillwire.install.report import Report
     from skillwire.install.state import InstallState, Version
 
 Installers: TypeAlias = Mapping[str, Callable[[], "Installer"]]
