@@ -21,6 +21,14 @@ UNFINISHED: Final = ".unfinished"
 
 T = TypeVar("T")
 _BUFFER_BYTES: Final = 64 * 1024
+_CREATE: Final = (
+    os.O_WRONLY
+    | os.O_CREAT
+    | os.O_EXCL
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_BINARY", 0)
+)
 
 
 @contextmanager
@@ -30,14 +38,13 @@ def atomic_writer(path: Path, *, mode: int = 0o600) -> Generator[BinaryIO]:
     The directory must exist. The new file gets `mode` regardless of the umask; by default only its owner can
     read it.
     """
-    import tempfile  # Imported here: it takes long, and a server that only reads never needs it.
-
-    descriptor, name = tempfile.mkstemp(prefix=".new-", suffix=UNFINISHED, dir=path.parent)
-    temporary = Path(name)
+    # `mkstemp` does the same, and takes as long as all the rest.
+    temporary = Path(f"{path.parent}{os.sep}.new-{os.urandom(8).hex()}{UNFINISHED}")
+    descriptor = os.open(temporary, _CREATE, 0o600)
     try:
         with os.fdopen(descriptor, "wb", _BUFFER_BYTES) as stream:
             yield stream
-        if mode != 0o600:  # the mode that `mkstemp` gives
+        if mode != 0o600:
             temporary.chmod(mode)
         temporary.replace(path)
     except BaseException:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import sys
@@ -13,8 +14,10 @@ OUTPUT_CLOSED = 141
 def main() -> None:
     """Run `skillwire`. An error is one line that says what to do, with its own exit code."""
     _open_standard_descriptors()
-    # What a start creates is never garbage. Looking for garbage in it would take a tenth of the start.
+    # What a start creates is never garbage. Looking for garbage in it would take a tenth of the start, and as
+    # long again at the end, when everything is given back anyway.
     gc.disable()
+    atexit.register(gc.freeze)
     try:
         sys.exit(_run(sys.argv[1:]))
     except KeyboardInterrupt:

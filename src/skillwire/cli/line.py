@@ -12,6 +12,7 @@ from skillwire.cli.commands import commands_of, group_of, names
 from skillwire.cli.parser import UsageError, closest, read_words
 
 COMPLETE: Final = "__complete"
+_ALLOCATIONS: Final = 50_000  # Between two searches for garbage. Imports make half a million objects.
 _VERSION: Final = ("--version", "-V")
 _LEADING: Final = tuple(name for option in GLOBAL_OPTIONS for name in option.names)
 
@@ -87,6 +88,7 @@ def run_line(line: Line) -> int:
     module, _, function = line.command.run.partition(":")
     run: Callable[..., int | None] = getattr(import_module(f"skillwire.cli.{module}"), function)
     if module != "serve":
+        gc.set_threshold(_ALLOCATIONS)
         gc.enable()
     return run(**values) or 0
 

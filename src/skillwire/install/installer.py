@@ -159,8 +159,9 @@ class Installer:
         work = self.workspace
         accepted = tuple(accept)
         with work.files.working(work.root, on_wait=self.on_wait):
-            work.recover(work.require_lock(), work.files.read(work.root))
-            _, state, made = self.compare(force=force, only=only)
+            lock, state = work.require_lock(), work.files.read(work.root)
+            work.recover(lock, state)
+            made = work.plan(lock, state, force=force, only=only)
             agreed = state.accept(accepted)
             unaccepted = {skill.name for skill in self.unaccepted(agreed, made)}
             refused = [
