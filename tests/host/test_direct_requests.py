@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -240,6 +241,17 @@ async def test_a_connection_changes_over_to_aiohttp_after_some_requests(
             await connection.request("resources/read", {"uri": URI})
     assert len(reads(calls)) == 5
     assert slow == 3
+
+
+async def test_a_connection_stays_with_httpx_if_aiohttp_cannot_be_imported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("skillwire.host.http.transport.AIOHTTP_AFTER", 1)
+    async with connected(honest) as (connection, calls):
+        monkeypatch.setitem(sys.modules, "aiohttp", None)  # Whoever imports it gets an ImportError.
+        for _ in range(3):
+            await connection.request("resources/read", {"uri": URI})
+    assert len(reads(calls)) == 3
 
 
 async def test_a_request_that_is_given_up_closes_its_connection(each_transport: str) -> None:

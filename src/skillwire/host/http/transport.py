@@ -46,7 +46,7 @@ class AdaptiveTransport(httpx2.AsyncBaseTransport):
         self._context = context
         self._sent = 0
         self._httpx = httpx2.AsyncHTTPTransport(verify=context)
-        self._aiohttp: AiohttpTransport | None = None
+        self._later: AiohttpTransport | httpx2.AsyncHTTPTransport | None = None
         self._importing = anyio.Lock()
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -57,17 +57,17 @@ class AdaptiveTransport(httpx2.AsyncBaseTransport):
         self._sent += 1
         if self._sent <= AIOHTTP_AFTER:
             return self._httpx
-        if self._aiohttp is None:
+        if self._later is None:
             async with self._importing:  # One thread imports it; the others wait for that.
-                if self._aiohttp is None:
-                    await anyio.to_thread.run_sync(_import_aiohttp)
-                    self._aiohttp = AiohttpTransport(self._context)
-        return self._aiohttp
+                if self._later is None:
+                    can_import = await anyio.to_thread.run_sync(_import_aiohttp)
+                    self._later = AiohttpTransport(self._context) if can_import else self._httpx
+        return self._later
 
     async def aclose(self) -> None:
         await self._httpx.aclose()
-        if self._aiohttp is not None:
-            await self._aiohttp.aclose()
+        if self._later is not None:
+            await self._later.aclose()
 
 
 class AiohttpTransport(httpx2.AsyncBaseTransport):
@@ -153,5 +153,10 @@ def _url(text: str) -> URL:
     return URL(text, encoded=True)
 
 
-def _import_aiohttp() -> None:
-    import aiohttp as _aiohttp  # noqa: F401  # pyright: ignore[reportUnusedImport]
+def _import_aiohttp() -> bool:
+    """Whether aiohttp can be imported: an installation may be broken."""
+    try:
+        import aiohttp as _aiohttp  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    except ImportError:
+        return False
+    return True
