@@ -1,15 +1,14 @@
-"""What it takes `sync` to read and verify what a lock pins, without start-up and without writing anything.
+"""What a first `sync` takes, without start-up and the approvals: list, fetch, verify, store and write.
 
-    python -m benchmarks.fetch_run URL LOCK
+    python -m benchmarks.fetch_run URL PROJECT
 
-Prints the seconds by the clock and of the processor, the listing of the server included.
+The project has a lock file and no skills. Prints the seconds by the clock and of the processor.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
@@ -17,21 +16,24 @@ import anyio
 import skillwire.host.sessions  # With the SDK: that is start-up.
 import skillwire.install.servers  # noqa: F401
 from skillwire.host import ServerConfig
-from skillwire.install import LockedSkill, parse_lock
-from skillwire.install.candidates import Candidate
+from skillwire.install import Places
+from skillwire.install.installer import Installer
 from skillwire.install.upstream import Upstream
+from skillwire.install.workspace import Workspace
 
 
-async def main(url: str, skills: Sequence[LockedSkill]) -> None:
-    upstream = Upstream(Path.cwd(), {"docs": ServerConfig(url=url)})
+async def main(url: str, project: Path) -> None:
+    tool = Installer(
+        Workspace.open(places=Places.here(project)), Upstream(project, {"docs": ServerConfig(url=url)})
+    )
+    skills = tool.workspace.require_lock().skills
     started, cpu = time.perf_counter(), time.process_time()
-    candidates: list[Candidate] = []
-    failures = await upstream.fetch_pinned(skills, candidates.append)
+    report = await tool.sync(accept=skills)
     seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
-    if failures or len(candidates) != len(skills):
-        raise SystemExit(f"{len(failures)} skills could not be read: {failures[:1]}")
+    if not report.is_whole or len(report.installed) != len(skills):
+        raise SystemExit(f"not installed: {report.failures[:1]}")
     print(seconds, cpu)
 
 
 if __name__ == "__main__":
-    anyio.run(main, sys.argv[1], parse_lock(Path(sys.argv[2]).read_text("utf-8")).skills)
+    anyio.run(main, sys.argv[1], Path(sys.argv[2]))

@@ -4,11 +4,11 @@
 
 unchanged   `skillwire sync` of 400 skills (2,000 files) that are as pinned, beside `sha256sum` over the same
             files and the same command in a project without skills, which is start-up
-first       the first `sync` of 400 skills from one HTTP server, and the part of it that reads and verifies,
-            beside a bare client that reads the same files from it over as many connections, and the
-            processor time of client and server for a file, without start-up; from a plain server of the SDK
-            with its defaults, from a tuned one, from `skillwire serve`, and from one that takes 20 ms for
-            each answer
+first       the first `sync` of 400 skills from one HTTP server, and the part of it after start-up that
+            lists, fetches, verifies and writes, with how busy the server is meanwhile, beside a bare client
+            that reads the same files from it over as many connections, and the processor time of client and
+            server for a file, without start-up; from a plain server of the SDK with its defaults, from a
+            tuned one, from `skillwire serve`, and from one that takes 20 ms for each answer
 outdated    `skillwire outdated` over 30 HTTP servers of which one takes two seconds, beside that one alone
 
 Contestants take turns. Ratios are taken within a round, and the median is printed. Processor time is that of
@@ -166,20 +166,20 @@ def first(base: Path, rounds: int) -> None:
             os.sched_setaffinity(0, range(os.cpu_count() or 1))
             served.await_url(_START_SECONDS)
             smaller.await_url(_START_SECONDS)
-            bare, synced, started, at_server, reading, at_reading = [], [], [], [], [], []
+            bare, synced, started, at_server, fetching, at_fetching = [], [], [], [], [], []
             for turn in range(rounds):
                 bare.append(read_bare(served.address, files))
                 started.append(first_sync(base / f"start-{number}-{turn}", f"{smaller.url}/mcp"))
                 person = author_of(base / f"person-{number}-{turn}", f"{served.url}/mcp")
                 before = served.cpu_seconds()
-                reading.append(read_only(f"{served.url}/mcp", person))
-                at_reading.append(served.cpu_seconds() - before)
+                fetching.append(fetch(f"{served.url}/mcp", person, base / f"fetching-{number}-{turn}"))
+                at_fetching.append(served.cpu_seconds() - before)
                 before = served.cpu_seconds()
                 synced.append(person.run("sync", "--yes"))
                 at_server.append(served.cpu_seconds() - before)
         print(f"  {words}")
         show(f"a bare client, {TOGETHER} connections", medians(bare))
-        show("reading and verifying alone", medians(reading))
+        show("fetching and writing, without start-up", medians(fetching))
         show("the first sync of one skill: start-up", medians(started))
         show("the first sync", medians(synced))
         client = statistics.median(
@@ -196,11 +196,11 @@ def first(base: Path, rounds: int) -> None:
         )
         read, ratio = (
             statistics.median(one.seconds / other.seconds for other, one in zip(bare, costs, strict=True))
-            for costs in (reading, synced)
+            for costs in (fetching, synced)
         )
-        busy = statistics.median(cpu / one.seconds for cpu, one in zip(at_reading, reading, strict=True))
-        print(f"  while it reads, the server is busy for {busy:.0%} of the time")
-        line = f"  reading and verifying / a bare client: {read:.2f}; the first sync: {ratio:.2f}"
+        busy = statistics.median(cpu / one.seconds for cpu, one in zip(at_fetching, fetching, strict=True))
+        print(f"  meanwhile the server is busy for {busy:.0%} of the time")
+        line = f"  fetching and writing / a bare client: {read:.2f}; the first sync: {ratio:.2f}"
         if "late" in words:
             line += f"; one after the other would take at least {ANSWER_SECONDS * total:.0f} s"
         print(line)
@@ -216,10 +216,12 @@ def author_of(base: Path, url: str) -> Person:
     return person
 
 
-def read_only(url: str, person: Person) -> Cost:
-    """Read and verify what a lock pins, in a process that has everything imported."""
-    command = [sys.executable, "-m", "benchmarks.fetch_run", url, str(person.project / "skillwire.lock")]
-    environment = {"PATH": os.environ["PATH"], "HOME": str(person.home)}
+def fetch(url: str, person: Person, base: Path) -> Cost:
+    """Fetch and write what a lock pins, in a process that has everything imported."""
+    other = Person(base)
+    shutil.copy(person.project / "skillwire.lock", other.project)
+    command = [sys.executable, "-m", "benchmarks.fetch_run", url, str(other.project)]
+    environment = {"PATH": os.environ["PATH"], "HOME": str(other.home)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     seconds, cpu = map(float, done.stdout.split())
     return Cost(seconds, cpu)

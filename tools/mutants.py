@@ -437,7 +437,7 @@ GROUPS = (
         "install-signers",
         "install/installer.py",
         "tests/install/test_signers.py",
-        (("if not confirms_signer(skill.signer, actual):", "if False:"),),
+        (("if confirms_signer(skill.signer, actual):", "if True:"),),
     ),
     Group(
         "proposal",
@@ -454,8 +454,15 @@ GROUPS = (
                 'signed_by = candidate.signature.publisher if candidate.signature.is_signed else ""',
                 "signed_by = candidate.signature.publisher",
             ),
-            ("            if not missing:\n", "            if True:\n"),
+            ("        if not missing:\n", "        if True:\n"),
+            ("elif refusal := self._refusal(candidate):", "elif refusal := None:"),
         ),
+    ),
+    Group(
+        "new-files",
+        "files.py",
+        "tests/install/test_installer.py tests/install/test_apply.py",
+        ((" | os.O_EXCL", ""),),
     ),
     Group(
         "apply",
@@ -468,7 +475,6 @@ GROUPS = (
                 "            if len(data) != file.size or digest_of(data) != file.digest:\n",
                 "            if False:\n",
             ),
-            ("                | os.O_EXCL\n", ""),
             ("if not isinstance(there, Tree) or there.digest != skill.digest:", "if False:"),
             ("        if os.path.lexists(step.path):\n", "        if False:\n"),
             ("    if _same(there, step.found, old, step.path):\n", "    if True:\n"),
@@ -567,7 +573,7 @@ GROUPS = (
         (
             ("        if len(data) != file.size or digest_of(data) != file.digest:\n", "        if False:\n"),
             ("            if digest_of(data) != digest:\n", "            if False:\n"),
-            ("if path not in known and path.lstat().st_mtime < newest:", "if path not in known:"),
+            ("if str(path) not in known and path.lstat().st_mtime < newest:", "if str(path) not in known:"),
         ),
     ),
     Group(
@@ -577,11 +583,7 @@ GROUPS = (
         (
             ("            if candidate.name not in grants:\n", "            if False:\n"),
             ("            elif missing:\n", "            elif False:\n"),
-            (
-                "[skill for skill in made.needs_content() if skill.name not in unaccepted]",
-                "list(made.needs_content())",
-            ),
-            ("            dropped = unaccepted | {", "            dropped = {"),
+            ("if step.name not in unaccepted or not step.changes", "if True"),
         ),
     ),
     Group(
@@ -601,8 +603,8 @@ GROUPS = (
         "tests/install/test_installer.py tests/install/test_apply.py tests/cli/test_install.py",
         (
             (
-                "                elif candidate.skill.digest != skill.digest:\n",
-                "                elif False:\n",
+                "                if digest != skill.digest:\n",
+                "                if False:\n",
             ),
             ("                if links:\n", "                if False:\n"),
             ("#{pin.get('commit')}:{common}", "#:{common}"),

@@ -21,35 +21,31 @@ UNFINISHED: Final = ".unfinished"
 
 T = TypeVar("T")
 _BUFFER_BYTES: Final = 64 * 1024
-_CREATE: Final = (
-    os.O_WRONLY
-    | os.O_CREAT
-    | os.O_EXCL
-    | getattr(os, "O_NOFOLLOW", 0)
-    | getattr(os, "O_CLOEXEC", 0)
-    | getattr(os, "O_BINARY", 0)
+CREATE: Final = (
+    os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 )
+"""Flags of `os.open` for a new file: nothing that is there already is opened, and no link is followed."""
 
 
 @contextmanager
-def atomic_writer(path: Path, *, mode: int = 0o600) -> Generator[BinaryIO]:
+def atomic_writer(path: Path | str, *, mode: int = 0o600) -> Generator[BinaryIO]:
     """A stream whose content replaces `path` when the block ends; after an error, `path` is unchanged.
 
     The directory must exist. The new file gets `mode` regardless of the umask; by default only its owner can
     read it.
     """
     # `mkstemp` does the same, and takes as long as all the rest.
-    temporary = Path(f"{path.parent}{os.sep}.new-{os.urandom(8).hex()}{UNFINISHED}")
-    descriptor = os.open(temporary, _CREATE, 0o600)
+    temporary = os.path.join(os.path.dirname(path), f".new-{os.urandom(8).hex()}{UNFINISHED}")
+    descriptor = os.open(temporary, CREATE, 0o600)
     try:
         with os.fdopen(descriptor, "wb", _BUFFER_BYTES) as stream:
             yield stream
         if mode != 0o600:
-            temporary.chmod(mode)
-        temporary.replace(path)
+            os.chmod(temporary, mode)
+        os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):
-            temporary.unlink()
+            os.unlink(temporary)
         raise
 
 
@@ -111,7 +107,7 @@ def unreadable(error: OSError | UnicodeError) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or "it is not UTF-8 text"
 
 
-def write_atomic(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+def write_atomic(path: Path | str, data: bytes, *, mode: int = 0o600) -> None:
     """Replace the content of `path` with `data` atomically."""
     with atomic_writer(path, mode=mode) as stream:
         stream.write(data)

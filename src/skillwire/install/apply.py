@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from skillwire.errors import SkillwireError, SourceError, VerificationError
+from skillwire.files import CREATE
 from skillwire.install.disk import look_at, read_file
 from skillwire.install.exchange import exchange
 from skillwire.install.lock import LockedSkill
@@ -139,28 +140,22 @@ def write_tree(
         for file in skill.files:
             if problem := windows_problem(file.path):
                 raise VerificationError(f"not possible on Windows: {problem}", uri=skill.name)
-    folder.mkdir(mode=0o755)
+    root = str(folder)
+    _make_folder(root)
     made: set[str] = set()
     try:
-        _open_to_all(folder)
         for file in skill.files:
             data = files[file.path]
             if len(data) != file.size or digest_of(data) != file.digest:
                 raise VerificationError(f"{shown(file.path)} is not what is pinned", uri=skill.name)
-            _make_parents(folder, file.path, made)
-            flags = (
-                os.O_WRONLY
-                | os.O_CREAT
-                | os.O_EXCL
-                | getattr(os, "O_NOFOLLOW", 0)
-                | getattr(os, "O_BINARY", 0)
-            )
-            descriptor = os.open(folder / file.path, flags, 0o755 if file.executable else 0o644)
+            _make_parents(root, file.path, made)
+            mode = 0o755 if file.executable else 0o644
+            descriptor = os.open(os.path.join(root, file.path), CREATE, mode)
             with os.fdopen(descriptor, "wb") as stream:
                 stream.write(data)
                 if hasattr(os, "fchmod"):
                     with suppress(PermissionError):
-                        os.fchmod(descriptor, 0o755 if file.executable else 0o644)
+                        os.fchmod(descriptor, mode)
     except FileExistsError:
         raise VerificationError(_clash_words(skill), uri=skill.name) from None
     there = look_at(folder, [file.path for file in skill.files])
@@ -217,7 +212,7 @@ def _has_the_only_copy(staging: Path, path: Path) -> bool:
 def _remove(staging: Path) -> None:
     """Remove a staging folder, the name last. Mostly there is nothing else in it, and `rmtree` is slow."""
     with suppress(OSError):
-        for name in os.listdir(staging):  # noqa: PTH208
+        for name in os.listdir(staging):
             path = staging / name
             if path.is_symlink():
                 path.unlink()
@@ -289,20 +284,20 @@ def _make_link(path: Path, leads_to: Path, folder: Path) -> bool:
     return True
 
 
-def _make_parents(folder: Path, path: str, made: set[str]) -> None:
+def _make_parents(root: str, path: str, made: set[str]) -> None:
     segments = path.split("/")[:-1]
     for length in range(1, len(segments) + 1):
         part = "/".join(segments[:length])
         if part not in made:
-            (folder / part).mkdir(mode=0o755)
-            _open_to_all(folder / part)
+            _make_folder(os.path.join(root, part))
             made.add(part)
 
 
-def _open_to_all(folder: Path) -> None:
+def _make_folder(path: str) -> None:
+    os.mkdir(path, 0o755)
     # Whatever the umask says: the same modes everywhere.
     with suppress(PermissionError):
-        folder.chmod(0o755)
+        os.chmod(path, 0o755)  # noqa: S103
 
 
 def _clash_words(skill: LockedSkill) -> str:

@@ -54,7 +54,7 @@ def look_at(path: Path, pinned: Collection[str] = ()) -> Found:
         return Other(error.strerror or "unreadable")
 
 
-def read_file(path: Path, limit: int) -> bytes | None:
+def read_file(path: Path | str, limit: int) -> bytes | None:
     """The bytes of a regular file; `None` if it is a link, is missing, or is longer than `limit`."""
     try:
         descriptor = os.open(path, _FLAGS)

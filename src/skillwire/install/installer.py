@@ -168,12 +168,10 @@ class Installer:
                 Failure(name, RefusedByPolicy(f"{name} was not approved as it is pinned now"))
                 for name in sorted(unaccepted)
             ]
-            made = made.without_changes(unaccepted)
+            made = Plan(tuple(step for step in made.steps if step.name not in unaccepted or not step.changes))
             with work.carrying_out(made, agreed, on_step=self.on_step) as run:
                 fetched, failures = await self._write(run)
-            dropped = {failure.what for failure in failures}
-            made = made.without_changes(dropped)
-            outcomes, agreed = run.finish(without=dropped)
+            outcomes, agreed = run.finish()
             if agreed.accepted != state.accepted:
                 work.files.write(work.root, agreed)
             if has_forgotten(state, agreed):

@@ -7,7 +7,7 @@ the user decides: `adopt` keeps what is on disk, `force` overwrites it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -186,10 +186,6 @@ class Plan:
             if step.skill is not None and step.link_to is None:
                 found[step.name] = step.skill
         return tuple(found.values())
-
-    def without_changes(self, names: Collection[str]) -> Plan:
-        """The plan without the writing steps of these skills."""
-        return Plan(tuple(step for step in self.steps if step.name not in names or not step.changes))
 
 
 def plan(

@@ -28,10 +28,11 @@ class VersionStore:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._root = str(folder)
 
     def has(self, skill: LockedSkill) -> bool:
         """Whether all files of a version exist. They are verified when they are read."""
-        return all(self._path(file.digest).is_file() for file in skill.files)
+        return all(os.path.isfile(self._path(file.digest)) for file in skill.files)
 
     def read(self, file: LockedFile) -> bytes | None:
         """The bytes of a file, or `None` if they are missing or damaged."""
@@ -41,7 +42,7 @@ class VersionStore:
             return None
         if len(data) != file.size or digest_of(data) != file.digest:
             with suppress(OSError):
-                path.unlink()
+                os.unlink(path)
             return None
         return data
 
@@ -73,7 +74,7 @@ class VersionStore:
                 try:
                     write_atomic(path, data)
                 except FileNotFoundError:
-                    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                    os.makedirs(os.path.dirname(path), exist_ok=True, mode=0o700)
                     write_atomic(path, data)
             except OSError as error:
                 raise SourceError(
@@ -90,18 +91,18 @@ class VersionStore:
         removed = 0
         for path in self.folder.glob("*/*"):
             with suppress(OSError):
-                if path not in known and path.lstat().st_mtime < newest:
+                if str(path) not in known and path.lstat().st_mtime < newest:
                     path.unlink()
                     removed += 1
         return removed
 
-    def _path(self, digest: Digest) -> Path:
-        return self.folder / digest[_PREFIX : _PREFIX + 2] / digest[_PREFIX + 2 :]
+    def _path(self, digest: Digest) -> str:
+        return os.path.join(self._root, digest[_PREFIX : _PREFIX + 2], digest[_PREFIX + 2 :])
 
 
-def _is_file(path: Path, size: int) -> bool:
+def _is_file(path: str, size: int) -> bool:
     try:
-        status = path.stat()
+        status = os.stat(path)
     except OSError:
         return False
     return stat.S_ISREG(status.st_mode) and status.st_size == size

@@ -6,7 +6,7 @@ Everything here is local: what had to be fetched is in the version store before 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -289,12 +289,10 @@ class PlanRun:
         """Whether nothing more is written: the disk is full or cannot be written at all."""
         return bool(self.writer.fatal)
 
-    def finish(
-        self, without: Collection[str] = (), *, going_back: bool = False
-    ) -> tuple[tuple[Outcome, ...], InstallState]:
-        """Record what is installed where; of the skills in `without`, nothing was written."""
+    def finish(self, *, going_back: bool = False) -> tuple[tuple[Outcome, ...], InstallState]:
+        """Record what is installed where."""
         work, outcomes = self.work, tuple(self.writer.outcomes)
-        placed = dict(_noted(self.made.without_changes(without), self.state))
+        placed = dict(_noted(self.made, self.state))
         for outcome in outcomes:
             step = outcome.step
             if not outcome.done:
