@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -155,6 +156,26 @@ def test_a_full_disk_leaves_the_old_version_and_says_so(tmp_path: Path, small_di
     assert "free some space" in said
     assert tree_of(small_disk / "project") == before
     home.run("sync", "--check")
+
+
+@pytest.mark.process
+def test_a_sync_whose_disk_gets_full_keeps_what_it_installed_and_the_next_one_continues(
+    tmp_path: Path, small_disk: Path
+) -> None:
+    author = Home(tmp_path)
+    for name in ("a", "b", "c"):
+        write_skill(author.team, name, {"more.md": name * 100_000})
+    author.run("add", "../team", "--yes")
+    author.home = small_disk  # The stored versions do not fit.
+    shutil.rmtree(author.installed)
+    said = author.run("sync", "--yes", code=11)
+    [rest] = {"a", "b", "c"} - {path.name for path in author.installed.iterdir()}
+    assert "Installed 2 skills: " in said
+    assert f"not installed  {rest}: {small_disk}" in said
+    assert "No space left on device; free some space" in said
+    assert "Traceback" not in said
+    author.home = tmp_path / "roomy"
+    assert f"Installed 1 skill: {rest}" in author.run("sync", "--yes")
 
 
 def fill(disk: Path, free: int) -> Path:

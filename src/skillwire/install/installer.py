@@ -200,19 +200,20 @@ class Installer:
         missing = {skill.name: skill for skill in needed if not store.has(skill)}
         failures: list[Failure] = []
         fetched: dict[str, Candidate] = {}
-        full: SkillwireError | None = None
+        unstored = ""
 
         def write(name: str, files: Mapping[str, bytes] | None = None) -> None:
             for step in steps.pop(name):
                 run.write(step, files)
 
         def write_fetched(candidate: Candidate) -> None:
-            nonlocal full
+            nonlocal unstored
             skill = missing.pop(candidate.skill.name)
             try:
                 store.keep(candidate.blobs())
             except SkillwireError as error:
-                full = error
+                failures.append(Failure(skill.name, error))
+                unstored = unstored or skill.name
                 fetching.cancel()
                 return
             fetched[skill.name] = replace(candidate, files={})
@@ -232,12 +233,13 @@ class Installer:
         with anyio.CancelScope() as fetching:
             if missing and not run.is_over:
                 failures += await self.upstream.fetch_pinned(tuple(missing.values()), write_fetched)
-        if full is not None:
-            raise full
-        if run.is_over:
-            failed = {failure.what for failure in failures}
-            for name in [one for one in steps if one not in failed]:
-                write(name)  # Not tried any more, and reported so.
+        failed = {failure.what for failure in failures}
+        for name in [one for one in steps if one not in failed]:
+            if unstored:
+                error = SourceError(f"{name}: not tried, for the same reason as {unstored}")
+                failures.append(Failure(name, error))
+            elif run.is_over:
+                write(name)  # It is not tried, and reported so.
         return fetched, failures
 
     def _other_signer(self, skill: LockedSkill) -> Failure | None:
