@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -43,6 +45,29 @@ def test_a_new_installation_has_no_problem(run: Run) -> None:
     ended = run("--no-servers")
     assert ended.code == 0
     assert "0 problems" in ended.out
+
+
+@pytest.mark.process
+def test_a_package_that_is_missing_is_a_problem_and_the_rest_is_checked(home: Path) -> None:
+    (home / "sitecustomize.py").write_text("import sys\nsys.modules['mcp_types'] = None\n", "utf-8")
+    for servers in ("", '[servers.shop]\nurl = "http://127.0.0.1:9/mcp"\n'):
+        config = home / "xdg_config_home/skillwire/skillwire.toml"
+        config.parent.mkdir(exist_ok=True)
+        config.write_text(servers, "utf-8")
+        ended = subprocess.run(
+            [sys.executable, "-m", "skillwire", "doctor", "--json"],
+            env={**os.environ, "PYTHONPATH": str(home)},
+            capture_output=True,
+            check=False,
+            text=True,
+        )
+        assert (ended.returncode, ended.stderr) == (4, "")
+        found = json.loads(ended.stdout)["findings"]
+        problems = [one for one in found if one["level"] == "problem"]
+        assert any("the package mcp_types cannot be imported" in one["message"] for one in problems)
+        assert all("reinstall Skillwire" in one["advice"] for one in problems)
+        assert {one["area"] for one in problems} == {"installation", *(["servers"] if servers else [])}
+        assert "approvals" in {one["area"] for one in found}
 
 
 @pytest.mark.process

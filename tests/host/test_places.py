@@ -63,3 +63,55 @@ async def test_a_skill_that_is_added_on_disk_is_there_after_a_refresh(tmp_path: 
         write_skill(tmp_path / "mine/letters")
         await host.refresh()
         assert {skill.handle for skill in host.skills()} == {"notes", "letters"}
+
+
+@pytest.mark.anyio
+async def test_a_skill_that_one_folder_links_to_in_another_is_listed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Installers write the files into one folder, and links to them into those of agents."""
+    project = tmp_path / "project"
+    write_skill(project / ".agents/skills/notes")
+    write_skill(project / ".claude/skills/letters")
+    (project / ".claude/skills/notes").symlink_to("../../.agents/skills/notes")
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    async with make_host(tmp_path / "state", default_directories=True) as host:
+        assert {(skill.origin.label, skill.handle) for skill in host.skills()} == {
+            ("project", "notes"),
+            ("project-claude", "letters"),
+        }
+        assert [event for event in host.log.events_so_far() if event.kind == "collision"] == []
+        await host.refresh()
+        assert {skill.handle for skill in host.skills()} == {"notes", "letters"}
+    # The folder that the link leads to is not part of this host.
+    async with make_host(tmp_path / "state", directories=[project / ".claude/skills"]) as host:
+        assert {skill.handle for skill in host.skills()} == {"notes", "letters"}
+
+
+@pytest.mark.anyio
+async def test_a_link_of_the_users_own_folder_to_a_skill_of_the_project_stays_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tmp_path / "project"
+    (project / ".git").mkdir(parents=True)
+    write_skill(project / ".agents/skills/notes")
+    (project / "mine").mkdir()
+    (project / "mine/notes").symlink_to("../.agents/skills/notes")
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    async with make_host(tmp_path / "state", default_directories=True, directories=["mine"]) as host:
+        assert {(skill.origin.label, skill.origin.is_own) for skill in host.skills()} == {
+            ("project", False),
+            ("mine", True),
+        }
+
+
+@pytest.mark.anyio
+async def test_a_folder_inside_another_lists_its_skills(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_skill(tmp_path / "project" / ".agents/skills/notes")
+    monkeypatch.chdir(tmp_path / "project")
+    async with make_host(tmp_path / "state", default_directories=True, directories=["."]) as host:
+        assert "project" in {skill.origin.label for skill in host.skills()}

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from skillwire.host.host import SkillHost
 
 _LEVELS: Final = {"ok": ("ok     ", "green"), "note": ("note   ", "yellow"), "problem": ("problem", "red")}
-_NEEDED: Final = ("anyio", "mcp", "platformdirs", "rich", "tomlkit", "watchfiles", "yaml")
+_NEEDED: Final = (
+    *("anyio", "cryptography", "httpx2", "mcp", "mcp_types", "platformdirs", "pydantic", "rich", "tomlkit"),
+    *("uvicorn", "watchfiles", "yaml"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,7 @@ def _all(*, connect: bool, timeout: float) -> Iterator[Finding]:
             settings = finding
     yield from _guarded("clients", _clients)
     yield from _guarded("approvals", _approvals)
-    if connect and settings is not None:
+    if connect and settings is not None and settings.servers:
         yield from _guarded("servers", lambda: _servers(settings, timeout))
 
 
@@ -78,6 +81,9 @@ def _guarded(area: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Find
         yield from check()
     except SkillwireError as error:
         yield Finding(area, "problem", str(error), "fix what it names, then run `skillwire doctor` again")
+    except ImportError as error:
+        advice = f"reinstall Skillwire: {pip_command()}"
+        yield Finding(area, "problem", f"not checked, because a package is missing: {error}", advice)
 
 
 def _installation() -> Iterator[Finding]:

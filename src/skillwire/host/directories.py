@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -114,6 +115,26 @@ def label_directories(
         origin = Origin.local(label) if real in own else Origin.project(label)
         directories.append(LocalDirectory(origin, path, directory.layer))
     return directories
+
+
+def other_directories(
+    origin: Origin, directories: Mapping[Origin, Path], used: Collection[Origin]
+) -> tuple[str, ...]:
+    """The directories that list their skills themselves, so that links to them in this one add nothing.
+
+    Installers write files into one directory, and links to them into those of each agent. A directory of the
+    user's own does not give way to one of a project, whose skills need approval.
+    """
+    if origin not in directories:
+        return ()
+    own = f"{directories[origin].resolve()}{os.sep}"
+    others = (
+        f"{path.resolve()}{os.sep}"
+        for other, path in directories.items()
+        if other in used and (other.is_own or not origin.is_own)
+    )
+    # If one directory is inside the other, no link is needed to get there.
+    return tuple(path for path in others if not path.startswith(own) and not own.startswith(path))
 
 
 def origin_identities(

@@ -23,6 +23,7 @@ from skillwire.catalog.registry import RegisteredSkill, Registry
 from skillwire.errors import LimitExceeded, SkillNotFound, SkillwireError, SourceError
 from skillwire.host.approvals.store import ApprovalStore
 from skillwire.host.config.server import ServerConfig
+from skillwire.host.directories import other_directories
 from skillwire.host.events import Event, EventKind, EventRecorder
 from skillwire.host.listings import ListingCache
 from skillwire.host.places import Place, Places, ServerPlace, server_place
@@ -304,6 +305,10 @@ class Inventory:
         else:
             left_out = [unusable(origin, issue) for issue in issues if issue.rule != INCOMPLETE]
         self.on_listed(origin)
+        if elsewhere := other_directories(origin, self.directories, self._places):
+            entries = [
+                entry for entry in entries if not (source.local_path(entry.uri) or "").startswith(elsewhere)
+            ]
         self.registration.replace(origin, entries, left_out)
 
     async def _follow(self, origin: Origin, source: Source) -> None:
