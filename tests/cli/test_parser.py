@@ -265,8 +265,8 @@ def test_help_is_whole_and_fits_at_every_width(topic: str, width: int) -> None:
         for part in (*command.all_options, *command.arguments):
             assert " ".join(part.help.split()) in told
     for line in text.splitlines():
-        # A word is never broken: a line may only be too long when it is one.
-        assert len(line) <= max(width, 50) or line.lstrip().startswith(("-", "skillwire", "Usage"))
+        # A word is never broken: on a narrow screen a line may be too long when it is one.
+        assert len(line) <= max(width, 50) or (width < 80 and line.lstrip().startswith(("-", "skillwire")))
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)

@@ -17,6 +17,7 @@ _WIDEST: Final = 100
 _BESIDE: Final = 30
 _BESIDE_WIDTH: Final = 36
 _BELOW: Final = 4
+_USAGE: Final = "Usage: "
 TAGLINE: Final = "Publish Agent Skills over MCP, and use them safely from any MCP server."
 
 
@@ -52,6 +53,11 @@ def explained(option: Option) -> str:
 def _wrapped(text: str, width: int) -> list[str]:
     """Lines of at most this width; options, file names and comments with hyphens stay whole."""
     return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+
+
+def _usage(line: str, width: int) -> list[str]:
+    first, *others = _wrapped(line, width - len(_USAGE))
+    return [f"{_USAGE}{first}", *(" " * len(_USAGE) + other for other in others)]
 
 
 def _overview(width: int) -> list[str]:
@@ -91,7 +97,8 @@ def _group(word: str, width: int) -> list[str]:
     group = group_of(word)
     summary = group.summary if group else ""
     commands = commands_of(word)
-    lines = [f"{summary}.", "", f"Usage: skillwire {word} COMMAND [OPTIONS] [ARGUMENTS]", "", "Commands:"]
+    usage = _usage(f"skillwire {word} COMMAND [OPTIONS] [ARGUMENTS]", width)
+    lines = [f"{summary}.", "", *usage, "", "Commands:"]
     lines += _columns([(one.name, one.summary) for one in commands], width)
     if group:
         lines += ["", *_wrapped(f"`skillwire {word}` alone is `skillwire {group.default}`.", width)]
@@ -107,7 +114,7 @@ def _command(command: Command, width: int) -> list[str]:
     lines = [*_wrapped(f"{command.summary}.", width)]
     if command.about:
         lines += ["", *_wrapped(command.about, width)]
-    lines += ["", f"Usage: {command.usage}"]
+    lines += ["", *_usage(command.usage, width)]
     if command.arguments:
         rows = [(argument.metavar, argument.help) for argument in command.arguments]
         lines += ["", "Arguments:", *_columns(rows, width)]
@@ -138,8 +145,19 @@ def _columns(rows: Iterable[tuple[str, str]], width: int, column: int | None = N
             first, *wrapped = wrapped
             lines.append(f"  {left:<{column}}  {first}")
         else:
-            lines.append(f"  {left}")
+            lines += _choices(left, width)
         lines += [" " * (column + 4) + line for line in wrapped]
+    return lines
+
+
+def _choices(option: str, width: int) -> list[str]:
+    """An option on lines of its own. If its choices do not fit into one, each line ends after one of them."""
+    lines = ["  "]
+    for part in option.split("|"):
+        if len(lines[-1]) + len(part) >= width and len(lines[-1]) > 2:
+            lines.append(" " * (option.index(" ") + 3) if " " in option else "  ")
+        lines[-1] += f"{part}|"
+    lines[-1] = lines[-1].removesuffix("|")
     return lines
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from skillwire.cli.command import Argument, choice, command, flag, integer, path, seconds, text
-from skillwire.cli.commands.serving import HTTP_OPTIONS, LISTING_OPTIONS
+from skillwire.cli.commands.serving import CONNECTION_OPTIONS, HTTP_OPTIONS, LISTING_OPTIONS
 
 CLIENTS: Final = ("claude-desktop", "cursor", "vscode", "codex", "gemini", "goose", "claude-code")
 """The clients that `gateway install` and `uninstall` can edit."""
@@ -45,6 +45,7 @@ COMMANDS: Final = (
             "--store URL",
             "Keep approvals and the audit log in this registry, shared with other gateways.",
         ),
+        *CONNECTION_OPTIONS,
         integer("--rate N", "Requests a minute for each caller; 0 means no limit.", default=30000, least=0),
         integer("--max-requests N", "Open requests for each caller, streams included.", default=256, least=1),
         text(

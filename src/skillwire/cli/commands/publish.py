@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from skillwire.cli.command import Argument, choice, command, flag, integer, path, seconds, text, timeout
-from skillwire.cli.commands.serving import HTTP_OPTIONS, LISTING_OPTIONS
+from skillwire.cli.commands.serving import CONNECTION_OPTIONS, HTTP_OPTIONS, LISTING_OPTIONS
 
 TOKEN_VARIABLE: Final = "SKILLWIRE_TOKEN"  # noqa: S105 - the name of a variable, not a token
 CLIENTS: Final = (
@@ -35,8 +35,49 @@ COMMANDS: Final = (
             many=True,
             completion="directory",
         ),
+        *HTTP_OPTIONS,
+        path(
+            "--token-file FILE",
+            "Require a bearer token from this file: NAME TOKEN on each line, or one token. "
+            f"It is read again when it changes. {TOKEN_VARIABLE} in the environment works too.",
+        ),
+        choice(
+            f"--print-config {'|'.join(CLIENTS)}",
+            "Print the configuration that makes a client use this server, and exit.",
+        ),
+        flag("--strict", "Accept only the exact format, and do not start if any skill has a problem."),
+        flag("--watch", "Watch the directories and notify clients of changes.", default=True),
+        flag(
+            "--follow-links",
+            "Follow links anywhere. By default links may only lead into the given directories, your "
+            "skill folders, and the repository or project that contains a directory.",
+        ),
+        flag("--allow-oversize", "Serve skills of over 512 files or 16 MiB, which hosts may refuse."),
+        text(
+            "--unlisted GLOB",
+            "Serve the skills whose path matches, but do not list them. Repeatable.",
+            many=True,
+        ),
+        text("--name NAME", "The name that the server introduces itself by. The default is skillwire."),
+        text("--instructions TEXT | @FILE", "What clients tell their model about this server."),
+        *LISTING_OPTIONS,
+        seconds("--ttl SECONDS", "Cache lifetime of responses.", default=60, least=0),
+        choice(
+            "--cache-scope public|private",
+            "Cache scope of responses. Private by default when there is a token.",
+        ),
         path("--locked FILE", "Serve exactly what this skillwire.lock pins."),
         flag("--installed", "Serve the skills in installed Python packages."),
+        flag(
+            "--well-known",
+            "Also serve the skills as archives under /.well-known/agent-skills/. Needs --http.",
+        ),
+        seconds(
+            "--refresh SECONDS",
+            "Fetch repositories and sites again after this time, or on SIGHUP.",
+            default=300,
+            least=1,
+        ),
         text(
             "--store URL",
             "Serve a registry: postgresql://USER@HOST/NAME or sqlite:///FILE. Without a PATH, "
@@ -46,22 +87,7 @@ COMMANDS: Final = (
         text("--oauth-issuer URL", "Accept access tokens of this issuer. Needs a store and --http."),
         text("--oauth-audience URL", "The audience of those tokens: the URL of this registry."),
         text("--oauth-groups-claim NAME", "The claim with a user's groups. The default is groups."),
-        seconds(
-            "--refresh SECONDS",
-            "Fetch repositories and sites again after this time, or on SIGHUP.",
-            default=300,
-            least=1,
-        ),
-        flag(
-            "--well-known",
-            "Also serve the skills as archives under /.well-known/agent-skills/. Needs --http.",
-        ),
-        *HTTP_OPTIONS,
-        path(
-            "--token-file FILE",
-            "Require a bearer token from this file: NAME TOKEN on each line, or one token. "
-            f"It is read again when it changes. {TOKEN_VARIABLE} in the environment works too.",
-        ),
+        *CONNECTION_OPTIONS,
         integer(
             "--max-body-bytes N",
             "Accept HTTP requests of at most N bytes.",
@@ -98,37 +124,12 @@ COMMANDS: Final = (
             default=75,
             least=1,
         ),
-        text("--name NAME", "The name that the server introduces itself by. The default is skillwire."),
-        text("--instructions TEXT | @FILE", "What clients tell their model about this server."),
-        seconds("--ttl SECONDS", "Cache lifetime of responses.", default=60, least=0),
-        choice(
-            "--cache-scope public|private",
-            "Cache scope of responses. Private by default when there is a token.",
-        ),
-        *LISTING_OPTIONS,
-        text(
-            "--unlisted GLOB",
-            "Serve the skills whose path matches, but do not list them. Repeatable.",
-            many=True,
-        ),
-        flag("--allow-oversize", "Serve skills of over 512 files or 16 MiB, which hosts may refuse."),
-        flag("--strict", "Accept only the exact format, and do not start if any skill has a problem."),
-        flag(
-            "--follow-links",
-            "Follow links anywhere. By default links may only lead into the given directories, your "
-            "skill folders, and the repository or project that contains a directory.",
-        ),
-        flag("--watch", "Watch the directories and notify clients of changes.", default=True),
         flag("--fast-path", "Respond to common requests without the SDK.", default=True),
         flag(
             "--scan-cache",
             "Cache digests, so that the next start reads only what changed.",
             default=True,
             hidden=("--scan-index", "--no-scan-index"),
-        ),
-        choice(
-            f"--print-config {'|'.join(CLIENTS)}",
-            "Print the configuration that makes a client use this server, and exit.",
         ),
         choice(
             "--index",

@@ -14,6 +14,11 @@ HTTP_OPTIONS: Final = (
     ),
     text("--allow-host NAME", "Accept this Host and Origin too. Repeatable.", many=True),
     flag("--unsafe-no-auth", "Listen on a public address without a token."),
+    flag("--access-log", "Log each HTTP request to standard error."),
+    choice("--log-format text|json", "Write the log as text or as one JSON object per line.", default="text"),
+)
+"""The options of every command that serves over HTTP."""
+CONNECTION_OPTIONS: Final = (
     flag("--stateless", "Stateless HTTP: no sessions."),
     integer("--max-connections N", "Accept at most N HTTP connections.", default=2000, least=1),
     integer(
@@ -22,10 +27,8 @@ HTTP_OPTIONS: Final = (
         default=512,
         least=1,
     ),
-    flag("--access-log", "Log each HTTP request to standard error."),
-    choice("--log-format text|json", "Write the log as text or as one JSON object per line.", default="text"),
 )
-"""The options of every command that serves over HTTP."""
+"""Sessions and connections of every command that serves over HTTP."""
 LISTING_OPTIONS: Final = (
     integer("--page-size N", "Skills per page of a listing.", default=100, least=1, most=1000),
     choice(

@@ -163,7 +163,7 @@ COMMANDS: Final = (
             "skillwire try --model qwen3 --format openai --base-url http://127.0.0.1:11434": (
                 "a model on this machine"
             ),
-            "skillwire try --model gpt-5 --skill refunds --task refund-order-7 --expect form-B": (
+            "skillwire try --model gpt-5 --skill refunds --task refund-7 --expect form-B": (
                 "one of your skills"
             ),
         },
