@@ -26,6 +26,7 @@ LAYERS: Mapping[str, int] = {
     "lazy": 0,
     "words": 0,
     "telemetry": 0,
+    "collector": 0,
     "skill": 1,
     "trust": 2,
     "catalog": 3,

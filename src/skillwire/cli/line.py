@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Final, NamedTuple
@@ -10,9 +9,9 @@ from typing import Any, Final, NamedTuple
 from skillwire.cli.command import GLOBAL_OPTIONS, HELP_NAMES, Command
 from skillwire.cli.commands import commands_of, group_of, names
 from skillwire.cli.parser import UsageError, closest, read_words
+from skillwire.collector import start_collector
 
 COMPLETE: Final = "__complete"
-_ALLOCATIONS: Final = 50_000  # Between two searches for garbage. Imports make half a million objects.
 _VERSION: Final = ("--version", "-V")
 _LEADING: Final = tuple(name for option in GLOBAL_OPTIONS for name in option.names)
 
@@ -88,8 +87,7 @@ def run_line(line: Line) -> int:
     module, _, function = line.command.run.partition(":")
     run: Callable[..., int | None] = getattr(import_module(f"skillwire.cli.{module}"), function)
     if module != "serve":
-        gc.set_threshold(_ALLOCATIONS)
-        gc.enable()
+        start_collector(seldom=True)
     return run(**values) or 0
 
 

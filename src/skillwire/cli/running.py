@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillwire.cli.parser import UsageError
+from skillwire.collector import start_collector
 from skillwire.errors import SourceError
 from skillwire.files import unreadable
 
@@ -33,7 +34,7 @@ def run_until_signal(
 
     # Startup is done. Its objects are excluded from garbage collection, so that no response waits for that.
     gc.freeze()
-    gc.enable()
+    start_collector()
 
     async def main() -> None:
         running = asyncio.ensure_future(task())

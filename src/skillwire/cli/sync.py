@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from skillwire.cli.install_setup import (
 )
 from skillwire.cli.output import counted, matching, write
 from skillwire.cli.parser import UsageError
+from skillwire.collector import collector_paused
 from skillwire.errors import OutOfSync
 from skillwire.install.apply import leftovers
 
@@ -43,13 +43,11 @@ def sync(
     if sum((check, adopt, force)) > 1 or (frozen and adopt):
         raise UsageError("--check, --adopt and --force exclude each other, and --frozen excludes --adopt")
     work = workspace(user=user, copy=copy)
-    # Everything allocated here is kept, and garbage collection would take a tenth of the time.
-    gc.disable()
-    lock = work.require_lock()
-    state = work.files.read(work.root)
-    forced = [skill.name for skill in lock.skills] if force else ()
-    made = work.plan(lock, state, force=forced)
-    gc.enable()
+    with collector_paused():
+        lock = work.require_lock()
+        state = work.files.read(work.root)
+        forced = [skill.name for skill in lock.skills] if force else ()
+        made = work.plan(lock, state, force=forced)
     if check:
         _check(made, as_json=as_json)
         return

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from skillwire.catalog.registry import Registry
+from skillwire.collector import collector_paused
 from skillwire.errors import AmbiguousName, ApprovalRequired, SkillNotFound, SkillwireError, SourceError
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.listings import ListingCache
@@ -220,7 +221,8 @@ async def server_place(
 ) -> ServerPlace:
     """A server that is not connected yet, with its cached listing if there is one."""
     # Imported now: the MCP SDK takes a second of processor time, and local skills do without it.
-    from skillwire.host.sessions import Connection
+    with collector_paused():
+        from skillwire.host.sessions import Connection
 
     cached = None
     if listings is not None and discover:

@@ -17,6 +17,8 @@ from urllib.request import getproxies
 import anyio.to_thread
 import httpx2
 
+from skillwire.collector import collector_paused
+
 if TYPE_CHECKING:
     import aiohttp
     from yarl import URL
@@ -156,7 +158,8 @@ def _url(text: str) -> URL:
 def _import_aiohttp() -> bool:
     """Whether aiohttp can be imported: an installation may be broken."""
     try:
-        import aiohttp as _aiohttp  # noqa: F401  # pyright: ignore[reportUnusedImport]
+        with collector_paused():
+            import aiohttp as _aiohttp  # noqa: F401  # pyright: ignore[reportUnusedImport]
     except ImportError:
         return False
     return True

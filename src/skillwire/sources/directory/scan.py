@@ -12,12 +12,12 @@
 
 from __future__ import annotations
 
-import gc
 import os
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from skillwire.collector import collector_paused
 from skillwire.errors import FormatError
 from skillwire.issues import Issue, Severity, shown
 from skillwire.limits import Limits
@@ -54,7 +54,7 @@ def scan(
     """Walk every root and build the combined snapshot. A root that existed `before` and is missing now is
     treated as empty until it is back.
     """
-    with _collector_paused():
+    with collector_paused():
         walks: list[Walk] = []
         problems: list[Problem] = []
         for root in roots:
@@ -236,16 +236,3 @@ def _collision(skill: ScannedSkill, winner: ScannedSkill, lost: Conflict) -> Pro
         message = f"{shown_uri(lost.uri)} lies inside {shown_uri(lost.winner)}, served from {place}"
     fix = "give one of the directories a prefix, as in acme=./skills"
     return Problem(skill.directory, (Issue(rule=URI_TAKEN, message=message, fix=fix),))
-
-
-@contextmanager
-def _collector_paused() -> Generator[None]:
-    """Pause garbage collection: a walk creates hundreds of thousands of objects that all stay alive."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
