@@ -90,7 +90,7 @@ def test_every_issue_of_every_skill_is_shown_with_place_and_fix(lint: Lint) -> N
     assert ended.code == 1
     assert ended.err == ""
     assert ended.out.splitlines() == [
-        "Errors: not served, and not loaded by any host",
+        "Errors: not served over MCP, and not loaded by most hosts",
         "",
         "  name-characters",
         "      refused by: servers of the extension, VS Code, skills-ref; other hosts load it",

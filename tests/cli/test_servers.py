@@ -131,8 +131,8 @@ def test_servers_are_listed_without_their_secrets_or_variables(run: Run, home: P
     )
     assert run("servers").out.splitlines() == [
         "NAME  WHERE                APPROVAL  STATUS",
-        "web   https://w.example/…  pinned",
-        "tool  npx                  prompt",
+        "web   https://w.example/…  pinned    not checked (--check connects)",
+        "tool  npx                  prompt    not checked (--check connects)",
         "off   x                    prompt    off (skills = false)",
     ]
     assert "not in this profile" in run("servers", "list", "--profile", "p").out

@@ -100,6 +100,19 @@ async def test_a_report_names_the_server_and_never_says_none() -> None:
     assert "None" not in as_text(report) + as_json(report)
 
 
+async def test_an_entry_without_a_valid_uri_is_counted_and_not_taken_for_one_beyond_the_limit() -> None:
+    async def bend(_server: CleanServer, method: str, _params: Json, answer: Json) -> Json:
+        if method == "skills/list":
+            answer["result"]["skills"][0]["uri"] = "skill://Bad Skill/SKILL.md"
+        return answer
+
+    server = make_server()
+    server.bend = bend
+    text = as_text(await skillwire.verify(server))
+    assert "--max-skills" not in text
+    assert "2 entries without a valid URI" in " ".join(text.split())
+
+
 def test_json_is_compared_by_type_and_value() -> None:
     assert same_json({"a": [1, "x", None]}, {"a": [1.0, "x", None]})
     different = [(True, 1), (False, 0), (None, False), (1, "1"), ([], {}), ([1], [1, 2]), ({}, {"a": None})]

@@ -9,9 +9,11 @@ import anyio
 import pytest
 
 from simulator import Simulator, agree, call, make_host, opened
-from skillwire.errors import SkillwireError
+from skillwire.errors import SkillNotFound, SkillwireError
+from skillwire.host import SkillHost
 from skillwire.host.config.server import ServerConfig
 from skillwire.limits import Limits
+from skillwire.skill.digests import digest_of
 from wild_http import Call, wild_http
 from wild_stdio import ENTRY
 
@@ -175,6 +177,46 @@ async def test_listings_are_kept_between_hosts_for_as_long_as_the_server_allows(
             assert sum(call.method == "skills/list" for call in calls) == expected
             if expected == 2:
                 outdate(tmp_path)
+
+
+async def test_a_name_that_a_cached_listing_does_not_have_is_looked_for_in_a_new_one(tmp_path: Path) -> None:
+    served: list[dict[str, object]] = [ENTRY]
+
+    async def respond(call: Call) -> None:
+        if call.method != "skills/list":
+            await call.behave()
+            return
+        result = {"skills": served, "resultType": "complete", "ttlMs": 60_000, "cacheScope": "private"}
+        body = json.dumps({"jsonrpc": "2.0", "id": call.message["id"], "result": result}).encode()
+        await call.send("200 OK", body, content_type="application/json")
+
+    async with wild_http(respond) as (url, calls):
+
+        def host() -> SkillHost:
+            config = ServerConfig(url=url, era="2026-07-28")
+            return make_host(tmp_path, servers={"shop": config}, cache_listings=True, watch=False)
+
+        async with host():
+            pass
+        served.append(listed_skill("letters"))
+        async with host() as second:
+            assert len(second.skills()) == 1
+            assert (await second.find("letters")).handle == "letters"
+            assert len(second.skills()) == 2
+            with pytest.raises(SkillNotFound):
+                await second.find("nothing")
+        # Once for each host: what is not there is not asked for again and again.
+        assert sum(call.method == "skills/list" for call in calls) == 2
+
+
+def listed_skill(name: str) -> dict[str, object]:
+    """The entry of a skill with a single file."""
+    uri = f"skill://{name}/SKILL.md"
+    return {
+        "uri": uri,
+        "frontmatter": {"name": name, "description": "Writes."},
+        "resources": [{"uri": uri, "name": "SKILL.md", "size": 1, "digest": digest_of(b"x")}],
+    }
 
 
 def outdate(folder: Path) -> None:

@@ -34,6 +34,9 @@ def search(
 
     async def action(host: SkillHost) -> None:
         found = await host.search(query, server=on, limit=limit)
+        if not found and any(server.cached for server in host.admin.servers()):
+            await host.refresh(on)  # A cached listing may be older than the skill.
+            found = await host.search(query, server=on, limit=limit)
         empty = not any(on in (None, skill.origin.label) for skill in host.skills())
         if as_json:
             skills = [

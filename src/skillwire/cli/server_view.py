@@ -179,7 +179,7 @@ def _status(
         return printable(unusable[server.label])
     state = states.get(server.label)
     if state is None:
-        return ""
+        return "not checked (--check connects)"
     if state.reason:
         return f"{state.status.value}: {printable(state.reason)}"
     told = ", ".join(dialect.meaning for dialect in state.dialects)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
@@ -50,6 +51,7 @@ def list_skills(
     as_json: bool,
 ) -> int:
     """List the skills of your servers and directories."""
+    from skillwire.cli.output import info
     from skillwire.cli.screen import Screen, show_json
     from skillwire.cli.skill_view import (
         SkillRow,
@@ -103,6 +105,11 @@ def list_skills(
         show_list(screen, rows, events, templates)
         for note in notes:
             screen.hanging("skipped  ", note, style="dim")
+        recent = [
+            state.label for state in host.admin.servers() if state.cached and label in (None, state.label)
+        ]
+        if recent and sys.stderr.isatty():
+            info(f"From a recent listing: {', '.join(recent)}. `skillwire list --refresh` asks again.")
         if not rows and not failed and not templates:
             screen.wrapped(no_skills(host, label))
         return failed

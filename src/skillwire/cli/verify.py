@@ -197,7 +197,7 @@ def _run(
         folder = printable(words[0])
         raise UsageError(
             f"{folder} is a folder, not a server: `skillwire lint {folder}` checks its skills, and "
-            f"`skillwire verify skillwire serve {folder}` a server that serves them"
+            f"`skillwire verify -- skillwire serve {folder}` a server that serves them"
         )
 
     async def run() -> Report:

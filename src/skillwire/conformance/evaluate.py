@@ -140,6 +140,7 @@ def _revision_report(seen: Observations) -> RevisionReport:
         has_skills=seen.settings is not None,
         listed=len(seen.entries) + seen.listing.left_out,
         entries_left_out=seen.listing.left_out,
+        entries_without_uri=sum(entry.uri is None for entry in seen.entries),
         checked=len(seen.checked),
         files=sum(bool(file.digest) for file in seen.files.values()),
         directories=len(seen.directories),

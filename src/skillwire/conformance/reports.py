@@ -72,6 +72,8 @@ class RevisionReport:
     """Requests that were not sent because the time or the bytes of the check were used up."""
     entries_left_out: int = 0
     """Entries at the end of a very long or very wrong listing, which were not checked at all."""
+    entries_without_uri: int = 0
+    """Listed skills whose files cannot be read, because their entry has no valid URI."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +183,7 @@ def _revision_json(revision: RevisionReport) -> JsonObject:
         "directories": revision.directories,
         "skippedRequests": revision.skipped_requests,
         "entriesLeftOut": revision.entries_left_out,
+        "entriesWithoutUri": revision.entries_without_uri,
     }
 
 
@@ -294,9 +297,13 @@ def _revision_text(revision: RevisionReport) -> str:
         return "supported, but skills are not declared"
     skills = _count(revision.checked, "skill")
     if revision.listed > revision.checked:
-        skills = f"{revision.checked:,} of {_count(revision.listed, 'skill')} (--max-skills checks more)"
+        skills = f"{revision.checked:,} of {_count(revision.listed, 'skill')}"
+        if revision.listed - revision.entries_without_uri > revision.checked:
+            skills += " (--max-skills checks more)"
     directories = _count(revision.directories, "directory", "directories")
     text = f"{skills}, {_count(revision.files, 'file')}, {directories} checked"
+    if revision.entries_without_uri:
+        text += f"; {_count(revision.entries_without_uri, 'entry', 'entries')} without a valid URI"
     if revision.skipped_requests:
         text += f"; {_count(revision.skipped_requests, 'request')} not sent"
     if revision.entries_left_out:

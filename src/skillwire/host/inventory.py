@@ -382,6 +382,14 @@ class Inventory:
         except SourceError:
             return skill  # The server is unavailable. What was approved and cached of it can still be used.
 
+    async def list_cached_again(self) -> None:
+        """List the servers that are known from a cached listing alone: what is not in it may be new."""
+        async with anyio.create_task_group() as tasks:
+            for server in self._servers.values():
+                if server.is_cached:
+                    server.is_cached = False
+                    tasks.start_soon(self._list_server, server, True)
+
     def set_switches(self, switches: Switches) -> tuple[Origin, ...]:
         """Disable and enable origins. The skills of disabled ones are removed when this returns.
 

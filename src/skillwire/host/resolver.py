@@ -50,6 +50,8 @@ class Resolver:
         if values:
             raise SkillNotFound(f"{shown(name, 200)} is a skill, not a template: give no values for it")
         if "://" not in name:
+            if not self.knows(name):
+                await self.inventory.list_cached_again()
             try:
                 skill = self.registry.find(name)
             except SkillNotFound as error:

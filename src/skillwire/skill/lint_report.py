@@ -19,7 +19,7 @@ _SITE: Final = "https://agentskills.io/specification"
 _LINE: Final = 400
 
 HEADLINES: Final = {
-    Severity.ERROR: "Errors: not served, and not loaded by any host",
+    Severity.ERROR: "Errors: not served over MCP, and not loaded by most hosts",
     Severity.WARNING: "Warnings: served, but refused or changed by some hosts",
     Severity.ADVICE: "Advice: valid, but could be better",
 }

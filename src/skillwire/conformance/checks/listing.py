@@ -20,7 +20,9 @@ def check_listing(seen: Observations) -> Iterator[Violation]:
     answered = [page for page in seen.listing.pages if page.result is not None]
     for page in answered:
         if not is_list((page.result or {}).get("skills")):
-            yield Violation("LST-1/shape", f"{describe_field(page.result or {}, 'skills')} for skills")
+            yield Violation(
+                "LST-1/shape", f"{describe_field(page.result or {}, 'skills')} instead of an array"
+            )
     yield from cursor_violations(seen.listing, "LST-1")
     if seen.is_modern:
         yield from once(

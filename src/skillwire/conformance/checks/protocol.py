@@ -124,7 +124,7 @@ def _resource_page(result: Mapping[str, object]) -> Iterator[Violation]:
     rule = "MCP/resources-list"
     items = result.get("resources")
     if not is_list(items):
-        yield Violation(rule, f"resources/list: {describe_field(result, 'resources')} for resources")
+        yield Violation(rule, f"resources/list: {describe_field(result, 'resources')} instead of an array")
     for item in items if is_list(items) else ():
         if (
             not is_object(item)
