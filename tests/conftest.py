@@ -11,6 +11,7 @@ from collections.abc import Generator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from folder_server import FolderServer, folder_server
 from properties import QUICK_EXAMPLES
 
 # No deadlines: how long an example takes depends on what else the machine does. `tests/fuzz` runs for longer.
@@ -62,6 +63,13 @@ def cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Generator[None
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(scope="session")
+def folders() -> Generator[FolderServer]:
+    """Skills of any folder over HTTP."""
+    with folder_server() as server:
+        yield server
 
 
 @pytest.fixture(params=["httpx", "aiohttp"])

@@ -9,16 +9,15 @@ from pathlib import Path
 import pytest
 
 from command_line import Ended, Run, approved
+from folder_server import FolderServer
 from skillwire.cli import main
 from terminals import Terminal
 
 pytestmark = pytest.mark.process
 
-SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
-
 
 @pytest.fixture(autouse=True)
-def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folders: FolderServer) -> Path:
     for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name.lower()))
     directory = tmp_path / "work"
@@ -28,9 +27,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         plant(f"served/{name}", f"How to do {name}.")
     config = tmp_path / "xdg_config_home/skillwire/skillwire.toml"
     config.parent.mkdir(parents=True)
-    config.write_text(
-        f'[servers.shop]\ncommand = "{SKILLWIRE}"\nargs = ["serve", "{directory}/served", "--ttl", "0"]\n'
-    )
+    config.write_text(f'[servers.shop]\nurl = "{folders.at("served")}"\n')
     return directory
 
 
@@ -159,7 +156,7 @@ def test_approvals_are_listed_with_who_gave_them_when_and_how(run: Run) -> None:
     [one] = run("approvals", "list", "--json").document["approvals"]
     assert (one["label"], one["execute_code"], one["allowed_tools"]) == ("shop", True, False)
     assert one["approved_at"]
-    assert one["server"].startswith("command:")
+    assert one["server"].startswith("url:")
 
 
 def test_approvals_are_exported_and_imported_after_a_review(run: Run, tmp_path: Path, work: Path) -> None:

@@ -7,11 +7,13 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from command_line import Ended, Run, approved
+from folder_server import FolderServer
 from skillwire.cli import main
 from skillwire.sources.directory.scan_cache import scan_cache_directory
 from terminals import Terminal
@@ -19,6 +21,8 @@ from trees import scanned
 
 SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
 SECONDS = 60
+Serving = Callable[..., str]
+"""The value of `--server`, for a server of the skills in a folder."""
 
 
 @pytest.fixture(autouse=True)
@@ -61,13 +65,16 @@ def plant(
     return folder
 
 
-def serving(folder: str = "served", name: str = "shop") -> str:
-    """An option's value: `skillwire serve` as a stdio server."""
-    return f"{name}={SKILLWIRE} serve {folder} --ttl 0"
+@pytest.fixture
+def serving(folders: FolderServer) -> Serving:
+    def option(folder: str = "served", name: str = "shop") -> str:
+        return f"{name}={folders.at(folder)}"
+
+    return option
 
 
 @pytest.mark.process
-def test_list_shows_name_origin_approval_and_description(run: Run) -> None:
+def test_list_shows_name_origin_approval_and_description(run: Run, serving: Serving) -> None:
     plant("served/refunds", description="Pays back.")
     plant(Path.home() / ".agents/skills/tidy", description="Tidies up.")
     ended = run("list", "--server", serving())
@@ -80,7 +87,7 @@ def test_list_shows_name_origin_approval_and_description(run: Run) -> None:
 
 
 @pytest.mark.process
-def test_list_says_below_what_failed_and_what_collides(run: Run) -> None:
+def test_list_says_below_what_failed_and_what_collides(run: Run, serving: Serving) -> None:
     plant("served/refunds")
     plant("mine/refunds")
     ended = run(
@@ -102,7 +109,7 @@ def test_list_says_below_what_failed_and_what_collides(run: Run) -> None:
 
 
 @pytest.mark.process
-def test_list_as_json_has_skills_servers_and_problems(run: Run) -> None:
+def test_list_as_json_has_skills_servers_and_problems(run: Run, serving: Serving) -> None:
     plant("served/refunds", description="Pays back.")
     document = run("list", "--json", "--server", serving(), "--server", "dead=nosuchcommand").document
     [skill] = document["skills"]
@@ -159,7 +166,7 @@ def test_skillwire_toml_says_where_skills_come_from(run: Run, work: Path) -> Non
 
 
 @pytest.mark.process
-def test_show_has_origin_uri_approval_frontmatter_and_files(run: Run) -> None:
+def test_show_has_origin_uri_approval_frontmatter_and_files(run: Run, serving: Serving) -> None:
     plant("served/refunds", more="license: MIT\nallowed-tools: Bash(git:*)\n", guide="How.\n")
     ended = run("show", "refunds", "--server", serving())
     assert ended.code == 0
@@ -183,7 +190,7 @@ def test_show_has_origin_uri_approval_frontmatter_and_files(run: Run) -> None:
 
 @pytest.mark.process
 @pytest.mark.requirement("SEC-7")
-def test_show_text_does_not_load_and_prints_behind_a_bar(run: Run, tmp_path: Path) -> None:
+def test_show_text_does_not_load_and_prints_behind_a_bar(run: Run, tmp_path: Path, serving: Serving) -> None:
     plant("served/refunds", body="First line.\n──── not the end\n", guide="The guide.\n")
     ended = run("show", "refunds", "--text", "--server", serving())
     first, *quoted, last = ended.out.splitlines()
@@ -201,7 +208,7 @@ def test_show_text_does_not_load_and_prints_behind_a_bar(run: Run, tmp_path: Pat
 
 @pytest.mark.process
 @pytest.mark.requirement("SEC-11")
-def test_text_of_a_server_never_controls_the_terminal(run: Run) -> None:
+def test_text_of_a_server_never_controls_the_terminal(run: Run, serving: Serving) -> None:
     evil = "\x1b[31mred\x1b]0;title\x07 \u202etext [bold]styled[/bold]"
     plant("served/refunds", description=evil, body=f"{evil}\n", more=f"x-{{evil}}: {json.dumps(evil)}\n")
     for arguments in (["list"], ["show", "refunds"], ["show", "refunds", "--text"], ["list", "--json"]):
@@ -214,7 +221,7 @@ def test_text_of_a_server_never_controls_the_terminal(run: Run) -> None:
 
 @pytest.mark.process
 @pytest.mark.requirement("SEC-5")
-def test_load_off_a_terminal_needs_an_approval_and_says_how(run: Run) -> None:
+def test_load_off_a_terminal_needs_an_approval_and_says_how(run: Run, serving: Serving) -> None:
     plant("served/refunds", body="Pay back.\n")
     refused = run("load", "refunds", "--server", serving())
     assert (refused.code, refused.out, refused.err.count("\n")) == (7, "", 1)
@@ -233,7 +240,7 @@ def test_load_off_a_terminal_needs_an_approval_and_says_how(run: Run) -> None:
 
 
 @pytest.mark.process
-def test_grants_are_given_by_name_and_shown(run: Run) -> None:
+def test_grants_are_given_by_name_and_shown(run: Run, serving: Serving) -> None:
     plant("served/refunds", more="allowed-tools: Read\n")
     assert "which are not granted: Read" in approved(run, "refunds", "--server", serving()).out
     document = approved(run, "refunds", "--allow-tools", "--json", "--server", serving()).document
@@ -249,7 +256,9 @@ def test_a_local_skill_needs_no_approval(run: Run) -> None:
 
 @pytest.mark.process
 @pytest.mark.requirement("SEC-6")
-def test_show_has_a_diff_of_what_changed_since_approval_as_often_as_it_is_asked(run: Run) -> None:
+def test_show_has_a_diff_of_what_changed_since_approval_as_often_as_it_is_asked(
+    run: Run, serving: Serving
+) -> None:
     plant("served/refunds", body="Pay back in euros.\n", gone="Old.\n")
     approved(run, "refunds", "--server", serving())
     assert run("load", "refunds", "--server", serving()).code == 0
@@ -271,7 +280,7 @@ def test_show_has_a_diff_of_what_changed_since_approval_as_often_as_it_is_asked(
 
 
 @pytest.mark.process
-def test_without_the_approved_bytes_show_lists_the_files_that_changed(run: Run) -> None:
+def test_without_the_approved_bytes_show_lists_the_files_that_changed(run: Run, serving: Serving) -> None:
     plant("served/refunds", body="Pay back in euros.\n")
     approved(run, "refunds", "--server", serving())
     run("cache", "clear")
@@ -282,7 +291,7 @@ def test_without_the_approved_bytes_show_lists_the_files_that_changed(run: Run) 
 
 
 @pytest.mark.process
-def test_read_gives_the_models_view_or_verified_bytes(run: Run) -> None:
+def test_read_gives_the_models_view_or_verified_bytes(run: Run, serving: Serving) -> None:
     folder = plant("served/refunds", guide="The guide.\n")
     data = bytes(range(256))
     (folder / "logo.png").write_bytes(data)
@@ -304,7 +313,7 @@ def test_read_refuses_options_that_do_not_go_together(run: Run) -> None:
 
 
 @pytest.mark.process
-def test_revoke_needs_no_server(run: Run) -> None:
+def test_revoke_needs_no_server(run: Run, serving: Serving) -> None:
     plant("served/refunds")
     approved(run, "refunds", "--server", serving())
     assert run("revoke", "shop/refunds", "--json").document["revoked"]["server"] == "shop"
@@ -314,7 +323,7 @@ def test_revoke_needs_no_server(run: Run) -> None:
 
 
 @pytest.mark.process
-def test_revoke_asks_which_one_when_several_fit(run: Run) -> None:
+def test_revoke_asks_which_one_when_several_fit(run: Run, serving: Serving) -> None:
     for name in ("one", "two"):
         plant(f"{name}/refunds")
         assert approved(run, "refunds", "--server", serving(name, name)).code == 0
@@ -332,7 +341,7 @@ def test_an_unknown_skill_is_reported_with_the_servers_that_could_not_be_asked(r
 
 
 @pytest.mark.process
-def test_the_cache_is_listed_and_cleared_by_server(run: Run, tmp_path: Path) -> None:
+def test_the_cache_is_listed_and_cleared_by_server(run: Run, tmp_path: Path, serving: Serving) -> None:
     plant("served/refunds")
     for name in ("one", "two"):
         approved(run, "refunds", "--server", serving(name=name))
@@ -387,7 +396,7 @@ def test_paths_has_the_place_of_every_file(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.process
 @pytest.mark.requirement("SEC-5", "SEC-7")
-def test_on_a_terminal_the_person_is_asked_and_can_see_the_text_first(run: Run) -> None:
+def test_on_a_terminal_the_person_is_asked_and_can_see_the_text_first(run: Run, serving: Serving) -> None:
     plant("served/refunds", body="Pay back.\n", more="allowed-tools: Bash\n")
     terminal = Terminal("load", "refunds", "--server", serving())
     terminal.wait_for("Load it?")
@@ -406,7 +415,7 @@ def test_on_a_terminal_the_person_is_asked_and_can_see_the_text_first(run: Run) 
 
 @pytest.mark.process
 @pytest.mark.parametrize("answer", ["n\n", "\n", "maybe\n", "\x04"])
-def test_anything_but_a_yes_is_a_no(answer: str) -> None:
+def test_anything_but_a_yes_is_a_no(answer: str, serving: Serving) -> None:
     plant("served/refunds")
     terminal = Terminal("load", "refunds", "--server", serving())
     terminal.wait_for("[N]o")
@@ -416,7 +425,7 @@ def test_anything_but_a_yes_is_a_no(answer: str) -> None:
 
 
 @pytest.mark.process
-def test_a_yes_that_was_typed_before_the_question_does_not_count() -> None:
+def test_a_yes_that_was_typed_before_the_question_does_not_count(serving: Serving) -> None:
     plant("served/refunds")
     terminal = Terminal("load", "refunds", "--server", serving())
     terminal.type("y\n")
@@ -426,7 +435,7 @@ def test_a_yes_that_was_typed_before_the_question_does_not_count() -> None:
 
 
 @pytest.mark.process
-def test_a_table_fits_eighty_columns() -> None:
+def test_a_table_fits_eighty_columns(serving: Serving) -> None:
     plant("served/a-skill-with-a-long-name", description="Words and more words. " * 20)
     terminal = Terminal("list", "--server", serving())
     assert terminal.end() == 0
@@ -462,7 +471,7 @@ def test_where_nothing_could_be_listed_a_search_does_not_say_that_there_is_nothi
 
 
 @pytest.mark.process
-def test_one_server_or_directory_is_listed_and_no_other_is_connected(run: Run) -> None:
+def test_one_server_or_directory_is_listed_and_no_other_is_connected(run: Run, serving: Serving) -> None:
     plant("served/refunds")
     plant("mine/tidy")
     given = ("--server", serving(), "--server", "gone=nosuchcommand", "--dir", "mine")
@@ -477,7 +486,7 @@ def test_one_server_or_directory_is_listed_and_no_other_is_connected(run: Run) -
 
 
 @pytest.mark.process
-def test_a_server_without_skills_is_said_to_have_none(run: Run) -> None:
+def test_a_server_without_skills_is_said_to_have_none(run: Run, serving: Serving) -> None:
     Path("served").mkdir()
     plant("mine/tidy")
     given = ("--server", serving(), "--dir", "mine", "--on", "shop")
@@ -494,9 +503,9 @@ def test_a_directory_whose_skills_are_all_disabled_is_said_to_have_no_enabled_on
 
 
 @pytest.mark.process
-def test_a_listing_that_is_still_fresh_is_made_again_on_request(run: Run) -> None:
+def test_a_listing_that_is_still_fresh_is_made_again_on_request(run: Run, folders: FolderServer) -> None:
     plant("served/refunds")
-    server = ("--server", f"shop={SKILLWIRE} serve served --ttl 600")
+    server = ("--server", f"shop={folders.at('served', ttl_ms=600_000)}")
     assert "one thing" in run("list", *server).out
     plant("served/refunds", description="Does another thing. Use when needed.")
     assert "one thing" in run("list", *server).out
@@ -506,7 +515,7 @@ def test_a_listing_that_is_still_fresh_is_made_again_on_request(run: Run) -> Non
 
 @pytest.mark.process
 @pytest.mark.parametrize("words", [["shop/refunds"], ["refunds", "--on", "shop"], ["shop:refunds"]])
-def test_a_name_with_its_server_connects_to_no_other(run: Run, words: list[str]) -> None:
+def test_a_name_with_its_server_connects_to_no_other(run: Run, words: list[str], serving: Serving) -> None:
     plant("served/refunds")
     ended = run("show", *words, "--server", serving(), "--server", "gone=nosuchcommand")
     assert ended.err == ""

@@ -10,15 +10,20 @@ from typing import Any
 
 import pytest
 
+from folder_server import FolderServer
 from skillwire.cli import main
 from trees import write, write_skill
 
-SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
 Run = Callable[..., tuple[int | str | None, str, str]]
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    folders: FolderServer,
+) -> Run:
     """Runs a command in a directory of no meaning, with one local skill and a server that has two."""
     for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name.lower()))
@@ -28,7 +33,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     monkeypatch.chdir(tmp_path / "work")
 
     def start(command: str, *arguments: str) -> tuple[int | str | None, str, str]:
-        server = f"shop={SKILLWIRE} serve served"
+        server = f"shop={folders.at('served')}"
         monkeypatch.setattr(sys, "argv", ["skillwire", command, *arguments, "--server", server])
         with pytest.raises(SystemExit) as ended:
             main()

@@ -1,7 +1,7 @@
 """The contract that every adapter keeps, with the framework's real package and a scripted model.
 
-`pytest tests/adapters/contract/checks.py --adapter NAME`, in the environment that has the framework;
-`tests/adapters/test_contract.py` does that for all of them.
+`pytest tests/adapters/contract/checks.py --adapter NAME`, in the environment that has the framework, for one
+of them; `tests/adapters/test_contract.py` checks all.
 """
 
 from __future__ import annotations

@@ -1,0 +1,81 @@
+"""Skills of folders over HTTP, from a thread of this process: a test of a client starts no server of its own.
+
+A folder is read again for every request. So an edit counts from the next one, and no test waits for a watch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+import anyio
+from anyio.from_thread import start_blocking_portal
+
+from skillwire import SkillServer
+from skillwire.server.http.asgi import Asgi, Message, Receive, Scope, Send
+from skillwire.server.http.server import Address, HttpServer
+from skillwire.server.options import ServerOptions
+
+_MCP = "/mcp"
+
+
+class FolderServer:
+    """The URL of any folder. `url` is where the server listens."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def at(self, folder: str | Path, *, ttl_ms: int = 0) -> str:
+        """The URL of the skills in a folder, which must be there when a request comes."""
+        return f"{self._url}/{ttl_ms}{quote(str(Path(folder).absolute()))}{_MCP}"
+
+
+@contextmanager
+def folder_server() -> Generator[FolderServer]:
+    """A server of folders until the end of the block."""
+    with start_blocking_portal() as portal:
+        server = HttpServer(_respond, Address("127.0.0.1", 0), path="")
+        serving = portal.start_task_soon(server.serve)
+        try:
+            yield FolderServer(server.url)
+        finally:
+            portal.call(server.stop)
+            serving.result(30)
+
+
+async def _respond(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "lifespan":
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+        return
+    ttl, _, folder = unquote(scope["path"]).removesuffix(_MCP).lstrip("/").partition("/")
+    options = ServerOptions(ttl_ms=int(ttl), watch=False)
+    async with _started(SkillServer(f"/{folder}", options=options).http_app(stateless=True)) as app:
+        await app({**scope, "path": _MCP, "raw_path": _MCP.encode()}, receive, send)
+
+
+@asynccontextmanager
+async def _started(app: Asgi) -> AsyncGenerator[Asgi]:
+    """An application between the start and the end of its lifespan."""
+    ready, ended = anyio.Event(), anyio.Event()
+    received = iter(({"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}))
+
+    async def receive() -> Message:
+        message = next(received)
+        if message["type"] == "lifespan.shutdown":
+            await ended.wait()
+        return message
+
+    async def send(message: Message) -> None:
+        assert not message["type"].endswith("failed"), message
+        ready.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(app, {"type": "lifespan", "asgi": {"version": "3.0"}}, receive, send)
+        await ready.wait()
+        yield app
+        ended.set()
