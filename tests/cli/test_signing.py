@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from command_line import Ended, Run
+from folder_server import FolderServer
 from skillwire.cli import main
 
 SAMPLES = Path(__file__).parents[2] / "examples/skills"
-SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +55,9 @@ def test_a_folder_is_signed_and_checked_and_a_change_is_named(run: Run, work: Pa
 
 
 @pytest.mark.process
-def test_a_skill_of_a_server_is_checked_by_a_publisher_of_the_configuration(run: Run, work: Path) -> None:
+def test_a_skill_of_a_server_is_checked_by_a_publisher_of_the_configuration(
+    run: Run, work: Path, folders: FolderServer
+) -> None:
     run("keygen", "acme.pem")
     run("sign", "skills/code-review", "--key", "acme.pem")
     (work / "config.toml").write_text('[publishers.acme]\nkey = "acme.pub"\n')
@@ -64,7 +66,7 @@ def test_a_skill_of_a_server_is_checked_by_a_publisher_of_the_configuration(run:
         "config.toml",
         "--no-default-directories",
         "--server",
-        f"docs={SKILLWIRE} serve skills",
+        f"docs={folders.at('skills')}",
     )
     good = run("verify-signature", "code-review", "--publisher", "acme", "--json", *host)
     assert good.document["signature"]["state"] == "signed"
@@ -108,7 +110,7 @@ def test_a_key_is_never_replaced(run: Run) -> None:
 
 
 @pytest.mark.process
-def test_list_and_show_say_who_signed_each_skill(run: Run, work: Path) -> None:
+def test_list_and_show_say_who_signed_each_skill(run: Run, work: Path, folders: FolderServer) -> None:
     run("keygen", "acme.pem")
     run("sign", "skills/code-review", "--key", "acme.pem")
     run("sign", "skills/git-commit-review", "--key", "acme.pem")
@@ -117,7 +119,7 @@ def test_list_and_show_say_who_signed_each_skill(run: Run, work: Path) -> None:
     run("sign", "skills/incident-report/five-whys", "--key", "other.pem")
     (work / "config.toml").write_text('[publishers.acme]\nkey = "acme.pub"\n')
     host = ("--config", "config.toml", "--no-default-directories")
-    server = (*host, "--server", f"docs={SKILLWIRE} serve {work / 'skills'}")
+    server = (*host, "--server", f"docs={folders.at('skills')}")
     words = {
         "code-review": "signed by acme over exactly these files",
         "git-commit-review": "signed by acme, but 1 file differs",
@@ -143,12 +145,14 @@ def test_list_and_show_say_who_signed_each_skill(run: Run, work: Path) -> None:
 
 
 @pytest.mark.process
-def test_what_a_required_publisher_did_not_sign_is_listed_as_refused(run: Run, work: Path) -> None:
+def test_what_a_required_publisher_did_not_sign_is_listed_as_refused(
+    run: Run, work: Path, folders: FolderServer
+) -> None:
     run("keygen", "acme.pem")
     run("sign", "skills/code-review", "--key", "acme.pem")
     (work / "config.toml").write_text(
-        f'[publishers.acme]\nkey = "acme.pub"\n[servers.docs]\ncommand = "{SKILLWIRE}"\n'
-        f'args = ["serve", "{work / "skills"}"]\nrequire = "acme"\n'
+        f'[publishers.acme]\nkey = "acme.pub"\n[servers.docs]\nurl = "{folders.at("skills")}"\n'
+        'require = "acme"\n'
     )
     host = ("--config", "config.toml", "--no-default-directories")
     out = run("list", *host).out

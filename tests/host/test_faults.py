@@ -13,7 +13,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from served import SKILLWIRE, serving
+from folder_server import FolderServer
+from served import serving
 from simulator import Simulator, agree, make_host
 from skillwire.errors import SourceError
 from skillwire.host.config.server import ServerConfig
@@ -88,13 +89,15 @@ async def test_of_fifty_servers_ten_dead_ones_affect_only_themselves(tmp_path: P
 
 @pytest.mark.process
 @pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="this system has no limit on the size of files")
-def test_a_full_disk_stores_no_approval_and_says_so_on_one_line(tmp_path: Path) -> None:
+def test_a_full_disk_stores_no_approval_and_says_so_on_one_line(
+    tmp_path: Path, folders: FolderServer
+) -> None:
     write_skill(tmp_path / "skills/notes")
     environment = {**os.environ, "HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data")}
     # A limit on file size would cut off the bytecode of modules that are imported under it.
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     environment |= {"XDG_CACHE_HOME": str(tmp_path / "cache"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
-    server = f"shop=env PYTHONDONTWRITEBYTECODE=1 {SKILLWIRE} serve {tmp_path / 'skills'}"
+    server = f"shop={folders.at(tmp_path / 'skills')}"
 
     def run(*words: str, limit: int | None = None) -> subprocess.CompletedProcess[str]:
         # A limit on the size of files is what a full disk looks like to a program: a write that fails.

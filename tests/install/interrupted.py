@@ -5,13 +5,14 @@ were, and what was wrong after which. With the fault `kill`, the process is kill
 then before its second, and so on. With `full`, everything that needs space fails from there on; with
 `denied`, one change does. Afterwards, other processes do what a user does next: the same command, or `sync`.
 
-All processes are forked from this one, which has everything imported: a hundred of them take three seconds.
+All processes are forked from this one, which has done everything once and so has it imported.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import json
 import os
 import shutil
@@ -264,10 +265,20 @@ def afterwards(
     return [problem for problem in problems if problem]
 
 
+def rehearse(folder: Path, scenario: Scenario, versions: Mapping[str, Files]) -> None:
+    """Do everything once in this process: what is imported on demand is then there in every fork."""
+    machine = Machine.make(folder)
+    prepare(machine, scenario.before)
+    problem_of(scenario.act, machine)
+    afterwards(machine, scenario, "kill", "again", versions)
+    gc.freeze()  # A fork then copies no memory only because it looks for garbage.
+
+
 def run(folder: Path, name: str, fault: str) -> dict[str, object]:
     """Interrupt a scenario at every moment: how many those are, and what was wrong after which."""
     scenario = SCENARIOS[name]
     versions = known_versions(folder)
+    rehearse(folder / "rehearsal", scenario, versions)
     # The state has absolute paths: every attempt is made in the same folder.
     base, prepared = folder / "machine", folder / "prepared"
     machine = Machine.make(base)
