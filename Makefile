@@ -16,6 +16,11 @@ PINNED = PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1
 PIP = $(PINNED) $(BIN)/python -m pip
 # Show how many packages were fetched: set-up takes a minute.
 PROGRESS = $(PYTHON) tools/install_progress.py
+# Tests write and delete many small files, which some disks take long for. Where there is room in memory, they are there,
+# and those of passed tests are deleted at once.
+MEMORY := $(shell test "$$(df -k --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 6000000 2>/dev/null && \
+	! grep -q '^[^ ]* /dev/shm [^ ]* [^ ]*noexec' /proc/mounts && echo /dev/shm)
+PYTEST = $(if $(MEMORY),TMPDIR=$(MEMORY)) $(BIN)/python -m pytest $(if $(MEMORY),-o tmp_path_retention_policy=failed)
 QUICK = not process and not slow and not interop and not soak
 ENVIRONMENTS = $(patsubst tests/environments/%.txt,.envs/%/installed,$(wildcard tests/environments/*.txt)) \
 	$(patsubst tests/environments/%/package.json,.envs/%/installed,$(wildcard tests/environments/*/package.json))
@@ -28,7 +33,7 @@ test: check environments unit coverage package other-python
 
 # Under a minute: what to run while working. Three workers on two cores: some tests wait for a moment.
 quick: $(STAMP)
-	QUICK=1 $(BIN)/pytest -q -n 3 --dist worksteal -p no:pytest_cov -p no:random_order -m "$(QUICK)" $(ARGS)
+	QUICK=1 $(PYTEST) -q -n 3 --dist worksteal -p no:pytest_cov -p no:random_order -m "$(QUICK)" $(ARGS)
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -36,11 +41,11 @@ check: $(STAMP)
 	$(BIN)/pyright
 
 unit: $(STAMP)
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(PYTEST) -n 2 --dist worksteal
 
 # The packages without I/O must be covered by their own tests, every branch; the minimum is in the file.
 coverage: $(STAMP)
-	QUICK=1 $(BIN)/pytest -q -n 2 --dist worksteal -m "$(QUICK)" --cov --cov-config=tests/pure-coverage.ini \
+	QUICK=1 $(PYTEST) -q -n 2 --dist worksteal -m "$(QUICK)" --cov --cov-config=tests/pure-coverage.ini \
 		tests/catalog tests/skill tests/trust tests/wire tests/test_text.py tests/cli/test_lint.py
 
 # The wheel, installed where nothing else is, must work.
@@ -52,7 +57,7 @@ package: $(STAMP)
 	$(BIN)/python tools/check_package.py .envs/wheel dist
 
 other-python: $(if $(OTHER_PYTHON),.envs/other-python/installed)
-	@if [ -n "$(OTHER_PYTHON)" ]; then .envs/other-python/bin/python -m pytest -q -n 2 --dist worksteal -p no:cacheprovider \
+	@if [ -n "$(OTHER_PYTHON)" ]; then $(PYTEST:$(BIN)/%=.envs/other-python/bin/%) -q -n 2 --dist worksteal -p no:cacheprovider \
 		-m "$(QUICK)" $(shell cat tests/other-python.txt); \
 	else echo "No second Python (3.13 or later) here: its tests were not run." >&2; fi
 

@@ -74,8 +74,11 @@ async def _started(app: Asgi) -> AsyncGenerator[Asgi]:
         assert not message["type"].endswith("failed"), message
         ready.set()
 
+    async def live() -> None:
+        await app({"type": "lifespan", "asgi": {"version": "3.0"}}, receive, send)
+
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(app, {"type": "lifespan", "asgi": {"version": "3.0"}}, receive, send)
+        tasks.start_soon(live)
         await ready.wait()
         yield app
         ended.set()
