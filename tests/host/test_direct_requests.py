@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import ssl
 import sys
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -19,6 +21,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from skillwire.errors import LimitExceeded, RequestRefused, SourceError
 from skillwire.host.config.server import ServerConfig
+from skillwire.host.http.client import Answer, CappedClient
 from skillwire.host.http.transport import AdaptiveTransport, adaptive_transport
 from skillwire.host.sessions import Connection
 from skillwire.limits import DEFAULT_LIMITS, Limits
@@ -312,3 +315,54 @@ async def test_an_answer_that_arrives_too_slowly_times_out(each_transport: str) 
     async with connected(respond, call_seconds=0.5) as (connection, _):
         with anyio.fail_after(5), pytest.raises(SourceError, match=r"did not answer .* within 0.5 s"):
             await connection.request("resources/read", {"uri": URI})
+
+
+@pytest.mark.usefixtures("each_transport")
+async def test_the_user_and_password_of_a_url_go_with_every_request() -> None:
+    async with wild_http(honest) as (url, calls), anyio.create_task_group() as tasks:
+        place = url.replace("http://", "http://ann:p%40ss@")
+        connection = Connection(
+            Origin.mcp("shop"),
+            ServerConfig(url=place, token="sk-12345678", call_seconds=5),
+            limits=DEFAULT_LIMITS,
+            on_change=ignore,
+        )
+        tasks.start_soon(connection.run)
+        await connection.settled()
+        await connection.request("resources/read", {"uri": URI})
+        tasks.cancel_scope.cancel()
+    assert {one.method for one in calls} >= {"server/discover", "resources/read"}
+    assert {one.headers["authorization"] for one in calls} == {"Basic YW5uOnBAc3M="}
+
+
+def answer_and_close_when_told(
+    listener: socket.socket, close: threading.Event, closed: threading.Event
+) -> None:
+    """Answer one request on each of two connections, and close the first when told."""
+    body = b"{}"
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n"
+    for _ in range(2):
+        stream, _address = listener.accept()
+        with stream:
+            while not stream.recv(65536).endswith(b"{}"):
+                pass
+            stream.sendall(head + body)
+            close.wait(10)
+        closed.set()
+
+
+async def test_a_connection_that_was_closed_while_the_event_loop_was_blocked_is_not_used(
+    each_transport: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skillwire.host.http.transport._PAUSE_SECONDS", 0.0)
+    close, closed = threading.Event(), threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+        server = threading.Thread(target=answer_and_close_when_told, args=(listener, close, closed))
+        server.start()
+        async with CappedClient({}, "", limit=1000, seconds=5) as http:
+            assert isinstance(await http.post_message(url, {}, b"{}"), Answer)
+            close.set()
+            assert closed.wait(10)  # It blocks the event loop, as a program that uses a host may.
+            assert isinstance(await http.post_message(url, {}, b"{}"), Answer)
+        server.join(10)

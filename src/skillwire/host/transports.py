@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import urlsplit
 
 import anyio.to_thread
 import mcp_types as types
@@ -113,9 +114,10 @@ class ServerTransport:
         )
 
     async def _stored_login(self) -> LoginTokens | None:
-        """The tokens of the user's login at this server, unless the configuration has a token for it."""
+        """The tokens of the user's login at this server, unless the configuration has a token or password."""
         config = self._config
-        if config.token or any(name.lower() == "authorization" for name in config.headers):
+        has_token = config.token or any(name.lower() == "authorization" for name in config.headers)
+        if has_token or urlsplit(config.url).username is not None:
             return None
         store = LoginStore(state_places().logins)
         if not await anyio.to_thread.run_sync(store.has, config.identity):

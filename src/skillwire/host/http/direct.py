@@ -7,6 +7,7 @@ cost more than the request does. The SDK still connects, listens for changes and
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any, Final, TypeAlias, cast
@@ -64,6 +65,7 @@ class DirectRequests:
             "accept": "application/json, text/event-stream",
             "content-type": "application/json",
             MCP_PROTOCOL_VERSION_HEADER.lower(): revision,
+            **_credentials(httpx2.URL(url)),
         }
 
     async def request(self, method: str, params: Mapping[str, object]) -> Result | None:
@@ -111,6 +113,14 @@ class DirectRequests:
         except httpx2.TransportError:
             pass
         raise MCPError(types.CONNECTION_CLOSED, _ENDED)
+
+
+def _credentials(url: httpx2.URL) -> dict[str, str]:
+    """The header for the user and password of a URL, as httpx sends them."""
+    if not url.userinfo:
+        return {}
+    given = f"{url.username}:{url.password}".encode()
+    return {"authorization": f"Basic {b64encode(given).decode()}"}
 
 
 def _dumped(model: Any) -> dict[str, Any]:

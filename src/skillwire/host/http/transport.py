@@ -14,6 +14,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 from urllib.request import getproxies
 
+import anyio
+import anyio.lowlevel
 import anyio.to_thread
 import httpx2
 
@@ -27,6 +29,8 @@ AIOHTTP_AFTER = 100
 """How many requests of a connection go over httpx."""
 _CONNECTIONS: Final = 100
 _IDLE_SECONDS: Final = 5.0
+_PAUSE_SECONDS: Final = 0.5
+_ROUNDS: Final = 5
 # What aiohttp would send of its own accord; all headers come from the request.
 _OWN_HEADERS: Final = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 
@@ -67,9 +71,11 @@ class AdaptiveTransport(httpx2.AsyncBaseTransport):
         return self._later
 
     async def aclose(self) -> None:
-        await self._httpx.aclose()
-        if self._later is not None:
-            await self._later.aclose()
+        try:
+            await self._httpx.aclose()
+        finally:
+            if self._later is not None:
+                await self._later.aclose()
 
 
 class AiohttpTransport(httpx2.AsyncBaseTransport):
@@ -88,6 +94,7 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
             skip_auto_headers=_OWN_HEADERS,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
         )
+        self._last_sent = anyio.current_time()
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         response = await self.send(
@@ -101,6 +108,11 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
         """Send a request without the objects of httpx, which take longer to make than it takes to send."""
         import aiohttp
 
+        if anyio.current_time() - self._last_sent > _PAUSE_SECONDS:
+            # If the event loop was blocked, it has not noticed yet which connections the server has closed.
+            for _ in range(_ROUNDS):
+                await anyio.lowlevel.checkpoint()
+        self._last_sent = anyio.current_time()
         try:
             response = await self._session.request(
                 method, _url(url), headers=headers, data=body or None, allow_redirects=False
@@ -152,7 +164,8 @@ def _httpx_error(error: Exception) -> httpx2.TransportError:
 def _url(text: str) -> URL:
     from yarl import URL
 
-    return URL(text, encoded=True)
+    # The headers have the user and password of a URL, and aiohttp refuses to be given them twice.
+    return URL(text, encoded=True).with_user(None)
 
 
 def _import_aiohttp() -> bool:
