@@ -478,7 +478,8 @@ GROUPS = (
             ("if not isinstance(there, Tree) or there.digest != skill.digest:", "if False:"),
             ("        if os.path.lexists(step.path):\n", "        if False:\n"),
             ("    if _same(there, step.found, old, step.path):\n", "    if True:\n"),
-            ('            if "/" in name:\n', "            if False:\n"),
+            ("            if name and name_issues(name):\n", "            if False:\n"),
+            ("            if name and name_issues(name):\n", '            if "/" in name:\n'),
             ("        (staging / _OLD).rename(staging / _GONE)\n", ""),
             ("            if name and _has_the_only_copy(", "            if False and _has_the_only_copy("),
             ("        if _has_the_only_copy(staging, step.path):\n", "        if False:\n"),
@@ -606,6 +607,13 @@ GROUPS = (
                 "                if digest != skill.digest:\n",
                 "                if False:\n",
             ),
+        ),
+    ),
+    Group(
+        "install-sources",
+        "install/sources.py",
+        "tests/install/test_installer.py tests/install/test_apply.py tests/cli/test_install.py",
+        (
             ("                if links:\n", "                if False:\n"),
             ("#{pin.get('commit')}:{common}", "#:{common}"),
         ),

@@ -49,6 +49,11 @@ def atomic_writer(path: Path | str, *, mode: int = 0o600) -> Generator[BinaryIO]
         raise
 
 
+def expand_user(path: Path | str) -> Path:
+    """A path whose `~` is a home; unchanged if there is no such user, unlike with `Path.expanduser`."""
+    return Path(os.path.expanduser(path))
+
+
 def read_regular(path: Path, limit: int) -> bytes:
     """At most `limit` bytes of a regular file; an `OSError` for anything else, such as a pipe."""
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -209,3 +210,9 @@ async def test_a_trace_has_every_message_and_no_secret(tmp_path: Path) -> None:
 async def test_a_trace_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="cannot write the trace"):
         await skillwire.verify(make_server(), trace=tmp_path / "no/such/trace.jsonl")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a file that is always full")
+async def test_a_trace_on_a_full_disk_is_an_error_in_one_line() -> None:
+    with pytest.raises(SourceError, match=r"^cannot write the trace /dev/full: No space left on device$"):
+        await skillwire.verify(make_server(), trace=Path("/dev/full"))

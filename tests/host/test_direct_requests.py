@@ -366,3 +366,22 @@ async def test_a_connection_that_was_closed_while_the_event_loop_was_blocked_is_
             assert closed.wait(10)  # It blocks the event loop, as a program that uses a host may.
             assert isinstance(await http.post_message(url, {}, b"{}"), Answer)
         server.join(10)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
+async def test_a_process_that_can_open_no_more_files_is_told_so(each_transport: str) -> None:
+    import resource
+
+    async with wild_http(honest) as (url, _), CappedClient({}, "", limit=1000, seconds=5) as http:
+        assert isinstance(await http.post_message(url, {}, b"{}"), Answer)
+        await anyio.wait_all_tasks_blocked()
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+        try:
+            answer = await http.post_message(url, {}, b"{}")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert isinstance(answer, httpx2.Response)
+    problem = http.problem_in(answer.json()["error"]["message"])
+    assert problem is not None
+    assert problem.words == "too many files are open here: allow more with `ulimit -n`"

@@ -13,7 +13,7 @@ from install.samples import skill_md
 from install.workspaces import Machine, tree_of, write_skill
 from skillwire.errors import SkillNotFound, SourceError, VerificationError
 from skillwire.install import LockedSkill, apply, lock_folder
-from skillwire.install.apply import STAGING
+from skillwire.install.apply import STAGING, recover
 from skillwire.install.candidates import Fetched
 from skillwire.install.export import export_skills
 from skillwire.install.plan import Act
@@ -284,6 +284,17 @@ async def test_what_scripts_leave_behind_is_no_edit(machine: Machine) -> None:
     cache.mkdir()
     (cache / "run.cpython-311.pyc").write_bytes(b"x")
     assert (await machine.sync()).is_whole
+
+
+@pytest.mark.parametrize("name", ["../theirs", "..\\theirs", "C:theirs", "\0", "a" * 300])
+def test_a_leftover_whose_name_is_not_that_of_a_skill_is_left_alone(tmp_path: Path, name: str) -> None:
+    """On Windows, a backslash or a drive would lead out of the folder."""
+    staging = tmp_path / "skills" / f"{STAGING}x"
+    write_skill(staging, "old")
+    (staging / "name").write_bytes(name.encode())
+    before = tree_of(tmp_path)
+    recover([staging.parent])
+    assert tree_of(tmp_path) == before
 
 
 async def test_leftovers_that_came_with_a_repository_are_no_trap(machine: Machine, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ itself."""
 from __future__ import annotations
 
 import shutil
+import tracemalloc
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -351,3 +352,61 @@ async def test_servers_are_asked_together_whether_something_changed(machine: Mac
                 await anyio.sleep(0.01)
             answered.set()
     assert {one.freshness for one in checks} == {Freshness.CURRENT}
+
+
+async def test_a_host_that_cannot_be_opened_is_the_reason_why_nothing_is_known(
+    machine: Machine, docs: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = from_servers(machine, {"docs": docs})
+    await add(tool, "docs")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(machine.installed))
+    assert [(one.freshness, "overlap" in one.detail) for one in await tool.check()] == [
+        (Freshness.UNKNOWN, True),
+        (Freshness.UNKNOWN, True),
+    ]
+
+
+async def test_a_first_sync_does_not_hold_the_bytes_of_all_skills(machine: Machine, tmp_path: Path) -> None:
+    docs = Simulator()
+    each, count = 200_000, 120
+    for number in range(count):
+        docs.skill(f"skill-{number}", body=f"{number} " + "x" * each)
+    await add(from_servers(machine, {"docs": docs}), "docs")
+    other = Machine.make(tmp_path / "other", project=machine.project)
+    shutil.rmtree(machine.installed)
+    tool = from_servers(other, {"docs": docs})
+    _, state, made = tool.compare()
+    accepted = tool.unaccepted(state, made)
+    tracemalloc.start()
+    try:
+        report = await tool.sync(accept=accepted)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(report.installed) == count
+    assert most < each * count * 0.75, f"{most:,} bytes"
+
+
+async def test_many_servers_share_the_requests_that_are_sent_at_once(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each may need a connection, and a process may only open so many files."""
+    monkeypatch.setattr("skillwire.host.fetcher._REQUESTS", 8)
+    answered = anyio.Event()
+    servers = {label: Simulator() for label in ("a", "b", "c", "d")}
+    for label, one in servers.items():
+        one.skill(f"skill-{label}", files={f"{number}.md": b"x" for number in range(10)})
+        one.hold("resources/read", answered)
+
+    def sent() -> int:
+        return sum(len(one.read_uris()) for one in servers.values())
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(add, from_servers(machine, servers), *servers)
+        with anyio.fail_after(20):
+            while sent() < 8:  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+        await anyio.wait_all_tasks_blocked()
+        assert [len(one.read_uris()) for one in servers.values()] == [2, 2, 2, 2]
+        answered.set()
+    assert len(machine.lock().skills) == 4

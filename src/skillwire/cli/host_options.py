@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from skillwire.cli.parser import UsageError
+from skillwire.files import expand_user
 
 if TYPE_CHECKING:
     from skillwire.host.approvals.asking import ApprovalCallback
@@ -270,12 +271,12 @@ def _directory(text: str) -> Path | LocalDirectory:
     from skillwire.trust.origin import Origin
 
     label, sign, place = text.partition("=")
-    if Path(text).expanduser().is_dir():
+    if expand_user(text).is_dir():
         return Path(text)
     path = Path(place if sign else text)
-    if not path.expanduser().is_dir():
+    if not expand_user(path).is_dir():
         raise UsageError(f"--dir: there is no directory {path}: give the path of a directory of skills")
     try:
-        return LocalDirectory(Origin.local(label.strip()), path.expanduser())
+        return LocalDirectory(Origin.local(label.strip()), expand_user(path))
     except SkillwireError as error:
         raise UsageError(f"--dir: {error}") from None

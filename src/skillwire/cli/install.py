@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from skillwire.cli.install_setup import (
@@ -31,13 +30,14 @@ from skillwire.cli.install_view import (
 from skillwire.cli.output import counted, info, printable
 from skillwire.cli.parser import UsageError
 from skillwire.cli.screen import Screen, show_json
+from skillwire.files import expand_user
 from skillwire.install.candidates import Candidate, Failure
 from skillwire.install.foreign_locks import is_foreign_lock, parse_foreign_lock
 from skillwire.install.installer import Installer
 from skillwire.install.lock import LockedSkill
 from skillwire.install.proposal import Proposal
 from skillwire.install.report import Report
-from skillwire.install.upstream import INSTALLED
+from skillwire.install.sources import INSTALLED
 from skillwire.trust.approval import ALL_GRANTS, Grants
 from skillwire.trust.signers import signer_change
 
@@ -265,7 +265,7 @@ def _migrated(sources: Iterable[str]) -> tuple[list[str], dict[str, str], list[F
     digests: dict[str, str] = {}
     unusable: list[Failure] = []
     for source in sources:
-        path = Path(source).expanduser()
+        path = expand_user(source)
         if not is_foreign_lock(path):
             given.append(source)
             continue

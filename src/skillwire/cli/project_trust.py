@@ -113,12 +113,13 @@ def project_files(root: Path) -> list[ProjectFile]:
 
 
 def _directory(text: str, root: Path) -> ProjectDirectory:
+    from skillwire.files import expand_user
     from skillwire.host.config.variables import names_in
 
     if variables := names_in(text):
         note = f"reads {', '.join(variables)} of your environment; its skills need an approval each"
         return ProjectDirectory(text, None, note)
-    path = root / Path(text).expanduser()
+    path = root / expand_user(text)
     if not path.resolve().is_relative_to(root.resolve()):
         return ProjectDirectory(text, None, "outside the project: it is not read")
     return ProjectDirectory(text, path, "" if path.is_dir() else "it does not exist")

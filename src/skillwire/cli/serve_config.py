@@ -15,6 +15,7 @@ from skillwire.cli.commands.publish import TOKEN_VARIABLE
 from skillwire.cli.commands.registry import REGISTRY_TOKEN_VARIABLE
 from skillwire.cli.output import info, printable, write
 from skillwire.cli.parser import words_of
+from skillwire.files import expand_user
 
 if TYPE_CHECKING:
     from skillwire.cli.serve_options import ServeOptions
@@ -37,7 +38,7 @@ def print_config(client: str, options: ServeOptions) -> None:
         start = (program,) if program else (sys.executable, "-m", "skillwire")
         values = asdict(options)
         files = {
-            name: value.expanduser().absolute() for name, value in values.items() if isinstance(value, Path)
+            name: expand_user(value).absolute() for name, value in values.items() if isinstance(value, Path)
         }
         absolute = {
             **values,
@@ -66,9 +67,9 @@ def _absolute(text: str) -> str:
     if "://" in text:
         return text  # A repository or a site is the same in every directory.
     prefix, sign, path = text.partition("=")
-    if sign and not Path(text).expanduser().exists():
-        return f"{prefix}={Path(path).expanduser().absolute()}"
-    return str(Path(text).expanduser().absolute())
+    if sign and not expand_user(text).exists():
+        return f"{prefix}={expand_user(path).absolute()}"
+    return str(expand_user(text).absolute())
 
 
 def _absolute_store(url: str) -> str:

@@ -25,10 +25,12 @@ class TraceFile:
         self._start = time.monotonic()
         self._connection = 0
         self._revision = ""
+        self._path = path
+        self._problem: OSError | None = None
         try:
             self._file = path.open("w", encoding="utf-8")
         except OSError as error:
-            raise SourceError(f"cannot write the trace {path}: {error.strerror}") from None
+            raise self._cannot_write(error) from None
 
     def connection(self, revision: str) -> None:
         """Count a new connection, on which this protocol revision is used."""
@@ -46,7 +48,21 @@ class TraceFile:
         if len(text) > _LONGEST:
             line["bytes"] = len(text)
         # Only ASCII: what a server wrote cannot control the terminal that shows the file.
-        self._file.write(json.dumps(line) + "\n")
+        try:
+            self._file.write(json.dumps(line) + "\n")
+        except OSError as error:
+            self._problem = error
 
     def close(self) -> None:
-        self._file.close()
+        try:
+            self._file.close()
+        except OSError as error:
+            self._problem = error
+
+    def check(self) -> None:
+        """Raise a `SourceError` if something could not be written. Call it after `close`."""
+        if self._problem is not None:
+            raise self._cannot_write(self._problem)
+
+    def _cannot_write(self, error: OSError) -> SourceError:
+        return SourceError(f"cannot write the trace {self._path}: {error.strerror}")

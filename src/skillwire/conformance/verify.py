@@ -74,6 +74,8 @@ async def verify(
             tracer=tracer,
         )
         all_seen, unsupported = await run.observe(revisions)
+    if tracer is not None:
+        tracer.check()
     return evaluate(where.name, all_seen, unsupported, ignore=ignored, only=chosen, baseline=baseline)
 
 

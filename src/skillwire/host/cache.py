@@ -99,14 +99,13 @@ class SkillCache:
         """What `get` gives, read in a worker thread."""
         return await anyio.to_thread.run_sync(self.get, origin, uri, digest, abandon_on_cancel=True)
 
-    async def fetch_all(self, origin: Origin, digests: Mapping[SkillUri, Digest]) -> dict[SkillUri, bytes]:
-        """What `get` gives for each of these files, as far as they are there, read in one worker thread."""
+    async def stored(self, origin: Origin, uris: Iterable[SkillUri]) -> frozenset[SkillUri]:
+        """Those of these files that are there in any version, looked up in one worker thread."""
 
-        def read() -> dict[SkillUri, bytes]:
-            found = {uri: self.get(origin, uri, digest) for uri, digest in digests.items()}
-            return {uri: data for uri, data in found.items() if data is not None}
+        def look() -> frozenset[SkillUri]:
+            return frozenset(uri for uri in uris if self.path_of(origin, uri).is_file())
 
-        return await anyio.to_thread.run_sync(read, abandon_on_cancel=True)
+        return await anyio.to_thread.run_sync(look, abandon_on_cancel=True)
 
     async def store(self, file: VerifiedFile, *, approved: bool = False) -> bool:
         """What `put` does, written in a worker thread."""

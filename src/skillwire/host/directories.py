@@ -12,6 +12,7 @@ from pathlib import Path
 import platformdirs
 
 from skillwire.catalog.naming import clean_handle
+from skillwire.files import expand_user
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.styles.ranks import Layer
 from skillwire.trust.origin import LOCAL_LABEL, Origin
@@ -153,7 +154,7 @@ def publishers_for(path: Path, required: Iterable[tuple[str, str]]) -> tuple[str
     return tuple(
         name
         for pattern, name in required
-        if any(fnmatchcase(place, str(Path(pattern).expanduser())) for place in places)
+        if any(fnmatchcase(place, str(expand_user(pattern))) for place in places)
     )
 
 
@@ -181,13 +182,13 @@ def project_directory(path: Path) -> LocalDirectory:
 
 
 def _named_by_path(path: str | Path) -> LocalDirectory:
-    return LocalDirectory(Origin.local(_label(Path(path))), Path(path).expanduser())
+    return LocalDirectory(Origin.local(_label(Path(path))), expand_user(path))
 
 
 def _label(path: Path) -> str:
     """A label from a directory's name; of `shop/.agents/skills` the part that tells it from others."""
     telling = [
-        part for part in path.expanduser().resolve().parts if part not in ("skills", ".agents", ".claude")
+        part for part in expand_user(path).resolve().parts if part not in ("skills", ".agents", ".claude")
     ]
     # A label has its letters in their plain form, whatever a directory is called.
     plain = unicodedata.normalize("NFKC", telling[-1]) if telling else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import anyio
 
@@ -28,6 +28,10 @@ from skillwire.trust.verify import (
     verify_file,
     verify_skill_md,
 )
+
+_REQUESTS: Final = 64
+"""How many requests are sent at once to all servers together. Each may need a connection, two while a client
+changes over to another transport, and macOS lets a process open 256 files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,11 @@ class _Preview:
     left: int
     files: dict[SkillUri, VerifiedFile] = field(default_factory=dict[SkillUri, VerifiedFile])
     error: SkillwireError | None = None
+
+    def take(self) -> Mapping[SkillUri, VerifiedFile] | SkillwireError:
+        """The files or the error. The files are not held any longer: there may be many skills."""
+        files, self.files = self.files, {}
+        return self.error or files
 
 
 @dataclass(kw_only=True, eq=False)
@@ -88,7 +97,8 @@ class Fetcher:
     ) -> None:
         """Read every listed file of these skills as `preview` does, `together` at once from each origin.
 
-        An error affects only its own skill.
+        From many origins it is fewer, because each request may need a connection. An error affects only its
+        own skill.
         """
         waiting: dict[Origin, list[_Preview]] = {}
         for skill in skills:
@@ -98,15 +108,15 @@ class Fetcher:
                 on_skill(skill, error)
 
         async def read(origin: Origin, previews: list[_Preview]) -> None:
-            digests = {uri: digest for one in previews for uri, digest in one.digests.items()}
-            cached = {} if origin.is_local else await self.cache.fetch_all(origin, digests)
-            files = ((one, uri) for one in previews for uri in one.digests)
+            uris = {uri for one in previews for uri in one.digests}
+            cached = frozenset[SkillUri]() if origin.is_local else await self.cache.stored(origin, uris)
+            files = ((one, uri, digest) for one in previews for uri, digest in one.digests.items())
 
             async def work() -> None:
-                for one, uri in files:
+                for one, uri, digest in files:
                     if one.error is None:
                         try:
-                            data = cached.get(uri)
+                            data = await self.cache.fetch(origin, uri, digest) if uri in cached else None
                             if data is None:
                                 data = (await one.source.read(uri)).data
                             one.files[uri] = self._previewed(one.entry, uri, data, origin)
@@ -115,10 +125,11 @@ class Fetcher:
                     one.left -= 1
                     on_file(one.skill)
                     if not one.left:
-                        on_skill(one.skill, one.error or one.files)
+                        on_skill(one.skill, one.take())
 
+            share = max(min(together, _REQUESTS // len(waiting)), 1)
             async with anyio.create_task_group() as tasks:
-                for _ in range(min(together, len(digests))):
+                for _ in range(min(share, len(uris))):
                     tasks.start_soon(work)
 
         async with anyio.create_task_group() as tasks:

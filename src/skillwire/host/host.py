@@ -216,9 +216,11 @@ class SkillHost:
         self._parts.log.close()
         if self._stack is not None:
             stack, self._stack = self._stack, None
-            with suppress(SkillwireError):  # A full disk must not keep a host open.
-                await self._parts.approvals.flush()
-            await stack.aclose()
+            try:
+                with suppress(SkillwireError):  # A full disk must not keep a host open.
+                    await self._parts.approvals.flush()
+            finally:
+                await stack.aclose()
 
     # What there is
 

@@ -32,6 +32,7 @@ from skillwire.install.plan import Act, Found, Link, Nothing, Plan, Step, Tree
 from skillwire.install.portable import clashes, windows_problem
 from skillwire.issues import shown
 from skillwire.skill.digests import digest_of
+from skillwire.skill.names import name_issues
 
 STAGING: Final = ".skillwire-tmp-"
 """The prefix of the folders that installations are prepared in. Leftover ones may be deleted."""
@@ -107,8 +108,8 @@ def recover(folders: Iterable[Path]) -> None:
     for staging in leftovers(folders):
         with suppress(OSError, ValueError):
             name = (read_file(staging / _NAME, _LONGEST_NAME) or b"").decode()
-            if "/" in name:
-                continue
+            if name and name_issues(name):
+                continue  # Not one of ours: a separator or a drive would lead out of the folder.
             if name and _has_the_only_copy(staging, staging.parent / name):
                 (staging / _OLD).rename(staging.parent / name)
             # The name is written first and removed last: without it, nothing was moved aside.

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from skillwire.errors import FormatError, LimitExceeded, SkillwireError, SourceError, VerificationError
+from skillwire.files import expand_user
 from skillwire.install.lock import LockedFile, LockedSkill, Pin
 from skillwire.install.powers import requested_powers, starts_with_interpreter
 from skillwire.issues import shown
@@ -176,7 +177,7 @@ def read_folder(folder: Path, *, limits: Limits = DEFAULT_LIMITS) -> dict[str, t
 
     A link that stays in the folder is read as the file that it leads to; one that leaves it is an error.
     """
-    real = folder.expanduser().resolve()
+    real = expand_user(folder).resolve()
     if not real.is_dir():
         raise SourceError(
             f"{folder} is not a folder: name a folder with SKILL.md in it or below it"
@@ -204,7 +205,7 @@ def read_folder(folder: Path, *, limits: Limits = DEFAULT_LIMITS) -> dict[str, t
 def read_archive_file(path: Path, *, limits: Limits = DEFAULT_LIMITS) -> dict[str, tuple[ArchiveFile, ...]]:
     """The files of every skill in an archive on disk."""
     try:
-        with path.expanduser().open("rb") as stream:
+        with expand_user(path).open("rb") as stream:
             data = stream.read(limits.archive_bytes + 1)
     except OSError as error:
         raise SourceError(f"{path} cannot be read: {error.strerror}") from None

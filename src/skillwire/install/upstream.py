@@ -6,7 +6,6 @@ that fails only affects its own skills.
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,44 +14,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import anyio
-import anyio.to_thread
 
-from skillwire.errors import (
-    FormatError,
-    RefusedByPolicy,
-    SkillNotFound,
-    SkillwireError,
-    SourceError,
-    VerificationError,
-)
-from skillwire.install.candidates import (
-    Candidate,
-    Failure,
-    Fetched,
-    OnCandidate,
-    make_candidate,
-    not_what_is_pinned,
-    read_archive_file,
-    read_folder,
-    split_skills,
-)
-from skillwire.install.freshness import Check, Freshness
-from skillwire.install.lock import LockedSkill, Pin
+from skillwire.errors import RefusedByPolicy, SkillNotFound, SkillwireError
+from skillwire.install.candidates import Candidate, Failure, Fetched, OnCandidate, not_what_is_pinned
+from skillwire.install.freshness import Check
+from skillwire.install.lock import LockedSkill
+from skillwire.install.sources import INSTALLED, SourceSkills
 from skillwire.issues import shown
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.sources.archive import ArchiveFile
-from skillwire.sources.git import fetch_tree, resolve_commit
-from skillwire.sources.packages import packages_with_skills
 from skillwire.sources.reference import Reference, SourceKind, parse_reference
-from skillwire.sources.wellknown import fetch_artifact, fetch_index, fetch_site
 
 if TYPE_CHECKING:
     from skillwire.host.config.server import ServerConfig
     from skillwire.install.servers import ServerSkills
     from skillwire.trust.publishers import Publisher
 
-INSTALLED: Final = "--installed"
-"""How the lock names the skills of installed Python packages as a source."""
 _TOGETHER: Final = 16
 
 
@@ -82,6 +58,7 @@ class Upstream:
         failures: list[Failure] = []
         chosen = {source: frozenset(wanted) for source, wanted in (names or {}).items()}
         by_server: list[tuple[Reference, frozenset[str] | None]] = []
+        others = self._others()
         jobs: list[tuple[str, Awaitable[Fetched]]] = []
         for source in dict.fromkeys(sources):
             wanted = chosen.get(source)
@@ -93,7 +70,7 @@ class Upstream:
             if reference.kind is SourceKind.MCP:
                 by_server.append((reference, wanted))
             else:
-                jobs.append((source, self._fetch_one(reference, wanted)))
+                jobs.append((source, others.fetch(reference, wanted)))
         if by_server:
             jobs.append((by_server[0][0].text, self._servers().fetch(by_server)))
 
@@ -159,37 +136,42 @@ class Upstream:
     async def check(self, skills: Iterable[LockedSkill]) -> tuple[Check, ...]:
         """Whether sources have something else than what is pinned, as cheaply as each can tell."""
         checks: dict[str, Check] = {}
-        servers: list[LockedSkill] = []
-        others: list[LockedSkill] = []
+        by_server: list[tuple[LockedSkill, Reference]] = []
+        jobs: list[tuple[LockedSkill, Reference]] = []
         for skill in skills:
             try:
-                kind = self._reference(skill.source).kind
+                reference = self._reference(skill.source)
             except SkillwireError as error:
                 checks[skill.name] = Check.failed(skill, error)
                 continue
-            (servers if kind is SourceKind.MCP else others).append(skill)
+            (by_server if reference.kind is SourceKind.MCP else jobs).append((skill, reference))
+        others = self._others()
         limiter = anyio.CapacityLimiter(_TOGETHER)
 
-        async def ask(skill: LockedSkill) -> None:
+        async def ask(skill: LockedSkill, reference: Reference) -> None:
             async with limiter:
                 try:
-                    checks[skill.name] = await self._check_one(skill)
+                    checks[skill.name] = await others.check(skill, reference)
                 except SkillwireError as error:
                     checks[skill.name] = Check.failed(skill, error)
 
         async def ask_servers() -> None:
-            asked = [(skill, self._reference(skill.source)) for skill in servers]
-            for skill, digest, problem in await self._servers().digests(asked):
+            try:
+                answers = await self._servers().digests(by_server)
+            except SkillwireError as error:
+                checks.update({skill.name: Check.failed(skill, error) for skill, _ in by_server})
+                return
+            for skill, digest, problem in answers:
                 same = digest == skill.digest
                 checks[skill.name] = (
                     Check.compared(skill, same, digest) if problem is None else Check.failed(skill, problem)
                 )
 
         async with anyio.create_task_group() as tasks:
-            if servers:
+            if by_server:
                 tasks.start_soon(ask_servers)
-            for skill in others:
-                tasks.start_soon(ask, skill)
+            for skill, reference in jobs:
+                tasks.start_soon(ask, skill, reference)
         return tuple(checks[name] for name in sorted(checks))
 
     # What is pinned
@@ -209,6 +191,8 @@ class Upstream:
             }.get(pin.kind, (pin.kind, pin.get("path") or pin.get("package")))
             groups[key].append(skill)
         failures: list[Failure] = []
+        others = self._others()
+        limiter = anyio.CapacityLimiter(_TOGETHER)
 
         async def run(group: list[LockedSkill]) -> None:
             waiting = {skill.name: skill for skill in group}
@@ -229,7 +213,8 @@ class Upstream:
                 if group[0].pin.kind == "mcp":
                     failed = await self._servers().fetch_pinned(group, check)
                 else:
-                    fetched = await self._fetch_group(group)
+                    async with limiter:
+                        fetched = await others.fetch_pinned(group)
                     failed = fetched.failures
                     for candidate in fetched.candidates:
                         check(candidate)
@@ -246,36 +231,7 @@ class Upstream:
                 tasks.start_soon(run, group)
         return tuple(sorted(failures, key=lambda one: one.what))
 
-    async def _fetch_group(self, group: list[LockedSkill]) -> Fetched:
-        """What a source other than an MCP server has for skills that are pinned to the same version of it."""
-        pin = group[0].pin
-        match pin.kind:
-            case "git":
-                paths = [skill.pin.get("path") for skill in group]
-                common = os.path.commonpath([f"/{path}" for path in paths]).strip("/")
-                # Parsed like what a user writes: the author of a lock may want git to run something.
-                parsed = parse_reference(f"git+{pin.get('repository')}#{pin.get('commit')}:{common}")
-                reference = replace(parsed, text=group[0].source)
-                fetched = await self._fetch_git(reference)
-                wanted = {(skill.name, skill.pin.get("path")) for skill in group}
-                return replace(
-                    fetched,
-                    candidates=tuple(
-                        one for one in fetched.candidates if (one.name, one.skill.pin.get("path")) in wanted
-                    ),
-                )
-            case "site":
-                url, digest = pin.get("artifact"), pin.get("digest")
-                files = await fetch_artifact(url, digest, limits=self.limits)
-                return Fetched((self._candidate(files, group[0].source, pin, group[0].name),))
-            case "package":
-                return self._packages(frozenset(skill.name for skill in group))
-            case _:
-                text = pin.get("path")
-                kind = SourceKind.ARCHIVE if pin.kind == "archive" else SourceKind.FOLDER
-                return await self._fetch_one(Reference(kind=kind, text=text, place=text), None)
-
-    # One source
+    # The kinds of sources
 
     def _reference(self, source: str) -> Reference:
         if source == INSTALLED:
@@ -290,139 +246,5 @@ class Upstream:
             self.servers, publishers=self.publishers, limits=self.limits, on_progress=self.on_progress
         )
 
-    async def _fetch_one(self, reference: Reference, wanted: frozenset[str] | None) -> Fetched:
-        match reference.kind:
-            case SourceKind.GIT:
-                fetched = await self._fetch_git(reference)
-            case SourceKind.SITE:
-                fetched = await self._fetch_site(reference, wanted)
-            case SourceKind.PACKAGE:
-                fetched = await anyio.to_thread.run_sync(self._packages, wanted)
-            case SourceKind.ARCHIVE:
-                fetched = await anyio.to_thread.run_sync(self._archive, reference)
-            case _:
-                fetched = await anyio.to_thread.run_sync(self._folder, reference)
-        if wanted is None:
-            return fetched
-        return replace(fetched, candidates=tuple(one for one in fetched.candidates if one.name in wanted))
-
-    async def _fetch_git(self, reference: Reference) -> Fetched:
-        tree = await anyio.to_thread.run_sync(lambda: fetch_tree(reference, limits=self.limits))
-        skills = split_skills(tree.files)
-        made: list[Candidate] = []
-        failures: list[Failure] = []
-        for folder, files in skills.items():
-            path = "/".join(part for part in (reference.path, folder) if part)
-            pin = Pin.make("git", repository=reference.place, commit=tree.commit, path=path)
-            links = [one for one in tree.skipped if one.startswith(f"{folder}/" if folder else "")]
-            try:
-                if links:
-                    raise VerificationError(
-                        f"{shown(links[0])} is a link in the repository: a skill with links is not installed",
-                        uri=path,
-                    )
-                made.append(self._candidate(files, reference.text, pin))
-            except SkillwireError as error:
-                failures.append(Failure(path or reference.text, error))
-        return Fetched(tuple(made), tuple(failures))
-
-    async def _fetch_site(self, reference: Reference, wanted: frozenset[str] | None) -> Fetched:
-        site = await fetch_site(reference, names=wanted, limits=self.limits)
-        made: list[Candidate] = []
-        failures = [Failure(name, error) for name, error in site.failures]
-        failures += [Failure(reference.text, FormatError(issue)) for issue in site.issues]
-        for skill in site.skills:
-            pin = Pin.make("site", index=site.index_url, artifact=skill.entry.url, digest=skill.digest)
-            try:
-                made.append(self._candidate(skill.files, reference.text, pin, skill.entry.name))
-            except SkillwireError as error:
-                failures.append(Failure(skill.entry.name, error))
-        return Fetched(tuple(made), tuple(failures))
-
-    def _folder(self, reference: Reference) -> Fetched:
-        folder = self._path(reference.place)
-        return self._local(read_folder(folder, limits=self.limits), reference, "folder", folder)
-
-    def _archive(self, reference: Reference) -> Fetched:
-        path = self._path(reference.place)
-        return self._local(read_archive_file(path, limits=self.limits), reference, "archive", path)
-
-    def _local(
-        self,
-        skills: Mapping[str, tuple[ArchiveFile, ...]],
-        reference: Reference,
-        kind: str,
-        place: Path,
-    ) -> Fetched:
-        if not skills:
-            raise SourceError(f"{reference.place} has no skill: no SKILL.md is there")
-        made: list[Candidate] = []
-        failures: list[Failure] = []
-        for folder, files in skills.items():
-            path = self._portable(place / folder if folder and kind == "folder" else place, reference.place)
-            expected = folder.rpartition("/")[2] or (place.name if kind == "folder" else "")
-            try:
-                made.append(self._candidate(files, reference.text, Pin.make(kind, path=path), expected))
-            except SkillwireError as error:
-                failures.append(Failure(folder or reference.text, error))
-        return Fetched(tuple(made), tuple(failures))
-
-    def _packages(self, wanted: frozenset[str] | None) -> Fetched:
-        made: list[Candidate] = []
-        failures: list[Failure] = []
-        for package in packages_with_skills():
-            pin = Pin.make("package", package=package.package, version=package.version)
-            for folder, files in read_folder(package.folder, limits=self.limits).items():
-                name = folder.rpartition("/")[2]
-                if wanted is not None and name not in wanted:
-                    continue
-                try:
-                    made.append(self._candidate(files, INSTALLED, pin, name))
-                except SkillwireError as error:
-                    failures.append(Failure(f"{package.package}: {name}", error))
-        return Fetched(tuple(made), tuple(failures))
-
-    async def _check_one(self, skill: LockedSkill) -> Check:
-        reference = self._reference(skill.source)
-        if reference.kind is SourceKind.GIT and skill.pin.kind == "git":
-            commit = await anyio.to_thread.run_sync(lambda: resolve_commit(reference, limits=self.limits))
-            if commit == skill.pin.get("commit"):
-                return Check(skill, Freshness.CURRENT)
-        if reference.kind is SourceKind.SITE and skill.pin.kind == "site":
-            _, index = await fetch_index(reference, limits=self.limits)
-            entry = next((entry for entry in index.entries if entry.name == skill.name), None)
-            if entry is None:
-                raise SkillNotFound(f"{shown(skill.source, 200)} no longer lists {skill.name}")
-            if entry.digest is not None:
-                return Check.compared(skill, entry.digest == skill.pin.get("digest"), entry.digest)
-        fetched = await self._fetch_one(reference, frozenset({skill.name}))
-        found = next((one for one in fetched.candidates if one.name == skill.name), None)
-        if found is None:
-            failed = next((one.error for one in fetched.failures), None)
-            raise failed or SkillNotFound(f"{shown(skill.source, 200)} no longer has {skill.name}")
-        return Check.compared(skill, found.skill.digest == skill.digest, found.skill.digest)
-
-    def _candidate(
-        self, files: Iterable[ArchiveFile], source: str, pin: Pin, expected_name: str = ""
-    ) -> Candidate:
-        return make_candidate(
-            files,
-            source=source,
-            pin=pin,
-            expected_name=expected_name,
-            publishers=self.publishers,
-            limits=self.limits,
-        )
-
-    def _path(self, text: str) -> Path:
-        if "\0" in text:  # A lock may have it, and no system call takes it.
-            raise SourceError(f"{shown(text)} is not a path")
-        path = Path(text).expanduser()
-        return path if path.is_absolute() else self.base / path
-
-    def _portable(self, path: Path, given: str) -> str:
-        """A path as a lock file has it: from the project on, unless the user gave it from the root."""
-        if Path(given).expanduser().is_absolute():
-            return path.as_posix()
-        text = Path(os.path.relpath(path, self.base)).as_posix()
-        return text if text.startswith("..") else f"./{text}"
+    def _others(self) -> SourceSkills:
+        return SourceSkills(self.base, self.publishers, self.limits)

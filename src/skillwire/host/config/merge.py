@@ -15,6 +15,7 @@ from typing import Final
 
 from skillwire.catalog.selection import EVERYTHING
 from skillwire.errors import FormatError, SkillwireError
+from skillwire.files import expand_user
 from skillwire.host.config.configured import ConfiguredPublisher, ConfiguredServer, HostConfig
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.config.table import near
@@ -216,7 +217,7 @@ def _filled_in(
         return f"cannot be used: {'; '.join(str(issue) for issue in issues)}"
     folder = server.file.parent
     if directory:
-        directory = str(folder / Path(directory).expanduser())
+        directory = str(folder / expand_user(directory))
     elif command and start_in_folder:
         # S1: a trusted project's server belongs there. A server of the user's never starts where we are.
         directory = str(folder)
@@ -309,7 +310,7 @@ def _directories(file: ConfigText, environment: Mapping[str, str], problems: lis
         if issues:
             problems += [str(issue) for issue in issues]
         else:
-            found.append(file.file.parent / Path(filled).expanduser())
+            found.append(file.file.parent / expand_user(filled))
     return found
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
+from skillwire.files import expand_user
 from skillwire.host.config.configured import ConfiguredPublisher
 from skillwire.sources.directory.signing import read_pem
 from skillwire.trust.publishers import Publisher
@@ -19,7 +19,7 @@ def _load(configured: ConfiguredPublisher) -> Publisher:
     text = configured.text
 
     def pem(path: str) -> bytes | None:
-        return read_pem(configured.directory / Path(path).expanduser()) if path else None
+        return read_pem(configured.directory / expand_user(path)) if path else None
 
     return Publisher.from_pem(
         configured.name,

@@ -7,6 +7,7 @@ words are never taken for a server's, nor a server's for ours.
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import ssl
@@ -344,6 +345,11 @@ def _trusted(file: str, directory: str) -> ssl.SSLContext:
 
 def transport_words(error: httpx2.TransportError) -> str:
     """Why a connection failed, in our own words."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno in (errno.EMFILE, errno.ENFILE):
+            return "too many files are open here: allow more with `ulimit -n`"
+        cause = cause.__cause__ or cause.__context__
     said = str(error).lower()
     if "wrong_version_number" in said or "wrong version number" in said or "record_layer" in said:
         return "it does not speak TLS: write http:// instead of https://"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from skillwire.catalog.naming import clean_handle
-from skillwire.files import read_regular
+from skillwire.files import expand_user, read_regular
 from skillwire.host.config.text import Place
 from skillwire.host.config.trust import SeenFile
 from skillwire.host.importers.base import (
@@ -152,7 +152,7 @@ def _anchored(server: ClientServer, project: Path) -> ClientServer:
     place = server.place
     if place is None or not place.directory or place.directory.startswith("${"):
         return server
-    return replace(server, place=replace(place, directory=str(project / Path(place.directory).expanduser())))
+    return replace(server, place=replace(place, directory=str(project / expand_user(place.directory))))
 
 
 def _label(name: str) -> str:

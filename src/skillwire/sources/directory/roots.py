@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from skillwire.errors import FormatError, SourceError
+from skillwire.files import expand_user
 from skillwire.issues import shown
 from skillwire.skill.files import is_linkable
 from skillwire.skill.uris import make_uri, shown_uri
@@ -118,7 +119,7 @@ def parse_root(text: str | Path | Root) -> Root:
         # An unset variable must not serve the current directory.
         raise SourceError("the path is empty; name a directory with skills")
     try:
-        path = Path(given).expanduser().resolve(strict=True)
+        path = expand_user(given).resolve(strict=True)
         is_directory = path.is_dir()
     except FileNotFoundError:
         raise SourceError(f"{shown_uri(given)} does not exist; name a directory with skills") from None
@@ -131,7 +132,7 @@ def parse_root(text: str | Path | Root) -> Root:
 
 def _exists(text: str) -> bool:
     try:
-        return Path(text).expanduser().exists()
+        return expand_user(text).exists()
     except (OSError, RuntimeError, ValueError):
         return False
 
