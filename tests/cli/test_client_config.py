@@ -81,7 +81,7 @@ def test_serve_prints_the_snippet_with_absolute_paths_and_its_own_options(
     out, err = capsys.readouterr()
     arguments = json.loads(out)["mcpServers"]["skills"]["args"]
     behind = arguments[arguments.index("serve") + 1 :]
-    assert behind == ["--page-size=7", "--no-watch", str(tmp_path / "skills"), f"acme={tmp_path / 'more'}"]
+    assert behind == ["--no-watch", "--page-size=7", str(tmp_path / "skills"), f"acme={tmp_path / 'more'}"]
     assert f"There is no directory {tmp_path / 'more'}: create it" in err
     assert f"There is no directory {tmp_path / 'skills'}" not in err
 

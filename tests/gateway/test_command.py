@@ -225,3 +225,21 @@ async def test_a_client_that_only_opens_urls_loads_a_skill_that_was_approved_on_
             with pytest.raises(MCPError, match="declined"):
                 await client.read_resource(REFUNDS)
     assert (len(ann.asked), len(bob.asked)) == (1, 1)
+
+
+def test_a_gateway_does_not_start_itself_again(place: Place) -> None:
+    config = place.folder / "loop.toml"
+    words = json.dumps(["gateway", "--config", str(config)])
+    config.write_text(f"[servers.again]\ncommand = {json.dumps(str(SKILLWIRE))}\nargs = {words}\n", "utf-8")
+    command = [SKILLWIRE, "gateway", "--config", config, "--http", "127.0.0.1:0"]
+    with subprocess.Popen(
+        command, cwd=place.folder, env=place.env, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as process:
+        try:
+            served = Served(process)
+            served.wait_until_it_says(
+                "a gateway with the same configuration started this one: remove the server"
+            )
+            served.end()
+        finally:
+            process.kill()

@@ -76,6 +76,23 @@ def test_mcp_json_of_a_project(project: Path, home: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["/opt/bin/skillwire", "gateway"],
+        ["C:\\Tools\\skillwire.exe", "gateway", "--ttl", "5"],
+        ["/usr/bin/python3", "-m", "skillwire", "gateway"],
+    ],
+)
+def test_our_own_gateway_is_not_imported_into_itself(project: Path, home: Path, command: list[str]) -> None:
+    entry = {"command": command[0], "args": command[1:]}
+    other = {"command": "/opt/bin/skillwire", "args": ["serve", "gateway"]}
+    write(home / ".cursor/mcp.json", json.dumps({"mcpServers": {"own": entry, "skills": other}}))
+    servers = found(project, home)
+    assert skipped(servers) == {"own": "it is your own gateway, which would connect to itself"}
+    assert set(places(servers)) == {"skills"}
+
+
 def test_claude_code_has_servers_of_the_user_and_of_each_project(project: Path, home: Path) -> None:
     write(
         home / ".claude.json",

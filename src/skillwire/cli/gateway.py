@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -165,6 +166,7 @@ def _host_options(options: RunOptions) -> dict[str, Any]:
     from skillwire.host.styles import DEFAULT
 
     config = options.options.settings()
+    _refuse_loop(config.files)
     found: dict[str, Any] = {
         "servers": config.servers,
         "directories": (*config.local_directories, *options.options.given_directories()),
@@ -192,6 +194,22 @@ def _host_options(options: RunOptions) -> dict[str, Any]:
             "or import those of your other clients with `skillwire servers import`"
         )
     return found
+
+
+def _refuse_loop(files: Sequence[Path]) -> None:
+    """Refuse to run below a gateway of the same files: each would start another one, without end."""
+    from hashlib import sha256
+
+    from skillwire.sources.command_line import GATEWAYS
+
+    started_by = os.environ.get(GATEWAYS, "").split()
+    own = sha256("\n".join(str(file.resolve()) for file in files).encode()).hexdigest()[:16]
+    if files and own in started_by:
+        raise SourceError(
+            "a gateway with the same configuration started this one: remove the server that runs "
+            f"`skillwire gateway` from {' or '.join(map(str, files))}"
+        )
+    os.environ[GATEWAYS] = " ".join([*started_by, own])
 
 
 def _server_options(options: RunOptions) -> ServerOptions:

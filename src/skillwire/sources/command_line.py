@@ -38,6 +38,8 @@ _PROXIES: Final = frozenset(
     for name in (upper, upper.lower())
 )
 # Needed for network access behind a proxy or with custom certificates.
+GATEWAYS: Final = "SKILLWIRE_GATEWAYS"
+"""The variable with the gateways that a server is started by, so that none starts itself again."""
 _NETWORK: Final = (
     *sorted(_PROXIES),
     "NODE_EXTRA_CA_CERTS",
@@ -145,7 +147,7 @@ def server_environment(ours: Mapping[str, str], given: Mapping[str, str], *, win
     environment may contain other secrets. A proxy is passed on unless its URL contains a password.
     """
     names = _INHERITED_ON_WINDOWS if windows else _INHERITED
-    found = {name: ours[name] for name in (*names, *_NETWORK) if name in ours}
+    found = {name: ours[name] for name in (*names, *_NETWORK, GATEWAYS) if name in ours}
     found = {name: value for name, value in found.items() if name not in _PROXIES or "@" not in value}
     environment = {**found, **given}
     if "PATH" in environment:

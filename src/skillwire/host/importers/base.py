@@ -8,9 +8,10 @@ disables or restricts stays so: an import never grants more.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, TypeAlias, cast
 
@@ -163,6 +164,8 @@ def entry(name: str, values: object, fill: Fill, *, keep: bool = False, token_en
             raise Skip("it is not a table")
         given = cast("Table", values)
         place = canonical(_place(given, fill, keep=keep, token_env=token_env))
+        if _starts_gateway(place.command):
+            raise Skip("it is your own gateway, which would connect to itself")
     except Skip as reason:
         return ClientServer(name=name, skipped=str(reason))
     signs_in, client_id = _oauth(given, fill) if place.url else (False, "")
@@ -172,6 +175,12 @@ def entry(name: str, values: object, fill: Fill, *, keep: bool = False, token_en
     return ClientServer(
         name=name, place=place, signs_in=signs_in or (bridged and not secret), client_id=client_id
     )
+
+
+def _starts_gateway(command: Sequence[str]) -> bool:
+    """Whether a command starts the gateway, as `skillwire gateway install` writes it."""
+    words = [word.replace("\\", "/").rpartition("/")[2].removesuffix(".exe") for word in command]
+    return ("skillwire", "gateway") in pairwise(words)
 
 
 def canonical(place: Place) -> Place:
