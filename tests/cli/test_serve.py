@@ -103,7 +103,7 @@ def test_an_empty_directory_is_reported(run: Run, tmp_path: Path) -> None:
     [
         ("none", "does not exist"),
         ("file.txt", "is not a directory"),
-        ("~no-such-user-here", "cannot be opened"),
+        ("~no-such-user-here", "does not exist"),
         ("x" * 5000, "cannot be opened: File name too long"),
         ("../up=.", "is not a prefix"),
         ("bell\a", r"bell\u0007 does not exist"),
