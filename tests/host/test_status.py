@@ -66,24 +66,24 @@ def test_a_state_follows_policy_and_approval(
     policy: Policy, stored: Approval | None, before: Approval | None, state: State
 ) -> None:
     skill = RegisteredSkill(SHOP, entry(), "refunds")
-    standing = status(skill, policy, stored, before)
-    assert (standing.state, standing.policy) == (state, policy)
-    assert [change.kind for change in standing.changes] == (
+    computed = status(skill, policy, stored, before)
+    assert (computed.state, computed.policy) == (state, policy)
+    assert [change.kind for change in computed.changes] == (
         [ChangeKind.CHANGED] if state is State.CHANGED else []
     )
 
 
 def test_a_nested_skill_is_not_covered_by_a_policy() -> None:
     skill = RegisteredSkill(SHOP, entry(), "refunds")
-    standing = status(skill, Policy.ALWAYS, nested=True)
-    assert (standing.state, standing.nested) == (State.NEW, True)
+    computed = status(skill, Policy.ALWAYS, nested=True)
+    assert (computed.state, computed.nested) == (State.NEW, True)
 
 
 def test_grants_are_a_part_of_it() -> None:
     grants = Grants(allowed_tools=True)
     skill = RegisteredSkill(SHOP, entry(), "refunds")
-    standing = status(skill, Policy.PROMPT, approval(grants=grants))
-    assert standing.grants == grants
+    computed = status(skill, Policy.PROMPT, approval(grants=grants))
+    assert computed.grants == grants
 
 
 def test_local_dynamic_and_unsound_skills_have_states_of_their_own() -> None:

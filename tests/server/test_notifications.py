@@ -102,9 +102,9 @@ async def subscribe(client: Client, *uris: str) -> None:
 def announcer_of(server: SkillServer) -> Notifier:
     watch = server._watcher  # pyright: ignore[reportPrivateUsage]
     assert watch is not None
-    announcer = watch.notifier
-    assert announcer is not None
-    return announcer
+    notifier = watch.notifier
+    assert notifier is not None
+    return notifier
 
 
 URIS = [

@@ -15,7 +15,7 @@ from skillwire import DirectorySource, Limits, SkillNotFound, SourceError
 from skillwire.skill.digests import digest_of
 from skillwire.skill.entries import SkillEntry
 from skillwire.skill.uris import SkillUri
-from skillwire.sources.directory import builder as gathering
+from skillwire.sources.directory import builder
 from skillwire.sources.directory import source as directory
 from skillwire.sources.directory.files import HashedFile, hash_file
 from skillwire.sources.directory.roots import Root
@@ -43,7 +43,7 @@ def read_in_walks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         read.append(Path(path).name)
         return hash_file(path, **options)
 
-    monkeypatch.setattr(gathering, "hash_file", record)
+    monkeypatch.setattr(builder, "hash_file", record)
     return iter([read])
 
 

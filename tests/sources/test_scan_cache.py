@@ -25,8 +25,7 @@ from skillwire import DirectorySource
 from skillwire.limits import Limits
 from skillwire.skill.digests import digest_of
 from skillwire.skill.uris import SkillUri
-from skillwire.sources.directory import builder as gathering
-from skillwire.sources.directory import files
+from skillwire.sources.directory import builder, files
 from skillwire.sources.directory import scan_cache as index_module
 from skillwire.sources.directory.files import HashedFile, hash_file
 from skillwire.sources.directory.scan_cache import decode_line, encode_line, scan_caches_in
@@ -52,7 +51,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append(Path(path).name)
         return hash_file(path, **options)
 
-    monkeypatch.setattr(gathering, "hash_file", record)
+    monkeypatch.setattr(builder, "hash_file", record)
     return found
 
 

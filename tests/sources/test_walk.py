@@ -14,7 +14,7 @@ import pytest
 from skillwire import DirectorySource, LimitExceeded, Limits, SourceError
 from skillwire.issues import Issue
 from skillwire.skill.uris import SkillUri
-from skillwire.sources.directory import builder as gathering
+from skillwire.sources.directory import builder
 from skillwire.sources.directory.files import hash_file
 from skillwire.sources.directory.roots import parse_root
 from skillwire.sources.directory.walk import FoundSkill, Walk
@@ -396,7 +396,7 @@ def test_a_skill_too_large_is_reported_and_nothing_of_it_is_read(
     write_skill(tmp_path / "large/inner", {"small.txt": b"x"})
     limits = Limits() if kind == "files" else Limits(bytes_per_skill=5000)
     read: list[str] = []
-    monkeypatch.setattr(gathering, "hash_file", _recording(read))
+    monkeypatch.setattr(builder, "hash_file", _recording(read))
     source = scanned([tmp_path], limits=limits)
     assert uris(source) == ["skill://large/inner/SKILL.md"]
     assert [Path(path).parent.name for path in read] == ["inner", "inner"]

@@ -90,18 +90,18 @@ async def test_g2_a_server_with_neither_capability_nor_resources_is_not_probed(t
 
 
 @pytest.mark.parametrize(
-    "gates",
+    "switches",
     [Switches(admin=False), Switches(folder_trusted=False), Switches(closed_servers=frozenset({"Demo"}))],
     ids=["admin", "folder", "server"],
 )
 async def test_g3_a_switch_that_is_turned_off_empties_the_slot_at_once(
-    tmp_path: Path, gates: Switches
+    tmp_path: Path, switches: Switches
 ) -> None:
     sim = Simulator()
     sim.skill("refunds", files={"a.md": b"x"})
     async with opened(tmp_path, host_options=GEMINI, demo=sim) as host:
         await host.load("refunds")
-        await host.admin.set_switches(gates)
+        await host.admin.set_switches(switches)
         assert host.skills() == ()
         with pytest.raises(SkillNotFound):
             await host.load("refunds")

@@ -271,7 +271,7 @@ class Registry:
             ),
             removed=removed,
             collisions=tuple(
-                Collision(handle, tuple(map(self._skill, claimants))) for handle, claimants in clashes.items()
+                Collision(handle, tuple(map(self._skill, records))) for handle, records in clashes.items()
             ),
             repeated=repeated,
         )
@@ -281,36 +281,36 @@ class Registry:
 
     def _name_all(self) -> dict[str, list[_Record]]:
         """Give every skill its handle; the new collisions of bare handles."""
-        claims: dict[str, list[_Record]] = {}
+        by_name: dict[str, list[_Record]] = {}
         for record in self._all():
             for fold in record.folds:
-                claims.setdefault(fold, []).append(record)
+                by_name.setdefault(fold, []).append(record)
         clashes: dict[str, list[_Record]] = {}
-        for fold, claimants in claims.items():
-            if len(claimants) == 1:
+        for fold, records in by_name.items():
+            if len(records) == 1:
                 continue
-            keys = [record.key for record in claimants]
+            keys = [record.key for record in records]
             known = self._contested.get(fold, frozenset())
             if not known.issuperset(keys):
                 self._contested[fold] = known.union(keys)
                 # A collision is reported once, not again for each longer handle.
-                if claimants[0].folds[0] == fold:
-                    clashes[claimants[0].handles[0]] = claimants
-        self._shown = {record.key: self._handle_for(record, claims) for record in self._all()}
+                if records[0].folds[0] == fold:
+                    clashes[records[0].handles[0]] = records
+        self._shown = {record.key: self._handle_for(record, by_name) for record in self._all()}
         return clashes
 
-    def _handle_for(self, record: _Record, claims: Mapping[str, list[_Record]]) -> str:
+    def _handle_for(self, record: _Record, by_name: Mapping[str, list[_Record]]) -> str:
         key = record.key
         *wanted, unique = record.handles
         for handle, fold in zip(wanted, record.folds, strict=False):
-            keeps = fold not in self._contested or self._keeper(claims[fold]) == key
+            keeps = fold not in self._contested or self._keeper(by_name[fold]) == key
             if keeps and self._meanings.setdefault(handle, key) == key:
                 return handle
         self._meanings[unique] = key
         return unique
 
-    def _keeper(self, claimants: Iterable[_Record]) -> SkillKey | None:
-        return self._naming.keeper([record.key for record in claimants])
+    def _keeper(self, records: Iterable[_Record]) -> SkillKey | None:
+        return self._naming.keeper([record.key for record in records])
 
     def _skill(self, record: _Record) -> RegisteredSkill:
         key = record.key

@@ -171,8 +171,8 @@ def _show(screen: Screen, project: _Project, trusted: TrustedFiles, host: SkillH
     from skillwire.trust.guards import requested_tools
 
     for one in project.files:
-        standing = ("trusted", "green") if trusted.trusts(one.file) else ("not trusted", "yellow")
-        screen.line((printable(str(one.file.path)), "bold"), "  ", standing)
+        status = ("trusted", "green") if trusted.trusts(one.file) else ("not trusted", "yellow")
+        screen.line((printable(str(one.file.path)), "bold"), "  ", status)
         for label, place in one.servers:
             _show_server(screen, label, place)
         for directory in one.directories:

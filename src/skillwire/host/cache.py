@@ -1,7 +1,7 @@
 """SkillCache: verified files on disk, by server and URI (ENT-4, SEC-8).
 
 A file is at `SERVER~MARK/URI`, encoded so that both can be read from the path. It is written to a file beside
-it and moved into place, and its digest is computed anew on every access: what differs from the entry is not
+it and moved into place, and its digest is computed on every access: what differs from the entry is not
 used. The directory is the user's alone. No file in it is called `SKILL.md`, so that nothing that looks for
 skills finds one here.
 """

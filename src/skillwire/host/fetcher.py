@@ -84,7 +84,7 @@ class Fetcher:
         """A file for the user to look at: verified, but not loaded, held, cached or approved (SEC-7)."""
         entry = check_entry(skill.entry, limits=self.limits)
         uri = skill_file(entry, path)
-        data, _ = await self.fetch_bytes(entry, skill.origin, uri, anew=True)
+        data, _ = await self.fetch_bytes(entry, skill.origin, uri, refresh=True)
         return self._previewed(entry, uri, data, skill.origin)
 
     async def preview_skills(
@@ -162,7 +162,7 @@ class Fetcher:
         files: list[VerifiedFile] = []
         retrieved = 0
         for uri in uris:
-            data, _ = await self.fetch_bytes(entry, skill.origin, uri, anew=True)
+            data, _ = await self.fetch_bytes(entry, skill.origin, uri, refresh=True)
             if uri == entry.uri:
                 verified = verify_skill_md(entry, data, skill.origin, retrieved=retrieved, limits=self.limits)
                 self.accept(verified)
@@ -221,12 +221,12 @@ class Fetcher:
         return verify_file(entry, uri, data, origin, limits=self.limits)
 
     async def fetch_bytes(
-        self, entry: CheckedEntry, origin: Origin, uri: SkillUri, *, anew: bool = False
+        self, entry: CheckedEntry, origin: Origin, uri: SkillUri, *, refresh: bool = False
     ) -> tuple[bytes, bool]:
         """The bytes of a file, and whether they came from the cache.
 
         For a dynamic skill, the cache has the approved bytes. They are used while the server is unavailable,
-        and for a file of an earlier draft that was read since the last change, but never with `anew`.
+        and for a file of an earlier draft that was read since the last change, but never with `refresh`.
         """
         source = self.source_of(origin)  # Refused if the origin is disabled, cached or not.
         digest: Digest | None = None
@@ -237,7 +237,7 @@ class Fetcher:
         elif not origin.is_local:
             digest = self.approver.approved_digest(origin, entry.uri, uri)
             is_current = entry.draft is not None and (origin, uri) in self._current
-            if digest is not None and is_current and not anew:
+            if digest is not None and is_current and not refresh:
                 cached = await self.cache.fetch(origin, uri, digest)
                 if cached is not None:
                     return cached, True
@@ -246,7 +246,9 @@ class Fetcher:
         except RequestRefused:
             raise
         except SourceError:
-            cached = await self.cache.fetch(origin, uri, digest) if digest is not None and not anew else None
+            cached = (
+                await self.cache.fetch(origin, uri, digest) if digest is not None and not refresh else None
+            )
             if cached is None:
                 raise
             return cached, True

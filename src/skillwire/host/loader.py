@@ -6,7 +6,7 @@ Loading takes these steps, and each file read later takes the same ones from the
 2. The publishers signed it whom its origin must have; and it is approved as its entry is now, or the user is
    asked (SEC-5, SEC-6).
 3. The entry is held: from here on only its files are read (VER-3).
-4. The bytes come from the cache, where their digest is computed anew, or from the server (SEC-8, VER-5).
+4. The bytes come from the cache, where their digest is computed again, or from the server (SEC-8, VER-5).
 5. The bytes are verified against the held entry (VER-1, VER-2).
 6. A failed check may be a stale entry: it is refreshed once and tried once more, then refused. Another
    set of files takes the approval back, so step 2 asks again (VER-6).

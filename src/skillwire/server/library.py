@@ -202,11 +202,11 @@ class SkillLibrary:
         if len(parts) == 1:
             settled, found = Ownership({}, ()), parts[0]  # One source: no conflicts.
         else:
-            claims = {(entry.uri, owner): entry for owner, part in enumerate(parts) for entry in part}
-            settled = resolve_conflicts(claims)
+            owned = {(entry.uri, owner): entry for owner, part in enumerate(parts) for entry in part}
+            settled = resolve_conflicts(owned)
             for lost in settled.lost:
-                del claims[lost.uri, lost.owner]
-            found = claims.values()
+                del owned[lost.uri, lost.owner]
+            found = owned.values()
         entries = tuple(sorted(found, key=lambda entry: entry.uri))
         listed = entries
         if self._unlisted:

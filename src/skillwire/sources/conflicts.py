@@ -35,12 +35,12 @@ class Ownership:
         return next((self.owners[at] for at in directories_down_to(uri) if at in self.owners), None)
 
 
-def resolve_conflicts(claims: Iterable[tuple[SkillUri, int]]) -> Ownership:
+def resolve_conflicts(skills: Iterable[tuple[SkillUri, int]]) -> Ownership:
     """Resolve the conflicts of skills, given as the URI of their `SKILL.md` and their source's number."""
     owners: dict[SkillUri, int] = {}
     lost: list[Conflict] = []
     # Outermost first; the sort is stable, so that the first source comes first.
-    for uri, owner in sorted(claims, key=lambda claim: claim[0].count("/")):
+    for uri, owner in sorted(skills, key=lambda skill: skill[0].count("/")):
         root = skill_root(uri)
         taken = next((at for at in directories_down_to(root) if owners.get(at, owner) != owner), None)
         if taken is None:

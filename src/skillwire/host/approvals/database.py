@@ -141,7 +141,7 @@ class ApprovalDatabase:
         self._file.write(write)
 
     def withdraw(self, server: str, uri: str, approved_at: str, *, noted: Decision | None = None) -> None:
-        """Mark an approval as no longer current, unless it was given anew since. `noted` says why."""
+        """Mark an approval as no longer current, unless it was given again since. `noted` says why."""
 
         def change(database: sqlite3.Connection) -> None:
             ended = database.execute(

@@ -92,22 +92,22 @@ class _Tree:
 
 def _settle(walks: Sequence[Walk], problems: list[Problem], before: Snapshot | None) -> list[ScannedSkill]:
     """The skills that are served, with the URIs that they are served under."""
-    claims: dict[tuple[SkillUri, int], ScannedSkill] = {}
+    owned: dict[tuple[SkillUri, int], ScannedSkill] = {}
     trees: list[_Tree] = []
     for number, walk in enumerate(walks):
         plain: Iterable[ScannedSkill] = walk.skills
         if any(map(is_misnamed, walk.skills)):
             plain, misnamed = _separate(walk.skills, problems)
             trees += misnamed
-        claims |= {(skill.entry.uri, number): skill for skill in plain}
+        owned |= {(skill.entry.uri, number): skill for skill in plain}
     if len(walks) > 1:
-        for lost in resolve_conflicts(claims).lost:
-            skill = claims.pop((lost.uri, lost.owner))
-            winner = claims[lost.winner, lost.winning_owner]
+        for lost in resolve_conflicts(owned).lost:
+            skill = owned.pop((lost.uri, lost.owner))
+            winner = owned[lost.winner, lost.winning_owner]
             # One skill that two roots reach, one of them through a link, is not a conflict.
             if os.path.realpath(skill.directory) != os.path.realpath(winner.directory):
                 problems.append(_collision(skill, winner, lost))
-    served = list(claims.values())
+    served = list(owned.values())
     return [*served, *_rename(trees, served, problems, before)] if trees else served
 
 

@@ -63,7 +63,7 @@ async def wait_until_idle(sleep: Callable[[float], Awaitable[object]]) -> None:
 async def watch_directories(
     directories: Sequence[Path], take: Take, *, cares: Callable[[str], bool], poll: bool | None = None
 ) -> None:
-    """Call `take` after every change below the directories that `cares` about, until cancelled.
+    """Call `take` after every change below the directories that `cares` about, until canceled.
 
     It starts when the process is idle, with one call for earlier changes. `poll` selects polling instead of
     events; by default it is used only where there are no events.
