@@ -437,7 +437,11 @@ GROUPS = (
         "install-signers",
         "install/installer.py",
         "tests/install/test_signers.py",
-        (("if confirms_signer(skill.signer, actual):", "if True:"),),
+        (
+            ("if confirms_signer(skill.signer, actual):", "if True:"),
+            ("            if failure := self._other_signer(skill):\n", "            if failure := None:\n"),
+            ("(failure := self._other_signer(skill)):", "(failure := None):"),
+        ),
     ),
     Group(
         "proposal",
@@ -625,6 +629,36 @@ GROUPS = (
         (
             ("                    if digest != skill.digest:\n", "                    if False:\n"),
             ("            elif config.approval is Policy.NEVER:\n", "            elif False:\n"),
+            ("url=redact_url(config.url) if", "url=config.url if"),
+        ),
+    ),
+    Group(
+        "accepted",
+        "install/workspace.py",
+        "tests/install/test_servers.py",
+        (("if one.name in there - bad - waiting)", "if True)"),),
+    ),
+    Group(
+        "process",
+        "sources/process.py",
+        "tests/attacks/test_wire.py tests/host/test_connections.py tests/attacks/test_text.py",
+        (
+            ("        if len(line) > self._line_bytes:\n", "        if False:\n"),
+            (
+                "extend(shown(line.strip(), _KEPT_CHARS) for line in lines)",
+                "extend(line.strip() for line in lines)",
+            ),
+            ('shown(line.decode("utf-8", "replace").strip(), _STRAY_CHARS)', "line.decode().strip()"),
+        ),
+    ),
+    Group(
+        "direct-requests",
+        "host/http/direct.py",
+        "tests/host/test_direct_requests.py tests/attacks/test_wire.py",
+        (
+            ('message.get("id") == identity or (', "True or ("),
+            ("                self._on_message(_validated(message))\n", "                pass\n"),
+            ("max_event_size=self._event_bytes", "max_event_size=None"),
         ),
     ),
     Group(

@@ -12,6 +12,7 @@ import pytest
 from simulator import Simulator, agree, make_host, opened
 from skillwire.errors import ApprovalRequired, SkillNotFound, SourceError
 from skillwire.host.approvals.asking import ApprovalRequest
+from skillwire.host.state import Status
 from skillwire.trust.origin import Origin
 
 pytestmark = pytest.mark.anyio
@@ -80,6 +81,20 @@ async def test_closing_during_a_load_ends_it_with_an_error(tmp_path: Path, era: 
         with anyio.fail_after(10):
             await ended.wait()
     assert "went away" in str(errors[0])
+
+
+async def test_a_host_that_is_canceled_before_it_wrote_everything_closes_its_connections(
+    tmp_path: Path,
+) -> None:
+    sim = shop()
+    with anyio.CancelScope() as everything:
+        async with opened(tmp_path, shop=sim, host_options={"ask": agree}) as host:
+            skill = (await host.load("refunds")).skill
+            host.admin.approvals.withdraw(skill.origin, skill.uri)  # Written when the host is closed.
+            everything.cancel()
+            await anyio.lowlevel.checkpoint()
+    assert everything.cancelled_caught
+    assert [server.status for server in host.admin.servers()] == [Status.CLOSED]
 
 
 async def test_a_canceled_load_leaves_nothing_half_done(tmp_path: Path) -> None:

@@ -5,24 +5,30 @@ from __future__ import annotations
 
 import shutil
 import tracemalloc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
 
+from install.samples import locked, skill_md
 from install.workspaces import Machine
 from publishers import new_key
 from simulator import Simulator
 from skillwire.errors import AmbiguousName, ApprovalRequired, SkillNotFound, VerificationError
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.directories import state_places
+from skillwire.install.candidates import Candidate
 from skillwire.install.freshness import Check, Freshness
 from skillwire.install.installer import Installer
+from skillwire.install.lock import LockedSkill, Pin
 from skillwire.install.report import Report
 from skillwire.install.upstream import Upstream
+from skillwire.install.workspace import Workspace
+from skillwire.limits import Limits
 from skillwire.skill.digests import digest_of
+from skillwire.sources.archive import ArchiveFile
 from skillwire.trust.approval import ALL_GRANTS, NO_GRANTS, Grants, Policy
 from skillwire.trust.oms import SIGNATURE_FILE
 from skillwire.trust.publishers import Publisher
@@ -410,3 +416,81 @@ async def test_many_servers_share_the_requests_that_are_sent_at_once(
         assert [len(one.read_uris()) for one in servers.values()] == [2, 2, 2, 2]
         answered.set()
     assert len(machine.lock().skills) == 4
+
+
+async def two_servers(machine: Machine, tmp_path: Path) -> tuple[Installer, Simulator, list[str]]:
+    """Skills of two servers, pinned but not installed; the second server; and what will be recorded."""
+    first, second = Simulator(), Simulator()
+    first.skill("first")
+    second.skill("second")
+    servers = {"a": first, "b": second}
+    await add(from_servers(machine, servers), "a", "b")
+    shutil.rmtree(machine.installed)
+    tool = from_servers(Machine.make(tmp_path / "other", project=machine.project), servers)
+    recorded: list[str] = []
+
+    async def record(_: Workspace, installed: Sequence[tuple[Candidate, Grants]]) -> None:
+        recorded.extend(one.name for one, _ in installed)
+
+    tool.record = record
+    return tool, second, recorded
+
+
+def asked_about(tool: Installer) -> tuple[LockedSkill, ...]:
+    _, state, made = tool.compare()
+    return tool.unaccepted(state, made)
+
+
+async def test_what_could_not_be_fetched_is_asked_about_again_and_approved_when_it_is_installed(
+    machine: Machine, tmp_path: Path
+) -> None:
+    tool, second, recorded = await two_servers(machine, tmp_path)
+    second.refuse("resources/read")
+    report = await tool.sync(accept=asked_about(tool))
+    assert (report.installed, recorded) == (("first",), ["first"])
+    second.behave("resources/read")
+    assert [skill.name for skill in asked_about(tool)] == ["second"]
+    report = await tool.sync(accept=asked_about(tool))
+    assert (report.installed, recorded) == (("second",), ["first", "second"])
+    assert asked_about(tool) == ()
+
+
+async def test_what_was_installed_before_an_interruption_is_approved_and_the_rest_is_asked_about_again(
+    machine: Machine, tmp_path: Path
+) -> None:
+    tool, second, recorded = await two_servers(machine, tmp_path)
+    second.never_answer("resources/read")
+    with anyio.CancelScope() as run:
+        tool.on_step = lambda _: run.cancel()
+        await tool.sync(accept=asked_about(tool))
+    assert run.cancelled_caught
+    assert (machine.installed / "first/SKILL.md").exists()
+    assert recorded == ["first"]
+    assert [skill.name for skill in asked_about(tool)] == ["second"]
+    second.behave("resources/read")
+    assert (await tool.sync(accept=asked_about(tool))).installed == ("second",)
+    assert recorded == ["first", "second"]
+
+
+async def test_artifacts_of_sites_are_fetched_a_few_at_a_time(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetching = most = 0
+
+    async def fetch(url: str, digest: str, *, limits: Limits) -> tuple[ArchiveFile, ...]:
+        nonlocal fetching, most
+        fetching += 1
+        most = max(most, fetching)
+        await anyio.wait_all_tasks_blocked()
+        fetching -= 1
+        return (ArchiveFile("SKILL.md", skill_md(url.rpartition("/")[2])),)
+
+    monkeypatch.setattr("skillwire.install.sources.fetch_artifact", fetch)
+    skills = [
+        replace(locked(name), pin=Pin.make("site", artifact=f"https://acme.example/{name}", digest="x"))
+        for name in (f"skill-{number}" for number in range(40))
+    ]
+    fetched: list[Candidate] = []
+    assert await Upstream(machine.project).fetch_pinned(skills, fetched.append) == ()
+    assert len(fetched) == 40
+    assert most == 16

@@ -7,6 +7,7 @@ on what the user granted: only that is installed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -162,35 +163,39 @@ class Installer:
             lock, state = work.require_lock(), work.files.read(work.root)
             work.recover(lock, state)
             made = work.plan(lock, state, force=force, only=only)
-            agreed = state.accept(accepted)
-            unaccepted = {skill.name for skill in self.unaccepted(agreed, made)}
+            unaccepted = {skill.name for skill in self.unaccepted(state.accept(accepted), made)}
             refused = [
                 Failure(name, RefusedByPolicy(f"{name} was not approved as it is pinned now"))
                 for name in sorted(unaccepted)
             ]
             made = Plan(tuple(step for step in made.steps if step.name not in unaccepted or not step.changes))
-            with work.carrying_out(made, agreed, on_step=self.on_step) as run:
-                fetched, failures = await self._write(run)
-            outcomes, agreed = run.finish()
-            if agreed.accepted != state.accepted:
-                work.files.write(work.root, agreed)
-            if has_forgotten(state, agreed):
+            fetched: dict[str, Candidate] = {}
+            with work.carrying_out(made, state, accept=accepted, on_step=self.on_step) as run:
+                try:
+                    failures = await self._write(run, fetched)
+                except BaseException:
+                    with anyio.CancelScope(shield=True), suppress(SkillwireError):
+                        await self._record_accepted(run, fetched)
+                    raise
+            outcomes, after = run.finish()
+            if has_forgotten(state, after):
                 work.prune()
+        await self._record_accepted(run, fetched)
         report = make_report(made, outcomes)
-        if self.record is not None:
-            done = {*report.installed, *report.updated, *report.current}
-            new = [skill for skill in accepted if skill.name in done]
-            # The set was shown with its tools and scripts, and agreed to with them.
-            await self.record(
-                work, [(fetched.get(skill.name) or self._kept(skill), ALL_GRANTS) for skill in new]
-            )
         return replace(report, refused=(*refused, *report.refused), failures=(*failures, *report.failures))
 
-    async def _write(self, run: PlanRun) -> tuple[dict[str, Candidate], list[Failure]]:
+    async def _record_accepted(self, run: PlanRun, fetched: Mapping[str, Candidate]) -> None:
+        """Store the approval of what the user approved and is installed now."""
+        if self.record is not None:
+            made = [fetched.get(skill.name) or self._kept(skill) for skill in run.accepted]
+            # The set was shown with its tools and scripts, and agreed to with them.
+            await self.record(self.workspace, [(one, ALL_GRANTS) for one in made])
+
+    async def _write(self, run: PlanRun, fetched: dict[str, Candidate]) -> list[Failure]:
         """Write what a plan says, and fetch what is not stored here.
 
-        A skill is written as soon as it has arrived, while the others are fetched. Returns what was fetched,
-        without its files, and the skills that could not be fetched or verified.
+        A skill is written as soon as it has arrived, while the others are fetched. What was fetched is put
+        into `fetched`, without its files. Returns the skills that could not be fetched or verified.
         """
         store = self.workspace.versions
         steps: dict[str, list[Step]] = {}
@@ -199,7 +204,6 @@ class Installer:
         needed = run.made.needs_content()
         missing = {skill.name: skill for skill in needed if not store.has(skill)}
         failures: list[Failure] = []
-        fetched: dict[str, Candidate] = {}
         unstored = ""
 
         def write(name: str, files: Mapping[str, bytes] | None = None) -> None:
@@ -240,7 +244,7 @@ class Installer:
                 failures.append(Failure(name, error))
             elif run.is_over:
                 write(name)  # It is not tried, and reported so.
-        return fetched, failures
+        return failures
 
     def _other_signer(self, skill: LockedSkill) -> Failure | None:
         """The failure of a skill whose signer is not the one in the lock: the lock alone proves nothing."""

@@ -204,11 +204,17 @@ class Workspace:
 
     @contextmanager
     def carrying_out(
-        self, made: Plan, state: InstallState, *, on_step: Callable[[Outcome], None] = lambda _: None
+        self,
+        made: Plan,
+        state: InstallState,
+        *,
+        accept: Iterable[LockedSkill] = (),
+        on_step: Callable[[Outcome], None] = lambda _: None,
     ) -> Generator[PlanRun]:
         """A plan whose steps the caller writes one by one, and then finishes.
 
-        If the block raises, what was written until then is recorded.
+        If the block raises, what was written until then is recorded. `accept` is what the user has just
+        approved: it counts as approved as soon as it is installed.
         """
         if made.writes:
             state = self._keep_replaced(made, state)
@@ -224,7 +230,7 @@ class Workspace:
                 if step.act is not Act.REMOVE
             }
             self.files.write(self.root, state.put(pending))
-        run = PlanRun(self, made, state, StepWriter(on_step=on_step))
+        run = PlanRun(self, made, state, StepWriter(on_step=on_step), tuple(accept))
         try:
             yield run
         except BaseException:
@@ -279,6 +285,7 @@ class PlanRun:
     made: Plan
     state: InstallState
     writer: StepWriter
+    accept: tuple[LockedSkill, ...] = ()
 
     def write(self, step: Step, files: Mapping[str, bytes] | None = None) -> None:
         """Carry out a step, with these files or with those in the version store."""
@@ -288,6 +295,16 @@ class PlanRun:
     def is_over(self) -> bool:
         """Whether nothing more is written: the disk is full or cannot be written at all."""
         return bool(self.writer.fatal)
+
+    @property
+    def accepted(self) -> tuple[LockedSkill, ...]:
+        """What the user has just approved, as far as it is installed now."""
+        outcomes = self.writer.outcomes
+        there = {one.step.name for one in outcomes if one.done}
+        there |= {step.name for step in self.made.steps if step.act is Act.CURRENT}
+        bad = {one.step.name for one in outcomes if not one.done}
+        waiting = {step.name for step in self.made.writes} - {one.step.name for one in outcomes}
+        return tuple(one for one in self.accept if one.name in there - bad - waiting)
 
     def finish(self, *, going_back: bool = False) -> tuple[tuple[Outcome, ...], InstallState]:
         """Record what is installed where."""
@@ -302,11 +319,11 @@ class PlanRun:
             else:
                 placed[step.path] = Placed(step.name, frozenset({step.skill.digest}), outcome.link)
         installed = [outcome.step.skill for outcome in outcomes if outcome.done and outcome.step.skill]
-        state = replace(self.state, placed=placed).remember(
-            installed, work.limits.kept_versions, in_place=going_back
-        )
+        accepted = self.accepted
+        state = replace(self.state, placed=placed).accept(accepted)
+        state = state.remember(installed, work.limits.kept_versions, in_place=going_back)
         # Without a step to write, only folders that match already, but were not recorded as ours, are new.
-        if self.made.writes or placed != self.state.placed:
+        if self.made.writes or accepted or placed != self.state.placed:
             work.files.write(work.root, state)
         return outcomes, state
 
