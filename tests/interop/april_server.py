@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 from typing import Any
 
 import anyio
 import mcp_types as types
-from april_skills import PRODUCTS, index_text, resources, unlisted
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import (
@@ -24,6 +24,9 @@ from mcp.server.subscriptions import (
     ResourceUpdated,
 )
 from mcp.shared.exceptions import MCPError
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from interop.april_skills import PRODUCTS, index_text, resources, unlisted
 
 EXTENSION = "io.modelcontextprotocol/skills"
 INDEX = "skill://index.json"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from interop import april_skills
+from interop import april_server, april_skills
 from interop.peers import Peers
 from interop.processes import listening
 from simulator import agree, make_host
@@ -22,11 +22,12 @@ pytestmark = [pytest.mark.interop, pytest.mark.anyio]
 
 STYLES = ["spec", "codex", "goose", "gemini", "wayland"]
 REVISIONS = ["auto", "legacy"]
-PYTHON = [sys.executable, str(Path(__file__).with_name("april_server.py"))]
+PYTHON = [sys.executable, april_server.__file__]
 
 
 def python_server(*options: str) -> dict[str, Any]:
-    return {"command": (*PYTHON, *options)}
+    """A server with these options in this process."""
+    return {"instance": april_server.make_server(april_server.parse([*options]))}
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +48,7 @@ def server(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Where an April server with a full index is."""
     match request.param.split():
         case ["python", "stdio"]:
-            return python_server()
+            return {"command": tuple(PYTHON)}
         case ["typescript", "stdio"]:
             return {"command": tuple(request.getfixturevalue("typescript"))}
         case words:
