@@ -35,11 +35,18 @@ class FolderServer:
 @contextmanager
 def folder_server() -> Generator[FolderServer]:
     """A server of folders until the end of the block."""
+    with in_thread(_respond) as url:
+        yield FolderServer(url)
+
+
+@contextmanager
+def in_thread(app: Asgi) -> Generator[str]:
+    """Where an application is served until the end of the block, without a path."""
     with start_blocking_portal() as portal:
-        server = HttpServer(_respond, Address("127.0.0.1", 0), path="")
+        server = HttpServer(app, Address("127.0.0.1", 0), path="")
         serving = portal.start_task_soon(server.serve)
         try:
-            yield FolderServer(server.url)
+            yield server.url
         finally:
             portal.call(server.stop)
             serving.result(30)

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Generator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from command_line import Ended, Run, approved
-from interop.test_april import PYTHON
+from folder_server import in_thread
+from interop.april_server import make_server, parse
 from skillwire.cli import main
 
 pytestmark = [pytest.mark.interop, pytest.mark.process]
+
+Server = Callable[..., tuple[str, str]]
+"""The option of commands for a server with these options of its own."""
 
 
 @pytest.fixture
@@ -31,11 +38,21 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return start
 
 
-def server(*options: str) -> tuple[str, str]:
-    return "--server", f"april={' '.join([*PYTHON, *options])}"
+@pytest.fixture
+def server() -> Generator[Server]:
+    with ExitStack() as stack:
+
+        @cache
+        def option(*options: str) -> tuple[str, str]:
+            app = make_server(parse([*options])).streamable_http_app()
+            return "--server", f"april={stack.enter_context(in_thread(app))}/mcp"
+
+        yield option
 
 
-def test_servers_show_has_declaration_dialect_and_reason_skills_files_and_problems(run: Run) -> None:
+def test_servers_show_has_declaration_dialect_and_reason_skills_files_and_problems(
+    run: Run, server: Server
+) -> None:
     ended = run("servers", "show", "april", *server("--index", "malformed"))
     assert ended.code == 0, ended.err
     for line in (
@@ -66,7 +83,12 @@ def test_servers_show_has_declaration_dialect_and_reason_skills_files_and_proble
     ],
 )
 def test_servers_show_as_json(
-    run: Run, options: tuple[str, ...], declared: str | None, dialects: list[str], explanation: str
+    run: Run,
+    server: Server,
+    options: tuple[str, ...],
+    declared: str | None,
+    dialects: list[str],
+    explanation: str,
 ) -> None:
     shown = run("servers", "show", "APRIL", "--json", *server(*options)).document["server"]
     assert (shown["declared_in"], shown["dialects"]) == (declared, dialects)
@@ -78,7 +100,7 @@ def test_servers_show_as_json(
         assert skill["supporting_files"] == ["references/limits.md", "scripts/run.py"]
 
 
-def test_servers_show_of_a_server_that_fails_or_is_not_there(run: Run) -> None:
+def test_servers_show_of_a_server_that_fails_or_is_not_there(run: Run, server: Server) -> None:
     dead = run("servers", "show", "dead", "--server", "dead=no-such-command")
     assert dead.code == 4
     assert "status    failed: " in dead.out
@@ -91,7 +113,9 @@ def test_servers_show_of_a_server_that_fails_or_is_not_there(run: Run) -> None:
     assert "off is not used: skills = false" in off.err
 
 
-def test_an_index_skill_is_approved_ahead_as_show_says_and_loads_without_a_terminal(run: Run) -> None:
+def test_an_index_skill_is_approved_ahead_as_show_says_and_loads_without_a_terminal(
+    run: Run, server: Server
+) -> None:
     refused = run("load", "refunds", *server())
     assert refused.code == 7
     assert "`skillwire show refunds`, which prints the `skillwire approve` line to run" in refused.err
@@ -118,7 +142,7 @@ def test_an_index_skill_is_approved_ahead_as_show_says_and_loads_without_a_termi
     assert run("approvals", "import", "approvals.json", "--yes").code == 4
 
 
-def test_a_template_is_listed_completed_and_loaded_with_values(run: Run) -> None:
+def test_a_template_is_listed_completed_and_loaded_with_values(run: Run, server: Server) -> None:
     listed = run("list", *server())
     assert "docs/{product}  MCP · april  product    How a product works." in listed.out
     (template,) = run("list", "--json", *server()).document["templates"]
@@ -153,7 +177,9 @@ def test_a_template_is_listed_completed_and_loaded_with_values(run: Run) -> None
         ("huge", "april lists something that cannot be used: skills[20000]: 80,000 more entries"),
     ],
 )
-def test_a_bad_index_is_one_line_that_names_the_server(run: Run, kind: str, words: str) -> None:
+def test_a_bad_index_is_one_line_that_names_the_server(
+    run: Run, server: Server, kind: str, words: str
+) -> None:
     ended = run("servers", "show", "april", *server("--index", kind))
     assert ended.code == 0
     assert sum(words in line for line in ended.out.splitlines()) == 1
