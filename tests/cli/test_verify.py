@@ -12,22 +12,27 @@ from pathlib import Path
 
 import pytest
 
+from command_line import Ended, Run
 from interop.processes import SKILLWIRE, listening
+from skillwire.cli import main
 from skillwire.conformance import RULES
 
 TESTS = Path(__file__).parent.parent
 SKILLS = TESTS.parent / "examples/skills"
 
 
-def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*SKILLWIRE, "verify", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={**os.environ, **env},
-    )
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    def start(*arguments: str, **env: str) -> Ended:
+        for name, value in env.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(sys, "argv", ["skillwire", "verify", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return Ended(ended.value.code, out, err)
+
+    return start
 
 
 def defective(name: str) -> list[str]:
@@ -41,17 +46,17 @@ def widest(text: str) -> int:
 
 
 @pytest.mark.process
-def test_a_conforming_server_passes() -> None:
+def test_a_conforming_server_passes(run: Run) -> None:
     done = run("--", *SKILLWIRE, "serve", str(SKILLS))
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "2025-11-25: 5 skills, 8 files, 9 directories checked" in done.stdout
-    assert done.stdout.endswith("No violations\n")
+    assert (done.code, done.err) == (0, "")
+    assert "2025-11-25: 5 skills, 8 files, 9 directories checked" in done.out
+    assert done.out.endswith("No violations\n")
 
 
 @pytest.mark.process
-def test_violations_are_explained_within_eighty_columns_and_end_with_1() -> None:
+def test_violations_are_explained_within_eighty_columns_and_end_with_1(run: Run) -> None:
     done = run(*defective("digest-wrong"))
-    assert (done.returncode, done.stderr) == (1, "")
+    assert (done.code, done.err) == (1, "")
     for text in (
         "Must fix",
         "ENT-3/digest",
@@ -62,33 +67,33 @@ def test_violations_are_explained_within_eighty_columns_and_end_with_1() -> None
         "clause:",
         "https://skills.extensions.modelcontextprotocol.io/",
     ):
-        assert text in done.stdout
-    assert "1 violation of MUST, 0 of SHOULD" in done.stdout
-    assert widest(done.stdout) <= 80
+        assert text in done.out
+    assert "1 violation of MUST, 0 of SHOULD" in done.out
+    assert widest(done.out) <= 80
 
 
 @pytest.mark.process
-def test_advice_alone_passes() -> None:
+def test_advice_alone_passes(run: Run) -> None:
     done = run(*defective("no-when"))
-    assert done.returncode == 0
-    assert "LINT/description-when" in done.stdout
-    assert done.stdout.endswith("No violations, 1 piece of advice\n")
+    assert done.code == 0
+    assert "LINT/description-when" in done.out
+    assert done.out.endswith("No violations, 1 piece of advice\n")
 
 
 @pytest.mark.process
-def test_json_is_one_document() -> None:
+def test_json_is_one_document(run: Run) -> None:
     done = run("--json", *defective("digest-wrong"))
-    document = json.loads(done.stdout)
-    assert done.returncode == 1
+    document = json.loads(done.out)
+    assert done.code == 1
     assert (document["version"], document["ok"]) == (2, False)
     assert document["summary"] == {"must": 1, "should": 0, "advice": 0}
     assert [finding["rule"] for finding in document["findings"]] == ["ENT-3/digest"]
 
 
 @pytest.mark.process
-def test_junit_is_written_beside_the_report(tmp_path: Path) -> None:
+def test_junit_is_written_beside_the_report(run: Run, tmp_path: Path) -> None:
     done = run("--junit", str(tmp_path / "verify.xml"), *defective("digest-wrong"))
-    assert "ENT-3/digest" in done.stdout
+    assert "ENT-3/digest" in done.out
     suites = ElementTree.parse(tmp_path / "verify.xml").getroot()
     cases = suites.findall("testsuite/testcase")
     assert (suites.get("tests"), suites.get("failures")) == (str(len(RULES)), "1")
@@ -108,34 +113,34 @@ def test_junit_is_written_beside_the_report(tmp_path: Path) -> None:
     ],
 )
 def test_a_junit_file_that_cannot_be_written_is_reported_before_the_server_starts(
-    tmp_path: Path, place: str, reason: str
+    run: Run, tmp_path: Path, place: str, reason: str
 ) -> None:
     (tmp_path / "file").touch()
     done = run("--junit", str(tmp_path / place), "--", "touch", str(tmp_path / "started"))
     file = str(tmp_path / place)
     expected = f"skillwire verify: --junit: cannot write {file}: {reason.format(tmp_path)} "
     expected += "(see: skillwire verify --help)\n"
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", expected)
+    assert (done.code, done.out, done.err) == (2, "", expected)
     assert not (tmp_path / "started").exists()
 
 
 @pytest.mark.process
-def test_a_rule_can_be_ignored_and_an_unknown_one_not() -> None:
-    assert run("--ignore", "ENT-3", *defective("digest-wrong")).returncode == 0
+def test_a_rule_can_be_ignored_and_an_unknown_one_not(run: Run) -> None:
+    assert run("--ignore", "ENT-3", *defective("digest-wrong")).code == 0
     done = run("--ignore", "NO-1/such", *defective("clean"))
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "NO-1/such is not a rule" in done.stderr
+    assert (done.code, done.out) == (2, "")
+    assert "NO-1/such is not a rule" in done.err
 
 
 @pytest.mark.process
-def test_one_revision_can_be_requested() -> None:
+def test_one_revision_can_be_requested(run: Run) -> None:
     done = run("--era", "2025-11-25", "--json", *defective("list-without-ttl"))
-    assert done.returncode == 0
-    assert [one["revision"] for one in json.loads(done.stdout)["revisions"]] == ["2025-11-25"]
+    assert done.code == 0
+    assert [one["revision"] for one in json.loads(done.out)["revisions"]] == ["2025-11-25"]
 
 
 @pytest.mark.process
-def test_headers_and_tokens_are_sent_and_never_shown(tmp_path: Path) -> None:
+def test_headers_and_tokens_are_sent_and_never_shown(run: Run, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("open-sesame")
     command = [
         *SKILLWIRE,
@@ -147,12 +152,12 @@ def test_headers_and_tokens_are_sent_and_never_shown(tmp_path: Path) -> None:
         str(tmp_path / "token"),
     ]
     with listening(command) as url:
-        assert run("--token-env", "MY_TOKEN", url, MY_TOKEN="open-sesame").returncode == 0
-        assert run("--header", "Authorization: Bearer open-sesame", url).returncode == 0
+        assert run("--token-env", "MY_TOKEN", url, MY_TOKEN="open-sesame").code == 0
+        assert run("--header", "Authorization: Bearer open-sesame", url).code == 0
         refused = run("--header", "Authorization: Bearer hush-hush", url)
-    assert refused.returncode == 2
-    assert "HTTP 401" in refused.stderr
-    assert "hush" not in refused.stdout + refused.stderr
+    assert refused.code == 2
+    assert "HTTP 401" in refused.err
+    assert "hush" not in refused.out + refused.err
 
 
 @pytest.mark.process
@@ -171,46 +176,46 @@ def test_headers_and_tokens_are_sent_and_never_shown(tmp_path: Path) -> None:
         (["--no-such-option"], "there is no option --no-such-option"),
     ],
 )
-def test_what_cannot_run_says_why_on_one_line_and_ends_with_2(arguments: list[str], message: str) -> None:
+def test_what_cannot_run_says_why_on_one_line_and_ends_with_2(
+    run: Run, arguments: list[str], message: str
+) -> None:
     done = run(*arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+    assert done.err.count("\n") == 1
 
 
 @pytest.mark.process
-def test_a_folder_is_not_taken_for_a_command(tmp_path: Path) -> None:
+def test_a_folder_is_not_taken_for_a_command(run: Run, tmp_path: Path) -> None:
     done = run(str(tmp_path))
-    assert done.returncode == 2
-    assert (
-        f"{tmp_path} is a folder, not a server: `skillwire lint {tmp_path}` checks its skills" in done.stderr
-    )
-    assert len(done.stderr.splitlines()) == 1
+    assert done.code == 2
+    assert f"{tmp_path} is a folder, not a server: `skillwire lint {tmp_path}` checks its skills" in done.err
+    assert len(done.err.splitlines()) == 1
 
 
 @pytest.mark.process
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9?token=SECRET", "http://u:SECRET@127.0.0.1:9/mcp#SECRET"])
-def test_a_secret_in_a_url_is_not_printed(url: str) -> None:
+def test_a_secret_in_a_url_is_not_printed(run: Run, url: str) -> None:
     done = run(url)
-    assert done.returncode == 2
-    assert "http://127.0.0.1:9" in done.stderr
-    assert "SECRET" not in done.stdout + done.stderr
+    assert done.code == 2
+    assert "http://127.0.0.1:9" in done.err
+    assert "SECRET" not in done.out + done.err
 
 
 @pytest.mark.process
-def test_a_server_without_skills_does_not_pass(tmp_path: Path) -> None:
+def test_a_server_without_skills_does_not_pass(run: Run, tmp_path: Path) -> None:
     done = run("--", *SKILLWIRE, "serve", str(tmp_path))
-    assert done.returncode == 2
-    assert "the server has no skills to check" in done.stderr
+    assert done.code == 2
+    assert "the server has no skills to check" in done.err
 
 
 @pytest.mark.process
-def test_rules_are_listed_each_with_its_level() -> None:
+def test_rules_are_listed_each_with_its_level(run: Run) -> None:
     done = run("--rules")
-    assert done.returncode == 0
+    assert done.code == 0
     for rule in RULES:
-        assert f"  {rule.id} " in done.stdout
-    assert widest(done.stdout) <= 80
+        assert f"  {rule.id} " in done.out
+    assert widest(done.out) <= 80
 
 
 @pytest.mark.process

@@ -1,7 +1,8 @@
 """A small agent on SkillHost, for the conformance suite's client scenarios.
 
 It lists the skills of one server. In the scenarios that verify, it also loads each, and reads its files if it
-was loaded; it prints what happened. Run as `python conformance_client.py ERA STYLE FOLDER URL`.
+was loaded; it prints what happened. Run as `python conformance_client.py ERA STYLES FOLDER URL`, with a comma
+between styles: it does all of it with one after the other.
 """
 
 from __future__ import annotations
@@ -46,4 +47,6 @@ async def use_skills(era: str, style: str, folder: Path, url: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(use_skills(sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4]))
+    _, era, styles, folder, url = sys.argv
+    for style in styles.split(","):
+        asyncio.run(use_skills(era, style, Path(folder, style), url))

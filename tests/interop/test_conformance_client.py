@@ -20,10 +20,10 @@ ERAS = {"auto": "2026-07-28", "legacy": "2025-11-25"}
 
 
 def run_client(
-    peers: Peers, scenario: str, era: str, folder: Path, style: str = "spec"
+    peers: Peers, scenario: str, era: str, folder: Path, styles: str = "spec"
 ) -> tuple[dict[str, str], list[str]]:
     """Each check's status, with its message if it has one, and the lines that the client printed."""
-    command = f"{sys.executable} {CLIENT} {era} {style} {folder / 'state'}"
+    command = f"{sys.executable} {CLIENT} {era} {styles} {folder / 'state'}"
     options = ["--scenario", scenario, "--spec-version", ERAS[era], "--force", "-o", str(folder / "out")]
     run = subprocess.run(
         [*peers.conformance, "client", "--command", command, *options],
@@ -45,13 +45,13 @@ def run_client(
 
 @pytest.mark.requirement("VER-5", "CAP-4")
 @pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("style", [style.name for style in all_styles()])
-def test_the_suite_sees_that_nothing_is_fetched_ahead_of_need(
-    peers: Peers, style: str, era: str, tmp_path: Path
+def test_the_suite_sees_that_nothing_is_fetched_ahead_of_need_in_any_style(
+    peers: Peers, era: str, tmp_path: Path
 ) -> None:
-    statuses, said = run_client(peers, "sep-2640-client-no-prefetch", era, tmp_path, style)
+    styles = [style.name for style in all_styles()]
+    statuses, said = run_client(peers, "sep-2640-client-no-prefetch", era, tmp_path, ",".join(styles))
     assert statuses == {"sep-2640-host-no-prefetch": "SUCCESS"}
-    assert said == [f"era {ERAS[era]}", "listed pdf-processing"]
+    assert said == [f"era {ERAS[era]}", "listed pdf-processing"] * len(styles)
 
 
 @pytest.mark.requirement("VER-1", "VER-2", "VER-6", "CAP-4")
