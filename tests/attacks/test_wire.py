@@ -68,7 +68,7 @@ async def test_a_silent_process_affects_only_itself(tmp_path: Path) -> None:
     evil = wild("mute", connect_seconds=0.5)
     start = time.monotonic()
     async with opened(tmp_path, evil=evil, shop=honest()) as host:
-        assert time.monotonic() - start < 5
+        assert time.monotonic() - start < Limits().connect_seconds
         assert [skill.handle for skill in host.skills()] == ["honest"]
         assert state(host) == (Status.FAILED, "no answer within 0.5 s")
 
@@ -117,7 +117,7 @@ async def test_a_process_that_does_not_exit_is_killed(tmp_path: Path) -> None:
     start = time.monotonic()
     async with opened(tmp_path, evil=wild("stay", connect_seconds=0.2)) as host:
         assert state(host)[0] is Status.FAILED
-    assert time.monotonic() - start < 12
+    assert time.monotonic() - start < 30
 
 
 @pytest.mark.requirement("SEC-9")
@@ -477,7 +477,7 @@ async def test_an_open_stream_outlasts_the_timeout_of_a_call(tmp_path: Path) -> 
         opened(tmp_path, evil=http(url, call_seconds=0.5), host_options=options) as host,
     ):
         await listened.wait()
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             async for event in host.log.events():
                 if event.kind == "removed":
                     break

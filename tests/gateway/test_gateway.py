@@ -249,7 +249,7 @@ async def test_what_is_revoked_while_it_is_fetched_does_not_arrive(tmp_path: Pat
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(read)
-            with anyio.fail_after(10):
+            with anyio.fail_after(30):
                 while len(upstream.read_uris()) < 2:  # noqa: ASYNC110 - the server has no event for it
                     await anyio.sleep(0.01)
             assert await gateway.host.admin.revoke("refunds")

@@ -96,7 +96,7 @@ async def test_a_skill_that_is_removed_from_the_lock_while_it_is_fetched_is_refu
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(read)
-            with anyio.fail_after(10):
+            with anyio.fail_after(30):
                 while not upstream.read_uris():  # noqa: ASYNC110 - the server has no event for it
                     await anyio.sleep(0.01)
             write(tmp_path / "skillwire.lock")

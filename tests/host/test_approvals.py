@@ -359,7 +359,7 @@ async def test_a_place_that_cannot_be_a_database_is_named_when_it_is_written(
     else:
         place.write_text("")
         place = place / "approvals.sqlite"
-    with anyio.fail_after(10), pytest.raises(SourceError, match="cannot be used: "):
+    with anyio.fail_after(30), pytest.raises(SourceError, match="cannot be used: "):
         await ApprovalStore(place).put(approve(checked(), DEMO), checked())
 
 

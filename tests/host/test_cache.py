@@ -205,4 +205,4 @@ async def test_what_is_no_file_in_the_cache_is_never_waited_for(tmp_path: Path, 
         assert (await host.search("refund"))[0].skill.handle == "refunds"
         assert await host.admin.approved_text(loaded.skill, "skill://refunds/a.md") in (None, b"text")
         list(host.admin.cache.files())
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 60

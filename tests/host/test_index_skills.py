@@ -261,7 +261,7 @@ async def test_a_change_of_the_index_is_noticed_by_subscription(tmp_path: Path, 
     sim.server.middleware.insert(0, declare)
     options = {"limits": Limits(min_ttl_seconds=0.05)}
     async with opened(tmp_path, config={"era": era}, host_options=options, shop=sim) as host:
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             await subscribed.wait()
             await anyio.wait_all_tasks_blocked()
         sim.resources[INDEX] = index(indexed(), indexed("payouts"))

@@ -141,16 +141,16 @@ async def test_a_running_host_knows_new_and_changed_local_skills_without_polling
     folder = tmp_path / "own"
     write_skill(folder / "notes")
     async with make_host(tmp_path, directories=[folder]) as host:
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             write_skill(folder / "later", {"a.md": b"# A\n"})
             await hear(host, lambda event: event.kind is EventKind.ADDED and event.handle == "later")
         assert "<name>later</name>" in host.catalog()
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             write_skill(folder / "notes", description="Something new.")
             await hear(host, lambda event: event.kind is EventKind.CHANGED and event.handle == "notes")
         assert "Something new." in host.catalog()
         assert "# A" in await load_and_read(host, "later", "a.md")
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             (folder / "later/SKILL.md").unlink()
             await hear(host, lambda event: event.kind is EventKind.REMOVED and event.handle == "later")
 
@@ -166,10 +166,10 @@ async def test_flat_command_files_are_followed_too(tmp_path: Path) -> None:
     write(folder / "ship.md", b"Ship it.\n")
     directory = LocalDirectory(Origin.local("mine"), folder, Layer.COMMANDS)
     async with make_host(tmp_path, directories=[directory], style="wayland") as host:
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             write(folder / "db/migrate.md", b"Move it.\n")
             await hear(host, lambda event: event.kind is EventKind.ADDED and event.handle == "db:migrate")
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             write(folder / "ship.md", b"Ship it now.\n")
             await hear(host, lambda event: event.kind is EventKind.CHANGED and event.handle == "ship")
 
@@ -188,12 +188,12 @@ async def test_a_named_folder_that_is_created_later_is_noticed_by_events_of_the_
     folder = tmp_path / "deep/down/own"
     async with make_host(tmp_path, directories=[folder]) as host:
         assert [failure.origin for failure in host.log.failures()] == [Origin.local("own")]
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             write_skill(folder / "notes", {"a.md": b"# A\n"})
             await hear(host, lambda event: event.kind is EventKind.ADDED and event.handle == "notes")
         assert not host.log.failures()
         assert "# A" in await load_and_read(host, "notes", "a.md")
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             write_skill(folder / "later")
             await hear(host, lambda event: event.kind is EventKind.ADDED and event.handle == "later")
 
@@ -213,7 +213,7 @@ async def test_a_default_folder_that_is_created_later_becomes_part_of_the_host(
         assert [origin.label for origin in host.feed.origins()] == ["user"]
         assert not host.log.failures()
         for path, label in ((home / ".claude", "user-claude"), (project / ".agents", "project")):
-            with anyio.fail_after(10):
+            with anyio.fail_after(30):
                 write_skill(path / f"skills/in-{label}")
                 added = await hear(host, lambda event, name=f"in-{label}": event.handle == name)
             assert added.kind is EventKind.ADDED

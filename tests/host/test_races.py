@@ -78,7 +78,7 @@ async def test_closing_during_a_load_ends_it_with_an_error(tmp_path: Path, era: 
 
             tasks.start_soon(load)
             await gate.reached.wait()
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             await ended.wait()
     assert "went away" in str(errors[0])
 

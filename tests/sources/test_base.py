@@ -114,7 +114,7 @@ async def test_an_edit_on_disk_is_a_change_of_that_skill(tmp_path: Path) -> None
     source = DirectorySource([tmp_path])
     await source.open()
     write(tmp_path / "b/x.txt", b"new")
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         async with aclosing(source.changes()) as changes:
             assert await anext(changes) == Change(SkillUri("skill://b/SKILL.md"))
 

@@ -278,7 +278,7 @@ def test_g8_the_pattern(name: str) -> None:
 
 
 async def until_there_are(host: SkillHost, count: int) -> None:
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         async for event in host.log.events():
             if event.kind is EventKind.ADDED and len(host.skills()) == count:
                 return
@@ -322,7 +322,7 @@ async def test_g9_a_change_that_a_2026_server_tells_of_is_listed_at_once(tmp_pat
     sim.server.middleware.insert(0, declare)
     options = {**GEMINI, "limits": Limits(min_ttl_seconds=0.05)}
     async with opened(tmp_path, host_options=options, demo=sim) as host:
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             await listening.wait()
             await anyio.wait_all_tasks_blocked()
         sim.skill("reports")
