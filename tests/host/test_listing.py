@@ -209,6 +209,30 @@ async def test_a_name_that_a_cached_listing_does_not_have_is_looked_for_in_a_new
         assert sum(call.method == "skills/list" for call in calls) == 2
 
 
+async def test_a_cached_listing_is_dropped_when_a_skill_of_it_turns_out_to_have_changed(
+    tmp_path: Path,
+) -> None:
+    now = listed_skill("letters")
+
+    async def respond(call: Call) -> None:
+        cached = {"resultType": "complete", "ttlMs": 60_000, "cacheScope": "private"}
+        results = {"skills/list": {"skills": [now], **cached}, "skills/get": {"skill": now, **cached}}
+        if call.method not in results:
+            await call.behave()
+            return
+        body = json.dumps({"jsonrpc": "2.0", "id": call.message["id"], "result": results[call.method]})
+        await call.send("200 OK", body.encode(), content_type="application/json")
+
+    async with wild_http(respond) as (url, calls):
+        for listings, description in [(1, "Writes."), (1, "Reads."), (2, "Reads."), (2, "Reads.")]:
+            now["frontmatter"] = {"name": "letters", "description": description}
+            config = ServerConfig(url=url, era="2026-07-28")
+            host = make_host(tmp_path, servers={"shop": config}, cache_listings=True, watch=False)
+            async with host:
+                assert (await host.find("letters")).entry.frontmatter["description"] == description
+            assert sum(call.method == "skills/list" for call in calls) == listings
+
+
 def listed_skill(name: str) -> dict[str, object]:
     """The entry of a skill with a single file."""
     uri = f"skill://{name}/SKILL.md"

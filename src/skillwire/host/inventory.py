@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 import anyio.abc
+import anyio.to_thread
 
 from skillwire.catalog.registry import RegisteredSkill, Registry
 from skillwire.errors import LimitExceeded, SkillNotFound, SkillwireError, SourceError
@@ -378,9 +379,12 @@ class Inventory:
         if server is None or not server.is_cached:
             return skill
         try:
-            return await self.look_up(skill.uri, skill.origin)
+            current = await self.look_up(skill.uri, skill.origin)
         except SourceError:
             return skill  # The server is unavailable. What was approved and cached of it can still be used.
+        if current.entry != skill.entry and self.listings is not None:
+            await anyio.to_thread.run_sync(self.listings.forget, server.config)  # It is out of date.
+        return current
 
     async def list_cached_again(self) -> None:
         """List the servers that are known from a cached listing alone: what is not in it may be new."""
