@@ -12,6 +12,7 @@ import pytest
 from simulator import Simulator, agree, make_host, opened
 from skillwire.errors import ApprovalRequired, SkillNotFound, SourceError
 from skillwire.host.approvals.asking import ApprovalRequest
+from skillwire.host.config.server import ServerConfig
 from skillwire.host.state import Status
 from skillwire.trust.origin import Origin
 
@@ -86,9 +87,9 @@ async def test_closing_during_a_load_ends_it_with_an_error(tmp_path: Path, era: 
 async def test_a_host_that_is_canceled_before_it_wrote_everything_closes_its_connections(
     tmp_path: Path,
 ) -> None:
-    sim = shop()
+    host = make_host(tmp_path, servers={"shop": ServerConfig(instance=shop().server)}, ask=agree)
     with anyio.CancelScope() as everything:
-        async with opened(tmp_path, shop=sim, host_options={"ask": agree}) as host:
+        async with host:
             skill = (await host.load("refunds")).skill
             host.admin.approvals.withdraw(skill.origin, skill.uri)  # Written when the host is closed.
             everything.cancel()

@@ -92,11 +92,13 @@ def script(text: str, **options: Any) -> ServerConfig:
 
 @pytest.mark.process
 async def test_a_start_that_fails_shows_the_last_lines_of_standard_error(tmp_path: Path) -> None:
-    text = "import sys\nfor n in range(12): print(f'line {n}', file=sys.stderr)\nsys.exit(1)"
+    text = "import sys\nfor n in range(12): print(f'\\x1b]0;line {n}', file=sys.stderr)\nsys.exit(1)"
     async with make_host(tmp_path, servers={"shop": script(text)}) as host:
         [state] = host.admin.servers()
-        assert state.last_output == tuple(f"line {number}" for number in range(4, 12))
-        assert "last output: line 4 | line 5" in state.reason
+        assert state.last_output == tuple(rf"\u001b]0;line {number}" for number in range(4, 12))
+        assert r"last output: \u001b]0;line 4 | " in state.reason
+        # SEC-11: a terminal would obey an escape sequence.
+        assert "\x1b" not in "".join((state.reason, *state.last_output))
 
 
 @pytest.mark.process

@@ -33,6 +33,7 @@ from skillwire.trust.approval import ALL_GRANTS, NO_GRANTS, Grants, Policy
 from skillwire.trust.oms import SIGNATURE_FILE
 from skillwire.trust.publishers import Publisher
 from skillwire.trust.signatures import sign_files
+from wild_http import Call, wild_http
 
 pytestmark = pytest.mark.anyio
 
@@ -494,3 +495,19 @@ async def test_artifacts_of_sites_are_fetched_a_few_at_a_time(
     assert await Upstream(machine.project).fetch_pinned(skills, fetched.append) == ()
     assert len(fetched) == 40
     assert most == 16
+
+
+async def test_a_secret_in_the_url_of_a_server_does_not_get_into_the_lock(machine: Machine) -> None:
+    async def honest(request: Call) -> None:
+        await request.behave()
+
+    async with wild_http(honest) as (url, _):
+        secret = url.replace("http://", "http://ann:hush-hush@") + "?key=sk-12345678"
+        servers = {"shop": ServerConfig(url=secret)}
+        tool = Installer(machine.workspace(), Upstream(machine.project, servers=servers))
+        assert await add(tool, "shop") == ("refunds",)
+    [skill] = machine.lock().skills
+    assert skill.pin.get("url") == f"{url}?…"
+    text = (machine.project / "skillwire.lock").read_text("utf-8")
+    assert "hush" not in text
+    assert "sk-" not in text

@@ -88,6 +88,39 @@ async def test_a_lock_that_names_another_signer_than_the_files_have_is_not_insta
 
 
 @pytest.mark.anyio
+async def test_a_stored_skill_of_another_signer_than_the_lock_names_is_not_installed(tmp_path: Path) -> None:
+    machine = Machine.make(tmp_path)
+    sign(write_skill(machine.team, "pdf"))
+    await add(machine, signing(machine, ACME))
+    [skill] = machine.lock().skills
+    changed = replace(skill, signer="acme key:" + "0" * 64)
+    machine.workspace().write_lock(machine.lock().put(changed))
+    shutil.rmtree(machine.installed)
+    report = await signing(machine, ACME).sync(accept=[changed])
+    assert [failure.what for failure in report.failures] == ["pdf"]
+    assert "skillwire.lock says that it is signed by acme" in str(report.failures[0].error)
+    assert not (machine.installed / "pdf").exists()
+
+
+@pytest.mark.anyio
+async def test_a_stored_skill_that_the_publisher_of_its_source_did_not_sign_is_not_installed(
+    tmp_path: Path,
+) -> None:
+    """The files may have been stored from elsewhere: a lock that names them must not get around the rule."""
+    machine = Machine.make(tmp_path)
+    sign(write_skill(machine.team, "notes"))
+    write_skill(machine.team, "pdf")
+    await add(machine, signing(machine, ACME))
+    shutil.rmtree(machine.installed)
+    required = ((f"{machine.team}*", "acme"),)
+    report = await signing(machine, ACME, required=required).sync(accept=machine.lock().skills)
+    assert report.installed == ("notes",)
+    [failure] = report.failures
+    assert (failure.what, failure.error.exit_code) == ("pdf", 12)
+    assert "requires the publisher acme" in str(failure.error)
+
+
+@pytest.mark.anyio
 async def test_a_signature_that_no_longer_covers_the_files_is_another_signer(tmp_path: Path) -> None:
     machine = Machine.make(tmp_path)
     folder = write_skill(machine.team, "pdf")

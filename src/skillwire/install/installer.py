@@ -221,7 +221,7 @@ class Installer:
                 fetching.cancel()
                 return
             fetched[skill.name] = replace(candidate, files={})
-            if failure := self._other_signer(skill):
+            if failure := self._untrusted(skill):
                 failures.append(failure)
             else:
                 write(skill.name, candidate.files)
@@ -229,7 +229,7 @@ class Installer:
                 fetching.cancel()
 
         for skill in needed:
-            if skill.name not in missing and (failure := self._other_signer(skill)):
+            if skill.name not in missing and (failure := self._untrusted(skill)):
                 failures.append(failure)
         failed = {failure.what for failure in failures}
         for name in [one for one in steps if one not in missing and one not in failed]:
@@ -246,15 +246,21 @@ class Installer:
                 write(name)  # It is not tried, and reported so.
         return failures
 
-    def _other_signer(self, skill: LockedSkill) -> Failure | None:
-        """The failure of a skill whose signer is not the one in the lock: the lock alone proves nothing."""
-        if skill.signer == NO_SIGNER:
+    def _untrusted(self, skill: LockedSkill) -> Failure | None:
+        """The failure of a stored skill that a required publisher or the signer in the lock did not sign.
+
+        The lock alone proves nothing, and the files may have been stored from another source.
+        """
+        if skill.signer == NO_SIGNER and not self.upstream.publishers_for(skill):
             return None
         try:
-            actual = self._kept_candidate(skill).skill.signer
+            stored = self._kept_candidate(skill)
         except SkillwireError as error:
             return Failure(skill.name, error)
-        if confirms_signer(skill.signer, actual):
+        if refusal := self.upstream.refusal(stored):
+            return refusal
+        actual = stored.skill.signer
+        if skill.signer == NO_SIGNER or confirms_signer(skill.signer, actual):
             return None
         words = (
             f"{skill.name}: skillwire.lock says that it is {signer_words(skill.signer)}, and it is "

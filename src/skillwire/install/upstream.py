@@ -88,17 +88,17 @@ class Upstream:
                 tasks.start_soon(run, what, job)
         signed: list[Candidate] = []
         for candidate in candidates:
-            if refusal := self._refusal(candidate):
+            if refusal := self.refusal(candidate):
                 failures.append(refusal)
             else:
                 signed.append(candidate)
         ordered = sorted(signed, key=lambda one: (one.name, one.skill.source))
         return Fetched(tuple(ordered), tuple(sorted(failures, key=lambda one: one.what)))
 
-    def _refusal(self, candidate: Candidate) -> Failure | None:
+    def refusal(self, candidate: Candidate) -> Failure | None:
         """The failure of a skill that is not signed by the publishers that its source requires."""
         signed_by = candidate.signature.publisher if candidate.signature.is_signed else ""
-        missing = next((name for name in self._publishers_for(candidate.skill) if name != signed_by), "")
+        missing = next((name for name in self.publishers_for(candidate.skill) if name != signed_by), "")
         if not missing:
             return None
         words = (
@@ -107,7 +107,7 @@ class Upstream:
         )
         return Failure(candidate.name, RefusedByPolicy(words))
 
-    def _publishers_for(self, skill: LockedSkill) -> list[str]:
+    def publishers_for(self, skill: LockedSkill) -> list[str]:
         """Every publisher whom the configuration requires for where a skill comes from."""
         pin = skill.pin
         server = self.servers.get(pin.get("server")) if pin.kind == "mcp" else None
@@ -204,7 +204,7 @@ class Upstream:
                 candidate, digest = replace(candidate, skill=skill), candidate.skill.digest
                 if digest != skill.digest:
                     failures.append(Failure(skill.name, not_what_is_pinned(skill, digest)))
-                elif refusal := self._refusal(candidate):
+                elif refusal := self.refusal(candidate):
                     failures.append(refusal)
                 else:
                     on_skill(candidate)
