@@ -24,7 +24,13 @@ PACKAGES = (
     "skillwire.wire",
     "skillwire.skill",
 )
-"""Every public package; everything else is internal."""
+"""Every public package; everything else is internal, except for `ADAPTERS`."""
+ADAPTERS = tuple(
+    f"skillwire.adapters.{file.stem}"
+    for file in sorted((SOURCE / "skillwire/adapters").glob("*.py"))
+    if file.stem not in ("__init__", "calls", "trial")
+)
+"""The public modules: each imports a package that most users do not have, so no package exports its names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +101,18 @@ def public_definitions() -> dict[Name, str]:
             defined = definition_of(name)
             if defined is not None:
                 found.setdefault(defined[0], package)
-    return found
+    return found | dict.fromkeys(adapter_definitions(), "skillwire.adapters")
+
+
+def adapter_definitions() -> list[Name]:
+    """What the public modules of `skillwire.adapters` define."""
+    return [
+        Name(module, node.name)
+        for module in ADAPTERS
+        for node in (tree_of(module) or ast.Module([], [])).body
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and not node.name.startswith("_")
+    ]
 
 
 def types_in(name: Name, node: ast.stmt) -> set[Name]:

@@ -6,7 +6,16 @@ import ast
 import inspect
 from pathlib import Path
 
-from tools.api import PACKAGES, Name, definition_of, exports_of, public_definitions, tree_of
+from tools.api import (
+    ADAPTERS,
+    PACKAGES,
+    Name,
+    adapter_definitions,
+    definition_of,
+    exports_of,
+    public_definitions,
+    tree_of,
+)
 
 TARGET = Path(__file__).parent.parent / "docs/reference"
 _WIDTH = 100
@@ -27,12 +36,14 @@ def pages() -> dict[str, str]:
         sections = [_section(name, home) for name, home in sorted(names.items(), key=_order)]
         found[file] = "\n".join([f"# {package}", "", about, "", *sections]).rstrip() + "\n"
         rows.append(f"| [`{package}`]({file}) | {about.splitlines()[0] if about else ''} | {len(names)} |")
+    found["skillwire.adapters.md"] += _adapters()
     found["README.md"] = "\n".join(
         [
             "# API reference",
             "",
             "Written by `make docs` from the docstrings. A name is described once, on the page of the first",
-            "package that exports it. Modules inside these packages are internal.",
+            "package that exports it. Modules inside these packages are internal, except for the adapters:",
+            "each is a module of its own, because it imports its framework.",
             "",
             "| Package | What it has | Names |",
             "|---|---|---|",
@@ -41,6 +52,17 @@ def pages() -> dict[str, str]:
         ]
     )
     return found
+
+
+def _adapters() -> str:
+    """The modules of `skillwire.adapters`, and what each defines."""
+    lines = ["", "How to use them: [Agent frameworks](../frameworks.md).", ""]
+    for module in ADAPTERS:
+        lines += [f"## {module}", "", ast.get_docstring(tree_of(module) or ast.Module([], [])) or "", ""]
+        for name in adapter_definitions():
+            if name.module == module:
+                lines.append(_section(name.name, name).replace("## ", "### "))
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def main() -> None:

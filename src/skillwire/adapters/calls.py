@@ -39,6 +39,7 @@ class Question:
     skill: str = ""
     """The handle of the skill; empty for a read."""
     server: str
+    """The label of the server or directory that the skill or the file comes from."""
 
     def as_dict(self) -> dict[str, str]:
         """The question as JSON, for frameworks that store it while they wait."""
