@@ -227,7 +227,7 @@ def rows() -> list[tuple[str, int, str]]:
         ("sync x", WRONG, "unexpected argument 'x'"),
         ("sync --check --force", WRONG, "--check, --adopt and --force exclude each other"),
         ("sync --frozen --adopt", WRONG, "--frozen excludes --adopt"),
-        ("sync --user --check", 4, "`skillwire add` creates one"),
+        ("sync --user --check", 4, "`skillwire add --user` creates it"),
         ("servers list --timeout 3", WRONG, "--timeout needs --check"),
         ("list --on nobody", 8, "no server or directory is called nobody; known: none"),
         ("list --config bad.toml", 3, "bad.toml"),

@@ -7,18 +7,22 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from command_line import Ended, Run
+from install.samples import skill_md
 from install.workspaces import tree_of, write_skill
+from served import serving_http
 from skillwire.cli import install as install_module
 from skillwire.cli import install_setup, main
 from skillwire.install.foreign_locks import ForeignSkill
 from skillwire.install.state import StateFiles
 from skillwire.skill.digests import parse_set_digest
+from skillwire.sources.archive import ArchiveFile, write_tar_gz
 from terminals import SKILLWIRE, Terminal
 
 TEAM = Path("../team")
@@ -95,13 +99,176 @@ def test_sync_removes_what_a_killed_command_left_behind(run: Run) -> None:
     assert (run("sync").code, left.exists()) == (0, False)
 
 
-def test_adding_again_what_is_pinned_and_no_longer_there_names_the_command_that_helps(run: Run) -> None:
+def test_adding_again_what_is_pinned_and_no_longer_there_installs_it_again(run: Run) -> None:
     run("add", TEAM, "--yes")
-    assert "skillwire sync" not in run("add", TEAM, "--yes").err
+    assert run("add", TEAM, "--yes").out == "1 skill up to date.\n"
     shutil.rmtree(INSTALLED / "notes")
+    assert run("add", TEAM, "--yes") == Ended(0, "Installed 1 skill: notes\n", "")
+    assert tree_of(INSTALLED) == tree_of(TEAM)
+
+
+def test_adding_again_with_copy_replaces_a_link_by_a_copy(run: Run) -> None:
+    run("add", TEAM, "--agent", "claude-code", "--yes")
+    assert Path(".claude/skills/notes").is_symlink()
+    assert run("add", TEAM, "--agent", "claude-code", "--yes", "--copy").code == 0
+    assert not Path(".claude/skills/notes").is_symlink()
+    assert tree_of(Path(".claude/skills")) == tree_of(TEAM)
+
+
+def test_adding_again_leaves_what_was_edited_and_names_the_command_that_shows_it(run: Run) -> None:
+    run("add", TEAM, "--yes")
+    (INSTALLED / "notes/reference.md").write_text("mine\n")
     ended = run("add", TEAM, "--yes")
-    assert ended.code == 0
-    assert "`skillwire sync` fixes that" in ended.err
+    assert (ended.code, (INSTALLED / "notes/reference.md").read_text()) == (0, "mine\n")
+    assert "`skillwire sync` shows which" in ended.err
+
+
+def test_adding_again_installs_nothing_that_only_somebody_elses_lock_has_approved(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("add", TEAM, "--yes")
+    shutil.rmtree(INSTALLED)
+    become(tmp_path, "other", monkeypatch)
+    ended = run("add", TEAM, "--yes")
+    assert not INSTALLED.exists()
+    assert "`skillwire sync` shows which" in ended.err
+
+
+def test_a_broken_skill_beside_the_one_that_is_meant_does_not_matter(run: Run) -> None:
+    write_skill(TEAM, "broken", {"SKILL.md": "---\nname: other\n---\n"})
+    ended = run("add", TEAM, "--skill", "notes", "--yes")
+    assert (ended.code, ended.out) == (0, "Installed 1 skill: notes\n")
+    write_skill(TEAM, "notes", {"reference.md": "two\n"})
+    assert run("diff", "notes").code == 0
+    assert run("update", "--yes").out == "Updated 1 skill: notes\n"
+    ended = run("add", TEAM, "--yes")
+    assert (ended.code, "its place says 'broken'" in ended.err) == (11, True)
+    shutil.rmtree(TEAM / "notes")
+    ended = run("outdated")
+    assert (ended.code, "no longer has notes" in ended.out) == (11, True)
+
+
+@pytest.mark.parametrize("kind", ["archive", pytest.param("git", marks=pytest.mark.process)])
+def test_sync_takes_what_is_pinned_from_a_source_that_also_has_a_broken_skill(run: Run, kind: str) -> None:
+    write_skill(TEAM, "more")
+    write_skill(TEAM, "broken", {"SKILL.md": "---\nname: broken\n---\n"})
+    if kind == "git":
+        for words in (
+            ["init", "-q"],
+            ["add", "-A"],
+            ["-c", "user.name=a", "-c", "user.email=a", "commit", "-qm1"],
+        ):
+            subprocess.run(["git", "-C", TEAM, *words], check=True)
+        source = f"git+file://{TEAM.resolve()}"
+    else:
+        source = "../team.tar.gz"
+        with tarfile.open(source, "w:gz") as archive:
+            archive.add(TEAM, ".")
+    added = run("add", source, "--skill", "notes", "--skill", "more", "--yes")
+    assert (added.code, added.out) == (0, "Installed 2 skills: more, notes\n")
+    shutil.rmtree(INSTALLED)
+    shutil.rmtree(StateFiles.of_user().folder)
+    ended = run("sync", "--yes")
+    assert (ended.code, ended.out) == (0, "Installed 2 skills: more, notes\n")
+
+
+def test_a_pinned_skill_that_is_broken_at_its_source_is_named_with_the_reason(run: Run) -> None:
+    run("add", TEAM, "--yes")
+    (TEAM / "notes/SKILL.md").write_text("no frontmatter")
+    for command in ("outdated", "update", "diff notes"):
+        ended = run(*command.split())
+        assert ended.code != 0, command
+        assert "frontmatter" in ended.out + ended.err, command
+
+
+def test_a_skill_that_a_source_does_not_have_is_named_with_the_source(run: Run) -> None:
+    ended = run("add", TEAM, "--skill", "none", "--yes")
+    assert (ended.code, "../team has no skill called none" in ended.err) == (8, True)
+    assert len(ended.err.splitlines()) == 1
+
+
+def test_what_cannot_be_installed_is_in_the_document_that_asks_for_a_yes(run: Run) -> None:
+    write_skill(TEAM, "broken", {"SKILL.md": "---\nname: other\n---\n"})
+    document = json.loads(run("add", TEAM, "--json").out)
+    assert [one["name"] for one in document["proposed"]] == ["notes"]
+    assert [one["name"] for one in document["failed"]] == ["broken"]
+
+
+def test_without_a_terminal_every_option_that_is_needed_is_named(run: Run) -> None:
+    assert "--allow" not in run("add", TEAM).err
+    with_powers()
+    assert "--yes to accept exactly what is shown, and --allow-tools and --allow-code" in run("add", TEAM).err
+    assert "is shown, and --allow-code to grant" in run("add", TEAM, "--allow-tools").err
+
+
+def test_an_update_shows_the_text_of_new_files(run: Run) -> None:
+    run("add", TEAM, "--yes")
+    write_skill(TEAM, "notes", {"scripts/new.py": "print('new')\n"})
+    for command in ("diff notes", "update"):
+        ended = run(*command.split())
+        assert "+print('new')" in ended.out + ended.err, command
+
+
+def test_in_a_folder_of_a_project_the_place_of_its_lock_is_named(
+    run: Run, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("add", TEAM, "--yes")
+    (work / "docs/pages").mkdir(parents=True)
+    monkeypatch.chdir(work / "docs/pages")
+    ended = run("sync")
+    assert (ended.code, f"there is one in {work}, so run the command there" in ended.err) == (4, True)
+
+
+def test_a_lock_that_is_not_text_is_not_valid(run: Run) -> None:
+    LOCK.write_bytes(b"\xff\xfe")
+    ended = run("sync")
+    assert (ended.code, "skillwire.lock: not UTF-8 text" in ended.err) == (3, True)
+
+
+def test_only_archives_that_can_be_written_are_exported(run: Run) -> None:
+    run("add", TEAM, "--yes")
+    ended = run("export", "skills.zip")
+    assert (ended.code, "only .tar.gz archives are written" in ended.err) == (4, True)
+    assert not Path("skills.zip").exists()
+
+
+def test_control_characters_of_a_source_are_escaped_once(run: Run) -> None:
+    ended = run("add", "a\x1b[31mred")
+    assert "'a\\u001b[31mred' is not a source" in ended.err
+
+
+def test_a_reason_that_many_skills_share_is_printed_once(run: Run) -> None:
+    archive = Path("../team.tar.gz")
+    archive.write_bytes(write_tar_gz([ArchiveFile(f"{name}/SKILL.md", skill_md(name)) for name in "abc"]))
+    run("add", archive, "--yes")
+    shutil.rmtree(INSTALLED)
+    archive.unlink()
+    # The stored versions go, so that the source must be asked.
+    shutil.rmtree(StateFiles.of_user().folder)
+    ended = run("sync", "--yes")
+    assert "not installed  a, b, c: " in ended.out
+
+
+@pytest.mark.process
+def test_a_server_that_only_the_lock_names_is_asked_for_updates_too(run: Run) -> None:
+    with serving_http(TEAM) as (before, _):
+        run("add", "docs/notes", "--server", f"docs={before}", "--yes")
+    write_skill(TEAM, "notes", {"reference.md": "two\n"})
+    with serving_http(TEAM, "--well-known") as (url, _):
+        LOCK.write_text(LOCK.read_text().replace(before, url))
+        assert run("outdated").code == 10
+        assert "+two" in run("diff", "notes").out
+        assert run("update", "--yes").out == "Updated 1 skill: notes\n"
+        assert f'url = "{url}"' in LOCK.read_text()
+        assert run("outdated").code == 0
+        ended = run("add", "dosc/notes", "--server", f"docs={url}", "--yes")
+        assert (ended.code, "no server is called dosc: did you mean docs?" in ended.err) == (4, True)
+        site = url.removesuffix("/mcp")
+        ended = run("add", f"{site}#none", "--yes")
+        assert (ended.code, "lists no skill called none" in ended.err) == (8, True)
+        ended = run("add", url, "--yes")
+        assert ended.code == 4
+        assert f"if it is an MCP server, `skillwire servers add NAME {url}` first" in ended.err
 
 
 def test_one_failure_is_reported_once(run: Run) -> None:

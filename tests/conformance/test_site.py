@@ -5,16 +5,22 @@ from __future__ import annotations
 import io
 import json
 import subprocess
+import sys
 import tarfile
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
 
+from command_line import Ended
 from install.samples import skill_md
 from install.workspaces import write_skill
 from served import serving_http
+from skillwire.cli import main
 from skillwire.conformance import Level
 from skillwire.conformance.site import SiteReport, site_json, site_text, verify_site
 from skillwire.errors import SourceError
@@ -197,3 +203,81 @@ def test_a_url_without_a_path_that_has_no_index_is_checked_as_a_server(tmp_path:
         done = verify(url.removesuffix("/mcp"))
     assert done.returncode == 2
     assert "No index of skills was found" in done.stderr
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """A web server of plain files, and the folder that it serves under `/.well-known/agent-skills/`."""
+    folder = tmp_path / "www/.well-known/agent-skills"
+    folder.mkdir(parents=True)
+    (folder / "index.json").write_bytes(index(entry()))
+    (folder / "pdf.tar.gz").write_bytes(PDF)
+
+    class Files(SimpleHTTPRequestHandler):
+        def __init__(self, *words: Any) -> None:
+            super().__init__(*words, directory=str(tmp_path / "www"))
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing: the output is that of the command."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Files) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", folder
+        server.shutdown()
+        thread.join()
+
+
+def run_verify(
+    words: Sequence[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Ended:
+    monkeypatch.setattr(sys, "argv", ["skillwire", "verify", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return Ended(ended.value.code, *capsys.readouterr())
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "code", "said"),
+    [
+        pytest.param("index.json", index(entry()), 0, "1 listed, 1 fetched and compared", id="good"),
+        pytest.param(
+            "index.json", index(entry(b"other")), 1, f"has the digest {digest_of(PDF)}", id="digest"
+        ),
+        pytest.param("pdf.tar.gz", None, 1, "answers with status 404", id="missing artifact"),
+        pytest.param("pdf.tar.gz", PDF[:40], 1, "has the digest", id="half an artifact"),
+        pytest.param("index.json", b"<html>", 1, "it is not JSON", id="index that is not JSON"),
+        pytest.param(
+            "index.json", b'{"skills": 3}', 1, "it has no list of skills", id="index without skills"
+        ),
+        pytest.param("index.json", None, 2, "answers with status 404", id="no index"),
+    ],
+)
+def test_the_exit_code_says_whether_a_site_passes(
+    site: tuple[str, Path],
+    name: str,
+    data: bytes | None,
+    code: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    url, folder = site
+    (folder / name).unlink()
+    if data is not None:
+        (folder / name).write_bytes(data)
+    ended = run_verify(["--as", "site", url], monkeypatch, capsys)
+    assert (ended.code, said in ended.out + ended.err) == (code, True), ended
+    as_json = run_verify(["--as", "site", url, "--json"], monkeypatch, capsys)
+    assert as_json.code == code
+    if code != 2:
+        document = json.loads(as_json.out)
+        assert (document["ok"], bool(document["findings"])) == (code == 0, code == 1)
+
+
+def test_nothing_that_listens_is_no_site_that_passes(
+    site: tuple[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = run_verify(["--as", "site", "http://127.0.0.1:1"], monkeypatch, capsys)
+    assert (ended.code, ended.out) == (2, "")
+    assert "nothing listens there" in ended.err

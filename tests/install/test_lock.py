@@ -153,7 +153,7 @@ def _with_path(path: str) -> str:
     ("text", "said"),
     [
         pytest.param("version = 2\n", "version is 2", id="another version"),
-        pytest.param("", "version is None", id="no version"),
+        pytest.param("", "has no version", id="no version"),
         pytest.param("version = true\n", "version is True", id="true is not 1"),
         pytest.param("version = 1\nskill = 3\n", "not a table", id="no list"),
         pytest.param("version = ", "not TOML", id="not TOML"),

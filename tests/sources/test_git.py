@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import socket
 import subprocess
+import threading
+from base64 import b64encode
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -208,3 +213,91 @@ def test_the_environment_of_git_holds_nothing_of_git() -> None:
     assert not {"GIT_DIR", "GIT_SSH", "LD_PRELOAD", "EDITOR"} & made.keys()
     assert made["GIT_CONFIG_GLOBAL"] == os.devnull
     assert made["GIT_TERMINAL_PROMPT"] == "0"
+
+
+class GitOverHttp(BaseHTTPRequestHandler):
+    """A repository over HTTP, for whoever has the password."""
+
+    project_root: ClassVar[Path]
+    asked: ClassVar[list[str]]
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+    def do_GET(self) -> None:
+        if self.headers.get("Authorization") != f"Basic {b64encode(b'me:open-sesame').decode()}":
+            self.asked.append("without the password")
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", 'Basic realm="skills"')
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        self.asked.append("with the password")
+        path, _, query = self.path.partition("?")
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.headers.get("Content-Encoding") == "gzip":
+            body = gzip.decompress(body)
+        answer = subprocess.run(
+            ["git", "http-backend"],
+            input=body,
+            env={
+                "PATH": os.environ["PATH"],
+                "GIT_PROJECT_ROOT": str(self.project_root),
+                "GIT_HTTP_EXPORT_ALL": "1",
+                "GIT_CONFIG_COUNT": "1",
+                "GIT_CONFIG_KEY_0": "safe.directory",
+                "GIT_CONFIG_VALUE_0": "*",
+                "REQUEST_METHOD": self.command,
+                "PATH_INFO": path,
+                "QUERY_STRING": query,
+                "CONTENT_TYPE": self.headers.get("Content-Type", ""),
+                "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
+            },
+            capture_output=True,
+            check=True,
+        ).stdout
+        head, _, content = answer.partition(b"\r\n\r\n")
+        self.send_response(200)
+        for line in head.decode().split("\r\n"):
+            self.send_header(*line.split(": ", 1))
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_POST = do_GET  # noqa: N815 - the name that the server calls
+
+
+@pytest.mark.process
+def test_a_password_comes_from_netrc_and_is_asked_for_nowhere_else(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = repository.commit("v1")
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setattr(GitOverHttp, "project_root", tmp_path, raising=False)
+    monkeypatch.setattr(GitOverHttp, "asked", [], raising=False)
+    with ThreadingHTTPServer(("127.0.0.1", 0), GitOverHttp) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            place = f"git+http://127.0.0.1:{server.server_port}/repository"
+            reference = parse_reference(f"{place}#v1:skills")
+            with pytest.raises(SourceError, match=r"put the name and the password into ~/\.netrc"):
+                fetch_tree(reference)
+            assert set(GitOverHttp.asked) == {"without the password"}
+            netrc = home / ".netrc"
+            netrc.write_text("machine 127.0.0.1 login me password wrong\n")
+            netrc.chmod(0o600)
+            with pytest.raises(SourceError, match="missing or not accepted") as refused:
+                fetch_tree(reference)
+            assert "wrong" not in str(refused.value)
+            netrc.write_text("machine 127.0.0.1 login me password open-sesame\n")
+            tree = fetch_tree(reference)
+            assert tree.commit == commit == resolve_commit(reference)
+            assert "pdf/SKILL.md" in {file.path for file in tree.files}
+            with pytest.raises(FormatError, match=r"use \.netrc"):
+                parse_reference("git+https://me:open-sesame@git.example/skills")
+        finally:
+            server.shutdown()
+            thread.join()

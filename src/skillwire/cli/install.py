@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
@@ -20,10 +20,11 @@ from skillwire.cli.install_setup import (
 from skillwire.cli.install_view import (
     UNMARKED,
     conclude,
-    failure_words,
+    failure_json,
     report_json,
     show_candidate,
     show_changes,
+    show_failures,
     show_report,
     skill_json,
 )
@@ -36,7 +37,7 @@ from skillwire.install.foreign_locks import is_foreign_lock, parse_foreign_lock
 from skillwire.install.installer import Installer
 from skillwire.install.lock import LockedSkill
 from skillwire.install.proposal import Proposal
-from skillwire.install.report import Report
+from skillwire.install.report import Report, merge_reports
 from skillwire.install.sources import INSTALLED
 from skillwire.trust.approval import ALL_GRANTS, Grants
 from skillwire.trust.signers import signer_change
@@ -84,7 +85,9 @@ def add(
         failures = [*proposal.failures, *unusable]
         if skill:
             known = {one.name for one in (*proposal.candidates, *proposal.known)}
-            failures += [_not_there(name) for name in skill if name not in known]
+            failed = {failure.what.rpartition("/")[2] for failure in failures}
+            places = ", ".join(printable(one) for one in (*sources, *(["--installed"] if installed else [])))
+            failures += [_not_there(name, places) for name in skill if name not in known | failed]
         if installed and not given["as_json"] and not (proposal.candidates or proposal.known or failures):
             info("No installed Python package has skills: there is nothing to install.")
         await _install(tool, proposal, failures, targets, **given)
@@ -155,8 +158,16 @@ async def _install(
     if candidates:
         if not yes and not can_ask():
             if as_json:
-                show_json({"proposed": [skill_json(one.skill) for one in candidates]})
-            raise nobody_to_ask(f"{counted(len(candidates), 'skill')} would be installed")
+                show_json(
+                    {
+                        "proposed": [skill_json(one.skill) for one in candidates],
+                        "failed": [failure_json(failure) for failure in failures],
+                    }
+                )
+            raise nobody_to_ask(
+                f"{counted(len(candidates), 'skill')} would be installed",
+                _missing_grants(candidates, proposal.before, given),
+            )
         question = f"Install {'it' if len(candidates) == 1 else f'these {len(candidates)} skills'}?"
         if yes or await ask_about(screen, question, candidates):
             for candidate in candidates:
@@ -170,23 +181,51 @@ async def _install(
     forced = [one.name for one in candidates] if options["force"] else ()
     refused = {failure.what for failure in failures}
     chosen = [one for one in candidates if one.name not in refused]
-    with progress(tool, "Installing ..."):
-        report = await tool.install(chosen, grants, force=forced) if grants else Report(current=known)
     if chosen and not grants:
         if as_json:
-            show_json(report_json(report, failures))
-        else:
-            info("Nothing was installed.")
+            show_json(report_json(Report(current=known), failures))
         raise nobody_to_ask("not approved") if not can_ask() else _declined()
+    report = Report(current=known)
+    if grants:
+        with progress(tool, "Installing ..."):
+            report = await tool.install(chosen, grants, force=forced)
+    restored = await _restore(tool, known)
     adopted = [one.name for one in chosen if one.name in report.current]
     if adopted and not as_json:
         found = f"{counted(len(adopted), 'skill')}: {', '.join(adopted)} (the same files were already there)"
         Screen().line(("Pinned ", "green"), found)
-    shown = report if as_json else replace(report, current=known)
+    report = merge_reports(report, restored)
+    shown = report if as_json else replace(report, current=tuple(set(known) & set(report.current)))
     _show(shown, as_json=as_json, extra=failures, checked=False)
     conclude(report, failures)
     if known and not as_json and not tool.compare(only=known)[2].is_done:
-        info("Not all folders match skillwire.lock: `skillwire sync` fixes that.")
+        info("Not all folders match skillwire.lock: `skillwire sync` shows which.")
+
+
+async def _restore(tool: Installer, names: Sequence[str]) -> Report:
+    """Write the folders of pinned skills that are missing, or that are links and should be copies.
+
+    What the user has not approved, or has edited, is left for `skillwire sync`.
+    """
+    if not names:
+        return Report()
+    _, state, made = tool.compare(only=names)
+    left = {skill.name for skill in tool.unaccepted(state, made)} | {step.name for step in made.stopped}
+    writes = sorted({step.name for step in made.writes} - left)
+    return await tool.sync(only=writes) if writes else Report()
+
+
+def _missing_grants(
+    candidates: Iterable[Candidate], before: Mapping[str, LockedSkill], given: Grants
+) -> tuple[str, ...]:
+    """The options that the user would need beside --yes to get all of these."""
+    tools = scripts = False
+    for one in candidates:
+        old = before.get(one.name)
+        powers = one.skill.powers
+        missing = powers.missing(powers.grants_after(old.powers if old is not None else None, given))
+        tools, scripts = tools or bool(missing.allowed_tools), scripts or bool(missing.scripts)
+    return (*(["--allow-tools"] if tools else []), *(["--allow-code"] if scripts else []))
 
 
 async def _accepts_signer(
@@ -217,8 +256,7 @@ def _show_proposal(
     targets: Iterable[str],
 ) -> None:
     if proposal.candidates or proposal.known or len(failures) > 1:  # One alone is what the command ends with.
-        for failure in failures:
-            screen.line(("not installed  ", "red"), failure_words(failure))
+        show_failures(screen, failures)
     for candidate in proposal.candidates:
         before = proposal.before.get(candidate.name)
         show_candidate(screen, candidate, before)
@@ -302,10 +340,13 @@ def _checked(proposal: Proposal, digests: dict[str, str]) -> Proposal:
     )
 
 
-def _not_there(name: str) -> Failure:
+def _not_there(name: str, places: str) -> Failure:
     from skillwire.errors import SkillNotFound
 
-    return Failure(name, SkillNotFound(f"the source has no skill called {printable(name)}"))
+    words = (
+        f"{places} has no skill called {printable(name)}: without --skill, `skillwire add` shows all it has"
+    )
+    return Failure(name, SkillNotFound(words))
 
 
 def _declined() -> Exception:

@@ -113,11 +113,13 @@ async def grants_for(
     return Grants(allowed_tools=tools, execute_code=scripts)
 
 
-def nobody_to_ask(what: str) -> ApprovalRequired:
+def nobody_to_ask(what: str, grants: Sequence[str] = ()) -> ApprovalRequired:
+    """That the user must confirm; `grants` are the options that something in it also needs."""
     from skillwire.trust.approval import Reason
 
+    also = f", and {' and '.join(grants)} to grant what it asks for" if grants else ""
     return ApprovalRequired(
-        f"{what}, but this is not a terminal: use --yes to accept exactly what is shown",
+        f"{what}, but this is not a terminal: use --yes to accept exactly what is shown{also}",
         reason=Reason.NEW,
         origin="",
         uri="",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from skillwire.cli.changes import show_diff
@@ -109,7 +109,7 @@ def show_changes(
     labels: tuple[str, str],
     only_texts: bool = False,
 ) -> None:
-    """Every changed file, with a diff if both sides are text."""
+    """Every changed file, with a diff if both sides are text, and with its text if it is new."""
     for row in tree_differences(old, Tree(tuple(new))):
         path = shown_path(row.path)
         if not only_texts:
@@ -117,6 +117,8 @@ def show_changes(
         before, after = decode_text(old_files.get(row.path)), decode_text(new_files.get(row.path))
         if row.kind is ChangeKind.CHANGED and before is not None and after is not None:
             show_diff(screen, before, after, path, labels)
+        elif row.kind is ChangeKind.ADDED and after:
+            show_diff(screen, "", after, path, labels)
         elif row.kind is ChangeKind.CHANGED and not only_texts:
             screen.wrapped("no diff: one side is binary or not stored", indent=4, style="dim")
     modes = {file.path: file.executable for file in old}
@@ -171,15 +173,18 @@ def show_report(
             _show_edit(screen, step, versions)
     if report.stopped:
         screen.wrapped("These folders were not changed.")
-    for failure in (*report.refused, *report.failures):
-        if failure is not only_failure(report, extra):  # That is what the command ends with.
-            screen.line(("not installed  ", "red"), failure_words(failure))
+    if only_failure(report, extra) is None:  # That is what the command ends with.
+        show_failures(screen, (*report.refused, *report.failures))
 
 
-def failure_words(failure: Failure) -> str:
-    """Why something was not installed, with its name in front."""
-    said = printable(str(failure.error))
-    return said if said.startswith(failure.what) else f"{printable(failure.what)}: {said}"
+def show_failures(screen: Screen, failures: Iterable[Failure]) -> None:
+    """Why skills were not installed, one line for each reason, with their names in front."""
+    names: dict[str, list[str]] = {}
+    for failure in failures:
+        said, name = printable(str(failure.error)), printable(failure.what)
+        names.setdefault(said, []).extend([] if said.startswith(name) else [name])
+    for said, named in names.items():
+        screen.line(("not installed  ", "red"), f"{_named(named)}: {said}" if named else said)
 
 
 def _show_edit(screen: Screen, step: Step, versions: VersionStore) -> None:

@@ -189,7 +189,10 @@ def why(*, name: str | None, user: bool, as_json: bool, options: HostOptions) ->
     screen.pairs(
         [
             ("from", source_words(skill)),
-            *((key, printable(value)) for key, value in skill.pin.details),
+            *(
+                ("artifact digest" if key == "digest" else key, printable(value))
+                for key, value in skill.pin.details
+            ),
             ("digest", skill.digest),
             ("signer", printable(skill.signer)),
             ("signature", printable(str(signature)) if signature is not None else ""),
@@ -199,7 +202,7 @@ def why(*, name: str | None, user: bool, as_json: bool, options: HostOptions) ->
                 "approved",
                 f"{approved.at} by {printable(approved.by) or 'you'}"
                 if approved
-                else "not by you; `skillwire sync` will ask",
+                else "not by you; `skillwire sync` asks before it installs it",
             ),
             *(("folder", printable(str(path))) for path in places),
             *(
@@ -226,6 +229,13 @@ def _list_installed(skills: Sequence[LockedSkill], *, as_json: bool) -> None:
         screen.line((padded(skill.name, widest), "bold"), f"  {source_words(skill)}  {skill.digest[:19]}…")
     if not skills:
         screen.line("Nothing is installed here.")
+
+
+def _short(folder: Path, work: Workspace) -> str:
+    """A folder as a person would write it: from the project or the home on."""
+    root, prefix = (work.places.home, "~/") if work.scope.value == "user" else (work.places.project, "")
+    shown = folder.as_posix()
+    return printable(prefix + folder.relative_to(root).as_posix() if folder.is_relative_to(root) else shown)
 
 
 def export(*, place: Path, skill: tuple[str, ...], user: bool, as_json: bool) -> None:
@@ -270,7 +280,10 @@ def list_agents(*, everyone: bool, user: bool, as_json: bool) -> None:
         screen.line(
             (padded(agent.id, widest), "bold" if agent.id in here else ""),
             f"  {padded(agent.name, 24)}  ",
-            (agent.project if not user else agent.home or "projects only", "dim" if folder is None else ""),
+            (
+                _short(folder, work) if folder is not None else "projects only",
+                "dim" if folder is None else "",
+            ),
         )
     if not everyone:
         known = len(agents())

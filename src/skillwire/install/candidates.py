@@ -106,7 +106,7 @@ def make_candidate(
     if expected_name and name != expected_name:
         raise FormatError.of(
             rule="name-not-directory",
-            message=f"the name is {shown(name)!r}, its place says {shown(expected_name)!r}",
+            message=f"the name is '{shown(name)}', its place says '{shown(expected_name)}'",
             fix="give the skill the name of its directory",
         )
     rows = tuple(

@@ -49,6 +49,8 @@ def export_skills(
         ]
         _write_new(place, write_tar_gz([*files, ArchiveFile("skillwire.lock", text.encode())]))
         return tuple(skills)
+    if place.name.endswith((".zip", ".tar", ".tar.bz2", ".tar.xz", ".tar.zst")):
+        raise SourceError(f"{place}: only .tar.gz archives are written: name one, or a new folder")
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise SourceError(f"{place} already exists: name a new folder, or a file that ends in .tar.gz")
     try:

@@ -44,8 +44,12 @@ def _lock(table: Table, file: str) -> Lock:
     if version is True or version != LOCK_VERSION:
         raise FormatError.of(
             rule="lock-version",
-            message=f"the version is {shown(repr(version))}, this Skillwire reads {LOCK_VERSION}",
-            fix="use the Skillwire that wrote it, or a newer one",
+            message="it has no version"
+            if version is None
+            else f"the version is {shown(repr(version))}, this Skillwire reads {LOCK_VERSION}",
+            fix="take the file from version control again"
+            if version is None
+            else "use the Skillwire that wrote it, or a newer one",
             file=file,
         )
     issues: list[Issue] = []

@@ -65,3 +65,18 @@ def make_report(made: Plan, outcomes: Sequence[Outcome]) -> Report:
             one.step.path for one in done if one.step.skill and one.step.link_to is not None and not one.link
         ),
     )
+
+
+def merge_reports(first: Report, second: Report) -> Report:
+    """What two operations did, one after the other. What either changed is not current."""
+    changed = {*second.installed, *second.updated, *(failure.what for failure in second.failures)}
+    return Report(
+        installed=(*first.installed, *second.installed),
+        updated=(*first.updated, *second.updated),
+        removed=(*first.removed, *second.removed),
+        current=tuple(name for name in first.current if name not in changed),
+        stopped=(*first.stopped, *second.stopped),
+        refused=(*first.refused, *second.refused),
+        failures=(*first.failures, *second.failures),
+        copies=(*first.copies, *second.copies),
+    )

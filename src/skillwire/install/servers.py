@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -67,11 +68,15 @@ class ServerSkills:
     limits: Limits
     on_progress: Callable[[str, int, int], None]
 
-    async def fetch(self, wanted: Sequence[tuple[Reference, frozenset[str] | None]]) -> Fetched:
-        """Every skill that the references mean, with all files."""
+    async def fetch(
+        self, wanted: Sequence[tuple[Reference, frozenset[str] | None]], urls: Mapping[str, str]
+    ) -> Fetched:
+        """Every skill that the references mean, with all files. `urls` are of servers that a lock names."""
         failures: list[Failure] = []
         async with AsyncExitStack() as stack:
-            host, problems = await self._open(stack, {reference.place: "" for reference, _ in wanted})
+            host, problems = await self._open(
+                stack, {reference.place: urls.get(reference.place, "") for reference, _ in wanted}
+            )
             chosen: list[tuple[RegisteredSkill, str]] = []
             for reference, names in wanted:
                 try:
@@ -81,7 +86,7 @@ class ServerSkills:
                     continue
                 chosen += [(one, reference.text) for one in found if names is None or one.entry.name in names]
             candidates: list[Candidate] = []
-            failures += await self._read_all(host, chosen, candidates.append)
+            failures += await self._read_all(host, chosen, candidates.append, urls)
             return Fetched(tuple(candidates), tuple(failures))
 
     async def fetch_pinned(self, skills: Sequence[LockedSkill], on_skill: OnCandidate) -> list[Failure]:
@@ -104,7 +109,7 @@ class ServerSkills:
                     failures.append(Failure(skill.name, error))
                     continue
                 chosen.append((found, skill.source))
-            return failures + await self._read_all(host, chosen, on_skill)
+            return failures + await self._read_all(host, chosen, on_skill, places)
 
     async def digests(
         self, skills: Sequence[tuple[LockedSkill, Reference]]
@@ -148,10 +153,7 @@ class ServerSkills:
                     problems[label] = SourceError(f"{redact_url(url)} in skillwire.lock is not a valid URL")
                     continue
             if config is None:
-                problems[label] = SourceError(
-                    f"no server is called {shown(label)}: add it with `skillwire servers add "
-                    f"{shown(label)} URL`, or write ./{shown(label)} if it is a folder"
-                )
+                problems[label] = self._not_configured(label)
             elif config.approval is Policy.NEVER:
                 problems[label] = RefusedByPolicy(
                     f"nothing is installed from {shown(label)}: the policy of that server is never"
@@ -166,6 +168,16 @@ class ServerSkills:
                     f"MCP server {state.label} cannot be reached", said=state.reason
                 )
         return host, problems
+
+    def _not_configured(self, label: str) -> SourceError:
+        near = get_close_matches(label, self.servers, n=1)
+        advice = (
+            f"did you mean {shown(near[0])}?"
+            if near
+            else f"add it with `skillwire servers add {shown(label)} URL`, "
+            f"or write ./{shown(label)} if it is a folder"
+        )
+        return SourceError(f"no server is called {shown(label)}: {advice}")
 
     @staticmethod
     def _absent(host: SkillHost, label: str, message: str) -> SkillwireError:
@@ -199,7 +211,11 @@ class ServerSkills:
         return found
 
     async def _read_all(
-        self, host: SkillHost, chosen: Sequence[tuple[RegisteredSkill, str]], on_skill: OnCandidate
+        self,
+        host: SkillHost,
+        chosen: Sequence[tuple[RegisteredSkill, str]],
+        on_skill: OnCandidate,
+        urls: Mapping[str, str],
     ) -> list[Failure]:
         failures: list[Failure] = []
         sources = {(one.origin, one.uri): source for one, source in chosen}
@@ -215,7 +231,8 @@ class ServerSkills:
             try:
                 if isinstance(found, SkillwireError):
                     raise found
-                candidate = self._candidate(skill, sources[skill.origin, skill.uri], found)
+                url = urls.get(skill.origin.label, "")
+                candidate = self._candidate(skill, sources[skill.origin, skill.uri], found, url)
             except SkillwireError as error:
                 failures.append(Failure(skill.entry.name, error))
                 return
@@ -227,12 +244,13 @@ class ServerSkills:
         return failures
 
     def _candidate(
-        self, skill: RegisteredSkill, source: str, files: Mapping[SkillUri, VerifiedFile]
+        self, skill: RegisteredSkill, source: str, files: Mapping[SkillUri, VerifiedFile], locked_url: str
     ) -> Candidate:
         entry = check_entry(skill.entry, limits=self.limits)
         root = skill_root(entry.uri)
         content = {"/".join(path_below(uri, root)): file.data for uri, file in files.items()}
         config = self.servers.get(skill.origin.label)
+        url = (config.url or "") if config is not None else locked_url
         candidate = make_candidate(
             with_interpreters(sorted(content.items())),
             source=source,
@@ -240,7 +258,7 @@ class ServerSkills:
                 "mcp",
                 server=skill.origin.label,
                 uri=entry.uri,
-                url=redact_url(config.url) if config and config.url else "",
+                url=redact_url(url) if url else "",
             ),
             expected_name=entry.name,
             publishers=self.publishers,

@@ -6,7 +6,8 @@ What git fetches and what is read from disk is read in a worker thread.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -64,10 +65,24 @@ class SourceSkills:
                 fetched = await anyio.to_thread.run_sync(self._folder, reference)
         if wanted is None:
             return fetched
-        return replace(fetched, candidates=tuple(one for one in fetched.candidates if one.name in wanted))
+        found = tuple(one for one in fetched.candidates if one.name in wanted)
+        failures = fetched.failures
+        if wanted <= {one.name for one in found}:  # What is wrong with other skills does not matter.
+            failures = tuple(failure for failure in failures if _is_about(failure, wanted))
+        return Fetched(found, failures)
 
     async def fetch_pinned(self, group: Sequence[LockedSkill]) -> Fetched:
         """What a source has for skills that are pinned to the same version of it."""
+        fetched = await self._fetch_group(group)
+        failures = [
+            Failure(skill.name, failure.error)
+            for failure in fetched.failures
+            for skill in group
+            if _is_about(failure, {skill.name, skill.pin.get("path")})
+        ]
+        return replace(fetched, failures=tuple(failures))
+
+    async def _fetch_group(self, group: Sequence[LockedSkill]) -> Fetched:
         pin = group[0].pin
         match pin.kind:
             case "git":
@@ -112,7 +127,8 @@ class SourceSkills:
         fetched = await self.fetch(reference, frozenset({skill.name}))
         found = next((one for one in fetched.candidates if one.name == skill.name), None)
         if found is None:
-            failed = next((one.error for one in fetched.failures), None)
+            names = {skill.name, skill.pin.get("path").rpartition("/")[2], reference.text}
+            failed = next((one.error for one in fetched.failures if _is_about(one, names)), None)
             raise failed or SkillNotFound(f"{shown(skill.source, 200)} no longer has {skill.name}")
         return Check.compared(skill, found.skill.digest == skill.digest, found.skill.digest)
 
@@ -138,6 +154,11 @@ class SourceSkills:
 
     async def _fetch_site(self, reference: Reference, wanted: frozenset[str] | None) -> Fetched:
         site = await fetch_site(reference, names=wanted, limits=self.limits)
+        if reference.path and not (site.skills or site.failures or site.issues):
+            raise SkillNotFound(
+                f"{site.index_url} lists no skill called {shown(reference.path)}: "
+                f"`skillwire add {shown(reference.place, 200)}` shows what it lists"
+            )
         made: list[Candidate] = []
         failures = [Failure(name, error) for name, error in site.failures]
         failures += [Failure(reference.text, FormatError(issue)) for issue in site.issues]
@@ -217,3 +238,8 @@ class SourceSkills:
             return path.as_posix()
         text = Path(os.path.relpath(path, self.base)).as_posix()
         return text if text.startswith("..") else f"./{text}"
+
+
+def _is_about(failure: Failure, names: Collection[str]) -> bool:
+    """Whether a failure names one of these skills: by its name, its folder, or its place in a package."""
+    return failure.what in names or re.split("/|: ", failure.what)[-1] in names

@@ -51,9 +51,15 @@ class Upstream:
     # What a source has now
 
     async def fetch(
-        self, sources: Sequence[str], names: Mapping[str, Iterable[str]] | None = None
+        self,
+        sources: Sequence[str],
+        names: Mapping[str, Iterable[str]] | None = None,
+        urls: Mapping[str, str] | None = None,
     ) -> Fetched:
-        """Every skill of these sources, or only those that `names` has for a source."""
+        """Every skill of these sources, or only those that `names` has for a source.
+
+        `urls` are the servers that a lock names, by label: they are used if the user has configured none.
+        """
         candidates: list[Candidate] = []
         failures: list[Failure] = []
         chosen = {source: frozenset(wanted) for source, wanted in (names or {}).items()}
@@ -72,7 +78,7 @@ class Upstream:
             else:
                 jobs.append((source, others.fetch(reference, wanted)))
         if by_server:
-            jobs.append((by_server[0][0].text, self._servers().fetch(by_server)))
+            jobs.append((by_server[0][0].text, self._servers().fetch(by_server, urls or {})))
 
         async def run(what: str, job: Awaitable[Fetched]) -> None:
             try:
@@ -120,9 +126,11 @@ class Upstream:
     async def fetch_latest(self, skills: Iterable[LockedSkill]) -> Fetched:
         """What the sources of pinned skills have now under their names."""
         names: dict[str, set[str]] = defaultdict(set)
+        urls: dict[str, str] = {}
         for skill in skills:
             names[skill.source].add(skill.name)
-        fetched = await self.fetch(list(names), names)
+            urls[skill.pin.get("server")] = skill.pin.get("url")
+        fetched = await self.fetch(list(names), names, urls)
         seen = {(one.name, one.skill.source) for one in fetched.candidates}
         failed = {failure.what for failure in fetched.failures}
         missing = [

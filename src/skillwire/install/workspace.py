@@ -15,7 +15,7 @@ from typing import Final
 
 import platformdirs
 
-from skillwire.errors import LimitExceeded, SkillwireError, SourceError
+from skillwire.errors import FormatError, LimitExceeded, SkillwireError, SourceError
 from skillwire.files import read_regular, write_atomic
 from skillwire.install.agents import Places, Scope, detect_agents, find_agents, shares_canonical
 from skillwire.install.apply import Outcome, StepWriter, recover
@@ -86,17 +86,25 @@ class Workspace:
         try:
             return parse_lock(data.decode("utf-8"), file=str(self.lock_file))
         except UnicodeDecodeError:
-            raise SourceError(
-                f"{self.lock_file} is not UTF-8 text: take it from version control again"
+            raise FormatError.of(
+                rule="lock-format",
+                message="not UTF-8 text",
+                fix="take the file from version control again",
+                file=str(self.lock_file),
             ) from None
 
     def require_lock(self) -> Lock:
         lock = self.read_lock()
         if lock is None:
-            raise SourceError(
-                f"{self.lock_file} does not exist: `skillwire add` creates one; "
-                "with --user, your own lock file is used"
+            above = next((one for one in self.lock_file.parent.parents if (one / LOCK_NAME).is_file()), None)
+            words = (
+                f"there is one in {above}, so run the command there"
+                if above is not None and self.scope is Scope.PROJECT
+                else "`skillwire add` creates one; with --user, your own lock file is used"
+                if self.scope is Scope.PROJECT
+                else "`skillwire add --user` creates it"
             )
+            raise SourceError(f"{self.lock_file} does not exist: {words}")
         return lock
 
     def write_lock(self, lock: Lock) -> bool:

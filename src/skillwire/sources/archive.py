@@ -116,7 +116,7 @@ def safe_path(path: str) -> str:
         or any(char < " " or char == "\x7f" or "\ud800" <= char <= "\udfff" for char in path)
         or (len(segments[0]) == 2 and segments[0][1] == ":")
     ):
-        raise _refused(f"the path {shown(path)!r} is not plain")
+        raise _refused(f"the path '{shown(path)}' is not plain")
     return path
 
 

@@ -318,8 +318,13 @@ def _shown_place(reference: Reference) -> str:
     return shown(place, 200) if place.startswith("file:///") else redact_url(place)
 
 
+_NO_PASSWORD: Final = ("could not read Username", "could not read Password", "Authentication failed")
+
+
 def _last_words(text: str, reference: Reference) -> str:
+    if any(words in text for words in _NO_PASSWORD):
+        return "a password is missing or not accepted: put the name and the password into ~/.netrc"
     said = text.replace(reference.place, _shown_place(reference))
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    fatal = [line for line in lines if line.startswith(("fatal:", "error:", "remote:"))]
-    return "; ".join(fatal or lines[-1:])[:_SAID]
+    fatal = [line for line in lines if line.startswith(("fatal:", "error:", "remote:", "ssh:"))]
+    return "; ".join(line.removeprefix("fatal: ") for line in fatal or lines[-1:])[:_SAID]

@@ -133,7 +133,7 @@ def _has_secret(netloc: str, *, is_web: bool) -> bool:
 def _refused(text: str, message: str) -> FormatError:
     return FormatError.of(
         rule="source",
-        message=f"{shown(text, 200)!r} is not a source of skills: {message}",
+        message=f"'{shown(text, 200)}' is not a source of skills: {message}",
         fix="name a server's skill (docs/release-notes), a site (https://example.org), a repository "
         "(git+https://host/repo#v1.2:skills/pdf) or a folder (./team-skills)",
     )

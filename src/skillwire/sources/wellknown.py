@@ -7,6 +7,7 @@ limits, and refuses everything whose digest does not match.
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -232,7 +233,7 @@ async def _get(http: httpx2.AsyncClient, url: str, most: int, limits: Limits) ->
                         url = _redirected(url, response.headers.get("location", ""))
                         continue
                     if response.status_code != 200:
-                        raise SourceError(f"{shown_url} answers with status {response.status_code}")
+                        raise _bad_status(url, response.status_code)
                     body = bytearray()
                     async for chunk in response.aiter_bytes():
                         body += chunk
@@ -245,8 +246,31 @@ async def _get(http: httpx2.AsyncClient, url: str, most: int, limits: Limits) ->
         reason = str(error) or type(error).__name__
         if isinstance(error, httpx2.ConnectError) and "attempts failed" in reason:
             reason = "nothing listens there; check the address"
+        elif _is_unknown_name(error):
+            reason = "the name of the host is not known; check the address and the network"
         raise SourceError(f"{shown_url} cannot be reached", said=reason) from None
     raise SourceError(f"{shown_url} redirects more than {_MOST_REDIRECTS} times")
+
+
+def _is_unknown_name(error: BaseException | None) -> bool:
+    """Whether a name could not be resolved: that is the first cause of an error, which `httpx2` wraps."""
+    while error is not None and not isinstance(error, socket.gaierror):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+def _bad_status(url: str, status: int) -> SourceError:
+    """A site that has no index may be something else that skills come from."""
+    words = f"{redact_url(url)} answers with status {status}"
+    place, is_index, _ = url.partition(INDEX_PATH)
+    path = urlsplit(place).path
+    if status == 404 and is_index and path.strip("/"):
+        named = redact_url(place)
+        words += (
+            f": if it is an MCP server, `skillwire servers add NAME {named}` first; if it is a repository, "
+            f"write git+{named}"
+        )
+    return SourceError(words)
 
 
 def _redirected(url: str, location: str) -> str:

@@ -40,8 +40,10 @@ class Origin:
         if message := _label_fault(self.kind, self.label):
             raise FormatError.of(
                 rule="origin-label",
-                message=f"the label {shown(self.label)!r} {message}",
-                fix="use letters, digits, hyphens, underscores and dots",
+                message=f"the label '{shown(self.label)}' {message}",
+                fix="choose another name"
+                if "reserved" in message
+                else "use letters, digits, hyphens, underscores and dots",
             )
 
     @classmethod

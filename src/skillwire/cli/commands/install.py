@@ -140,7 +140,7 @@ COMMANDS: Final = (
         "install:remove",
         "Remove installed skills from all folders",
         Argument("names", "NAME", "The name of an installed skill.", many=True, completion="skill"),
-        _FORCE,
+        flag("--force", "Remove folders that were edited, too."),
         _USER,
         examples={"skillwire remove release-notes": "its versions are kept for a rollback"},
     ),
