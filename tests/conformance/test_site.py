@@ -234,7 +234,8 @@ def run_verify(
     monkeypatch.setattr(sys, "argv", ["skillwire", "verify", *words])
     with pytest.raises(SystemExit) as ended:
         main()
-    return Ended(ended.value.code, *capsys.readouterr())
+    out, err = capsys.readouterr()
+    return Ended(ended.value.code, out, err)
 
 
 @pytest.mark.parametrize(

@@ -181,7 +181,8 @@ def show_failures(screen: Screen, failures: Iterable[Failure]) -> None:
     """Why skills were not installed, one line for each reason, with their names in front."""
     names: dict[str, list[str]] = {}
     for failure in failures:
-        said, name = printable(str(failure.error)), printable(failure.what)
+        name = printable(failure.what)
+        said = printable(str(failure.error)).removeprefix(f"{name}: ")
         names.setdefault(said, []).extend([] if said.startswith(name) else [name])
     for said, named in names.items():
         screen.line(("not installed  ", "red"), f"{_named(named)}: {said}" if named else said)
