@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -284,6 +285,20 @@ async def test_what_scripts_leave_behind_is_no_edit(machine: Machine) -> None:
     cache.mkdir()
     (cache / "run.cpython-311.pyc").write_bytes(b"x")
     assert (await machine.sync()).is_whole
+
+
+async def test_no_link_is_made_to_a_folder_that_could_not_be_written(machine: Machine) -> None:
+    await machine.add("pdf", targets=["claude-code"])
+    shutil.rmtree(machine.installed)
+    link = machine.project / ".claude/skills/pdf"
+    link.unlink()
+    for file in machine.workspace().versions.folder.glob("*/*"):
+        file.write_bytes(b"z" * file.stat().st_size)
+    [failure] = (await machine.sync()).failures
+    assert "the stored copy of pdf" in str(failure.error)
+    assert not link.is_symlink()
+    assert (await machine.sync()).installed == ("pdf",)
+    assert (link / "SKILL.md").exists()
 
 
 @pytest.mark.parametrize("name", ["../theirs", "..\\theirs", "C:theirs", "\0", "a" * 300])

@@ -198,6 +198,8 @@ def _replace(
         return False
     if step.skill is None:
         raise AssertionError("a step that installs has a skill")
+    if step.link_to is not None and not step.link_to.is_dir():
+        raise SourceError(f"not linked, because {step.link_to} could not be written")
     linked = step.link_to is not None and _make_link(staging / _NEW, step.link_to, step.path.parent)
     if not linked:
         write_tree(staging / _NEW, step.skill, content(step.skill), windows=windows)

@@ -43,7 +43,8 @@ class Report:
 def make_report(made: Plan, outcomes: Sequence[Outcome]) -> Report:
     """What was done of a plan."""
     done = [one for one in outcomes if one.done]
-    failures = {one.step.name: one.problem for one in outcomes if not one.done}
+    # The first problem of a skill is the cause of the others.
+    failures = {one.step.name: one.problem for one in reversed(outcomes) if not one.done}
     stopped = {step.name for step in made.stopped}
     new = {
         one.step.name for one in done if one.step.act is Act.INSTALL and one.step.target == CANONICAL_TARGET
