@@ -14,6 +14,7 @@ from skillwire.errors import ApprovalRequired, SkillNotFound, SourceError
 from skillwire.host.approvals.asking import ApprovalRequest
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.state import Status
+from skillwire.skill.entries import SkillEntry
 from skillwire.trust.origin import Origin
 
 pytestmark = pytest.mark.anyio
@@ -214,3 +215,31 @@ async def test_opening_can_be_canceled(tmp_path: Path) -> None:
         await gate.reached.wait()
         tasks.cancel_scope.cancel()
     assert host.skills() == ()
+
+
+@pytest.mark.parametrize("listing", ["cached", "on its way"])
+async def test_a_listing_from_before_a_change_does_not_bring_the_earlier_version_back(
+    tmp_path: Path, listing: str
+) -> None:
+    sim = shop()
+    asked, may_arrive, current = anyio.Event(), anyio.Event(), list[SkillEntry]()
+
+    async def answer_late(params: Any) -> Any:
+        before = sim._list(params)
+        asked.set()
+        await may_arrive.wait()
+        return before
+
+    async with opened(tmp_path, shop=sim, host_options={"ask": agree}) as host:
+        async with anyio.create_task_group() as tasks:
+            if listing == "on its way":
+                sim._answers["skills/list"] = answer_late
+                tasks.start_soon(host.refresh)
+                await asked.wait()
+            sim.skills["skill://refunds/SKILL.md"].change_body("Another version.\n")
+            assert "Another version." in (await host.load("refunds")).text
+            current.append(host.skills()[0].entry)
+            if listing == "cached":
+                await host.refresh(expired_only=True)
+            may_arrive.set()
+        assert [skill.entry for skill in host.skills()] == current

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 import anyio
@@ -76,6 +76,13 @@ class Listing:
     """URIs that the server does not write in canonical form."""
     ttl_seconds: float = 0
     """How long the server allows the listing to be cached; 0 if it did not say."""
+
+
+def with_newer(listing: Listing, newer: Mapping[SkillUri, SkillEntry]) -> Listing:
+    """A listing with these entries in place of its own of the same skills."""
+    if not any(entry.uri in newer for entry in listing.entries):
+        return listing
+    return replace(listing, entries=tuple(newer.get(entry.uri, entry) for entry in listing.entries))
 
 
 @dataclass(slots=True)

@@ -36,6 +36,7 @@ from skillwire.sources.listing import (
     read_pages,
     skill_at,
     spelling_of,
+    with_newer,
 )
 from skillwire.sources.peek import unlisted_entry, with_peeks
 from skillwire.wire.declaration import Declaration
@@ -81,6 +82,11 @@ class McpSource(Source):
         # Whether a server declares the extension but not its methods, as in an earlier draft.
         self._is_draft = False
         self._asking = anyio.Lock()
+        # Requests in the order in which they were sent: the response to a later one is the newer one.
+        self._sent = 0
+        self._listing_sent = 0
+        self._newer: dict[SkillUri, SkillEntry] = {}
+        """The responses to requests for single skills that were sent after the one for the listing."""
         self._retrieved = 0
 
     @property
@@ -158,7 +164,13 @@ class McpSource(Source):
         # Concurrent callers wait for the same request.
         async with self._asking:
             if self._listing is None or self._clock() >= self._listing.good_until:
+                self._sent += 1
+                self._listing_sent = self._sent
+                self._newer = {}
                 self._listing = await self._ask_for_all()
+            if self._newer:
+                self._listing = with_newer(self._listing, self._newer)
+                self._newer = {}
             return self._listing.entries
 
     def current_entries(self) -> Sequence[SkillEntry] | None:
@@ -191,6 +203,8 @@ class McpSource(Source):
         await self._peer.settled()
         if self.is_legacy:
             return await self._listed_again(uri)
+        self._sent += 1
+        sent = self._sent
         try:
             answer = await self._peer.request(METHOD_GET, {"uri": self._spelling(uri)})
         except RequestRefused as error:
@@ -202,6 +216,8 @@ class McpSource(Source):
             raise
         entry = single_entry(answer, uri, accept_drafts=self._options.accept_drafts, limits=self._limits)
         self._asked_for.add(uri)
+        if sent > self._listing_sent:
+            self._newer[uri] = entry  # An earlier listing must not bring an earlier version back.
         return entry
 
     async def read(self, uri: SkillUri) -> Read:
