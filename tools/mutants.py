@@ -631,7 +631,7 @@ GROUPS = (
         (
             ("                    if digest != skill.digest:\n", "                    if False:\n"),
             ("            elif config.approval is Policy.NEVER:\n", "            elif False:\n"),
-            ("url=redact_url(config.url) if", "url=config.url if"),
+            ("url=redact_url(url) if", "url=url if"),
         ),
     ),
     Group(

@@ -232,6 +232,12 @@ def test_only_archives_that_can_be_written_are_exported(run: Run) -> None:
     assert not Path("skills.zip").exists()
 
 
+def test_an_archive_that_cannot_be_read_is_named(run: Run) -> None:
+    Path("half.tar.gz").write_bytes(write_tar_gz([ArchiveFile("SKILL.md", skill_md("a"))])[:40])
+    ended = run("add", "./half.tar.gz")
+    assert (ended.code, "half.tar.gz: the archive is not used" in ended.err) == (3, True)
+
+
 def test_control_characters_of_a_source_are_escaped_once(run: Run) -> None:
     ended = run("add", "a\x1b[31mred")
     assert "'a\\u001b[31mred' is not a source" in ended.err
@@ -520,7 +526,8 @@ def test_an_edit_stops_sync_with_a_diff_until_somebody_decides(run: Run) -> None
     assert "`skillwire sync --adopt` pins what is there" in ended.err
     assert file.read_text() == "mine\n"
     assert run("diff", "notes", "--local").out.count("mine") == 1
-    assert run("sync", "--adopt", "--yes").code == 0
+    adopted = run("sync", "--adopt", "--yes")
+    assert (adopted.code, adopted.out) == (0, "Pinned 1 skill as edited: notes\n")
     assert run("sync", "--check").code == 0
     assert file.read_text() == "mine\n"
     file.write_text("more\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from skillwire.cli.install_setup import (
@@ -159,5 +160,10 @@ async def _adopt(tool: Installer, made: Plan, *, yes: bool, as_json: bool) -> No
     if as_json:
         show_json(report_json(report))
     else:
-        show_report(Screen(), report)
+        pinned = [one.name for one in candidates if one.name in report.current]
+        if pinned:
+            Screen().line(
+                ("Pinned ", "green"), f"{counted(len(pinned), 'skill')} as edited: {', '.join(pinned)}"
+            )
+        show_report(Screen(), replace(report, current=()))
     conclude(report)

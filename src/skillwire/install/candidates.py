@@ -209,7 +209,10 @@ def read_archive_file(path: Path, *, limits: Limits = DEFAULT_LIMITS) -> dict[st
             data = stream.read(limits.archive_bytes + 1)
     except OSError as error:
         raise SourceError(f"{path} cannot be read: {error.strerror}") from None
-    return split_skills(read_archive(data, limits=limits))
+    try:
+        return split_skills(read_archive(data, limits=limits))
+    except FormatError as error:
+        raise FormatError(replace(issue, file=str(path)) for issue in error.issues) from None
 
 
 def _read_skill(folder: Path, root: Path, limits: Limits) -> tuple[ArchiveFile, ...]:
