@@ -1,7 +1,7 @@
 """Selection: which skills of a server the user wants, by name.
 
-Every rule narrows. A skill passes if each list of wanted names has a matching pattern, and no pattern of
-unwanted names matches. So rules of several files can be combined in any order, and none can allow what
+Every rule narrows. A skill passes if each list in `include` has a matching pattern, and no pattern in
+`exclude` matches. So rules of several files can be combined in any order, and none can allow what
 another excludes.
 """
 
@@ -18,23 +18,23 @@ from skillwire.skill.entries import SkillEntry
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Patterns such as `refund*`, ignoring case. `wanted` has one list for each file that has rules."""
+    """Patterns such as `refund*`, ignoring case. `include` has one list for each file that has rules."""
 
-    wanted: tuple[tuple[str, ...], ...] = ()
-    unwanted: tuple[str, ...] = ()
+    include: tuple[tuple[str, ...], ...] = ()
+    exclude: tuple[str, ...] = ()
 
     def narrowed(self, *, include: Iterable[str] | None = None, exclude: Iterable[str] = ()) -> Selection:
         """Add rules: includes are intersected, excludes merged; an empty include denies all."""
-        wanted = self.wanted if include is None else (*self.wanted, tuple(include))
-        return Selection(wanted, (*self.unwanted, *exclude))
+        included = self.include if include is None else (*self.include, tuple(include))
+        return Selection(included, (*self.exclude, *exclude))
 
     def admits(self, entry: SkillEntry) -> bool:
         """Whether the user wants this skill."""
-        if not self.wanted and not self.unwanted:
+        if not self.include and not self.exclude:
             return True
         # Both the name as the server sent it and as it is shown: hidden characters must not evade a pattern.
         names = {fold_handle(entry.name), fold_handle(plain_name(entry))}
-        return all(_fits(names, patterns) for patterns in self.wanted) and not _fits(names, self.unwanted)
+        return all(_fits(names, patterns) for patterns in self.include) and not _fits(names, self.exclude)
 
 
 EVERYTHING: Final = Selection()

@@ -108,13 +108,13 @@ class Files(Mapping[SkillUri, FileRecord]):
     def __len__(self) -> int:
         return len(self._holders)
 
-    def replacing(self, gone: Iterable[ScannedSkill], come: Iterable[ScannedSkill]) -> Files:
+    def replacing(self, removed: Iterable[ScannedSkill], added: Iterable[ScannedSkill]) -> Files:
         """The files after some skills were removed and others added."""
         holders = dict(self._holders)
-        for skill in gone:
+        for skill in removed:
             for file in skill.resources:
                 holders.pop(file.uri, None)
-        for skill in come:
+        for skill in added:
             holders.update((file.uri, skill) for file in skill.resources)
         return Files(holders)
 
@@ -136,6 +136,7 @@ class Snapshot:
         "renamed",
         "skills",
     )
+    entries: tuple[SkillEntry, ...]
 
     def __init__(
         self,
@@ -166,8 +167,8 @@ class Snapshot:
 
     def replacing(
         self,
-        gone: Collection[SkillUri],
-        come: Collection[ScannedSkill],
+        removed: Collection[SkillUri],
+        added: Collection[ScannedSkill],
         problems: Iterable[Problem],
         *,
         has_outer_links: bool,
@@ -176,13 +177,13 @@ class Snapshot:
         trees of skills are removed and added, so that no other skill shares a file with them.
         """
         after = object.__new__(Snapshot)
-        kept = {uri: self.skills[uri] for uri in gone}
+        kept = {uri: self.skills[uri] for uri in removed}
         # An equal entry stays the same object, so that changes are found by identity.
         fresh = {
             skill.entry.uri: replace(skill, entry=old.entry)
             if (old := kept.get(skill.entry.uri)) is not None and old.entry == skill.entry
             else skill
-            for skill in come
+            for skill in added
         }
         skills = dict(self.skills)
         for uri in kept.keys() - fresh.keys():

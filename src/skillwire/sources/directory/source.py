@@ -353,8 +353,8 @@ class DirectorySource(Source):
     def _scan_from(self, before: Snapshot, starts: Sequence[Start], distrusted: str = "") -> Snapshot:
         """The next snapshot after walking only these directories, which are outside of skills."""
         known = Known(before, before.files, distrusted)
-        gone: dict[SkillUri, ScannedSkill] = {}
-        come: list[ScannedSkill] = []
+        removed: dict[SkillUri, ScannedSkill] = {}
+        added: list[ScannedSkill] = []
         problems = before.problems
         has_outer_links = before.has_outer_links
         if any(place.startswith(f"{start.uri}/") for start in starts for place in before.renamed):
@@ -362,8 +362,8 @@ class DirectorySource(Source):
         for start in starts:
             walk = Walk(start.root, limits=self._limits, reach=self._reach, rules=self._rules, known=known)
             walk.run_below(start.directory, start.uri)
-            gone.update((s.entry.uri, s) for s in before.skills_below(start.uri) if s.root == start.root)
-            come += walk.skills
+            removed.update((s.entry.uri, s) for s in before.skills_below(start.uri) if s.root == start.root)
+            added += walk.skills
             inside = os.path.join(start.directory, "")
             kept = [p for p in problems if not os.path.join(p.place, "").startswith(inside)]
             warnings = [Problem(skill.directory, skill.warnings) for skill in walk.skills if skill.warnings]
@@ -371,22 +371,22 @@ class DirectorySource(Source):
             has_outer_links = has_outer_links or walk.has_outer_links
             if walk.outside - before.outside:
                 return self._scan_all(before)
-        if self._concerns_others(before, gone, come, problems):
+        if self._concerns_others(before, removed, added, problems):
             return self._scan_all(before)
-        return before.replacing(gone, come, problems, has_outer_links=has_outer_links)
+        return before.replacing(removed, added, problems, has_outer_links=has_outer_links)
 
     def _concerns_others(
         self,
         before: Snapshot,
-        gone: Mapping[SkillUri, ScannedSkill],
-        come: Sequence[ScannedSkill],
+        removed: Mapping[SkillUri, ScannedSkill],
+        added: Sequence[ScannedSkill],
         problems: Sequence[Problem],
     ) -> bool:
         """Whether the URIs of other skills have to be decided again as well."""
-        if any(map(is_misnamed, come)) or any(skill.origin is not None for skill in gone.values()):
+        if any(map(is_misnamed, added)) or any(skill.origin is not None for skill in removed.values()):
             return True
         has_conflict = any(issue.rule == URI_TAKEN for problem in problems for issue in problem.issues)
-        if set(gone) == {skill.entry.uri for skill in come}:
+        if set(removed) == {skill.entry.uri for skill in added}:
             return has_conflict
         return has_conflict or len(self._roots) > 1 or bool(before.renamed)
 
